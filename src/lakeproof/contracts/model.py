@@ -1,0 +1,110 @@
+"""What a contract says, as frozen values that every program can carry, compare and pickle."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class PrimitiveType(StrEnum):
+    """A JSON scalar and the column that keeps it.
+
+    ``scalar`` is any JSON scalar, kept as text: a string's value, or a number's or boolean's characters as landed.
+    """
+
+    STRING = "string"
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    TIMESTAMP = "timestamp"
+    DATE = "date"
+    SCALAR = "scalar"
+
+
+@dataclass(frozen=True)
+class DecimalType:
+    """A number kept exactly: ``precision`` digits in all, ``scale`` of them behind the point."""
+
+    precision: int
+    scale: int
+
+
+@dataclass(frozen=True)
+class MapType:
+    """A JSON object of any keys whose values have one type."""
+
+    value: "Type"
+
+
+@dataclass(frozen=True)
+class ListType:
+    """A JSON array whose items have one type."""
+
+    item: "Type"
+
+
+@dataclass(frozen=True)
+class ObjectType:
+    """A JSON object of known fields."""
+
+    fields: tuple["Field", ...]
+
+
+Type = PrimitiveType | DecimalType | MapType | ListType | ObjectType
+
+
+@dataclass(frozen=True)
+class Field:
+    """A named value in a record.
+
+    Parameters
+    ----------
+    name
+        The JSON name, which is also the column's.
+    type
+        The type of the value.
+    required
+        Whether a record must have it, and not null.
+    allowed
+        The values that it may take; empty for any.
+    description
+        For people; becomes the column's comment.
+    """
+
+    name: str
+    type: Type
+    required: bool = False
+    allowed: tuple[str, ...] = ()
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The contract of a stream.
+
+    Parameters
+    ----------
+    stream
+        Name of the stream: an identifier, also the name of its tables.
+    version
+        Version of the contract, as its file says.
+    digest
+        SHA-256 of the file's bytes, in hexadecimal: the exact text that judged a record.
+    fields
+        The fields of a record, in the order of the columns.
+    primary_key
+        Names of the fields that identify a record.
+    event_time
+        Name of the timestamp field that says when it happened; the tables are partitioned by its day.
+    """
+
+    stream: str
+    version: str
+    digest: str
+    fields: tuple[Field, ...]
+    primary_key: tuple[str, ...]
+    event_time: str
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)

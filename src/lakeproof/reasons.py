@@ -1,0 +1,41 @@
+"""Why a unit is a dead letter: the codes, shared by whoever judges, reports or reads."""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Code of a reason. The first four speak of a whole batch, the others of a record."""
+
+    EMPTY_BATCH = "empty_batch"
+    """The file has no bytes, or only white space."""
+    NOT_A_BATCH = "not_a_batch"
+    """JSON, but no array, object or newline-delimited objects."""
+    CORRUPT_BATCH = "corrupt_batch"
+    """Cannot be split into records: cut short, not JSON, or with something after its end."""
+    UNDECODABLE = "undecodable"
+    """Compressed, and it cannot be decompressed."""
+
+    MALFORMED_RECORD = "malformed_record"
+    """The record by itself is not JSON: NaN, single quotes, a trailing comma, …"""
+    INVALID_UTF8 = "invalid_utf8"
+    """Its bytes, or an escape in it, are no valid Unicode text."""
+    TOO_DEEP = "too_deep"
+    """Nested deeper than is read."""
+    NOT_AN_OBJECT = "not_an_object"
+    """JSON, but no object."""
+    DUPLICATE_KEY = "duplicate_key"
+    """An object has the same key twice."""
+    UNKNOWN_FIELD = "unknown_field"
+    """A field that the contract does not know."""
+    MISSING_FIELD = "missing_field"
+    """A required field is not there."""
+    NULL_FIELD = "null_field"
+    """A required field is null."""
+    WRONG_TYPE = "wrong_type"
+    """The JSON token is not of the field's type."""
+    WRONG_FORMAT = "wrong_format"
+    """A string that does not read as the field's timestamp or date."""
+    OUT_OF_RANGE = "out_of_range"
+    """The right type, but more than the column can hold exactly."""
+    NOT_ALLOWED = "not_allowed"
+    """A value outside of those that the contract lists."""

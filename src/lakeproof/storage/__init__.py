@@ -1,0 +1,34 @@
+"""Files of the landing zone, on a local disk or on S3, behind one small table of functions."""
+
+from collections.abc import Callable
+from importlib import import_module
+
+from lakeproof.errors import UsageError
+from lakeproof.settings import S3Settings
+from lakeproof.storage.base import Storage, StoredFile
+
+__all__ = ["Storage", "StoredFile", "open_storage"]
+
+_BACKENDS = {"file": "lakeproof.storage.local", "s3": "lakeproof.storage.s3"}
+
+
+def open_storage(root: str, s3: S3Settings) -> Storage:
+    """Open the storage below ``root``, chosen by its scheme.
+
+    Parameters
+    ----------
+    root
+        ``file:///folder`` or ``s3://bucket/prefix``.
+    s3
+        How to reach S3, for the latter.
+
+    Raises
+    ------
+    UsageError
+        The scheme is unknown.
+    """
+    scheme = root.partition("://")[0]
+    if scheme not in _BACKENDS:
+        raise UsageError(f"{root} is neither file:// nor s3://.", "Give a folder, a file:// or an s3:// address.")
+    connect: Callable[[str, S3Settings], Storage] = import_module(_BACKENDS[scheme]).connect
+    return connect(root, s3)

@@ -1,0 +1,68 @@
+"""What a storage can do, and what its failures mean."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file as a listing shows it.
+
+    Parameters
+    ----------
+    uri
+        Its full URI. A local path is percent-encoded, so that every name has one.
+    size
+        Bytes.
+    etag
+        Changes whenever the content may have changed: S3's ETag; locally, modification time and size.
+    modified_at
+        Modification time, UTC.
+    """
+
+    uri: str
+    size: int
+    etag: str
+    modified_at: datetime
+
+
+class Storage(Protocol):
+    """Files below a root URI."""
+
+    def list(self, start_after: str | None = None) -> Iterator[StoredFile]:
+        """List every file below the root, in sub-folders too, in the order of names where the backend has one.
+
+        With `start_after`, an S3 listing begins behind that URI; a local one is always whole.
+
+        Raises
+        ------
+        UnavailableError
+            The folder or bucket cannot be listed.
+        """
+        ...
+
+    def read(self, uri: str, etag: str | None = None) -> bytes:
+        """Read a whole file; with `etag`, only if it is still the one listed.
+
+        Raises
+        ------
+        FileChangedError
+            The file is gone, or no longer the one that was listed.
+        UnavailableError
+            It cannot be read.
+        """
+        ...
+
+    def write_new(self, uri: str, data: bytes) -> None:
+        """Write a file whole or not at all, and never over an existing one.
+
+        Raises
+        ------
+        FileExistsError
+            There is one of that name; it is left as it was.
+        UnavailableError
+            It cannot be written.
+        """
+        ...

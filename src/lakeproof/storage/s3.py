@@ -1,0 +1,124 @@
+"""Storage in an S3 bucket, MinIO's or anybody's."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from lakeproof.errors import UnavailableError
+from lakeproof.settings import S3Settings
+from lakeproof.storage.base import StoredFile
+from lakeproof.storage.errors import FileChangedError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import GetObjectRequestTypeDef
+
+_HINTS = {
+    "NoSuchBucket": "Create the bucket, or name another.",
+    "InvalidAccessKeyId": "Check AWS_ACCESS_KEY_ID.",
+    "SignatureDoesNotMatch": "Check AWS_SECRET_ACCESS_KEY.",
+    "AccessDenied": "Let this key list, read and write the bucket.",
+    "403": "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that they may use the bucket.",
+    "404": "Create the bucket, or name another.",
+}
+
+
+def connect(root: str, s3: S3Settings) -> "S3Storage":
+    """Open ``s3://bucket/prefix``."""
+    parts = urlsplit(root)
+    return S3Storage(s3_client(s3), parts.netloc, parts.path.strip("/"))
+
+
+def s3_client(s3: S3Settings) -> "S3Client":
+    """Make a client; retries and pooling are botocore's."""
+    import boto3
+    from botocore.config import Config
+
+    def secret(value: Any) -> str | None:
+        return value.get_secret_value() if value else None
+
+    return boto3.client(
+        "s3",
+        endpoint_url=s3.endpoint_url,
+        aws_access_key_id=s3.access_key_id,
+        aws_secret_access_key=secret(s3.secret_access_key),
+        aws_session_token=secret(s3.session_token),
+        region_name=s3.region,
+        config=Config(
+            retries={"mode": "standard", "max_attempts": 5},
+            s3={"addressing_style": "path" if s3.endpoint_url else "auto"},
+        ),
+    )
+
+
+class S3Storage:
+    """See :class:`lakeproof.storage.base.Storage`."""
+
+    def __init__(self, client: "S3Client", bucket: str, prefix: str) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+
+    def list(self, start_after: str | None = None) -> Iterator[StoredFile]:
+        """List the objects below the prefix, in the order of their keys (UTF-8 bytes)."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=self._prefix, StartAfter=self._key(start_after or "")
+        )
+        try:
+            for page in pages:
+                for item in page.get("Contents", ()):
+                    if not item["Key"].endswith("/"):  # consoles mark an empty folder so
+                        yield StoredFile(
+                            uri=f"s3://{self._bucket}/{item['Key']}",
+                            size=item["Size"],
+                            etag=item["ETag"].strip('"'),
+                            modified_at=item["LastModified"],
+                        )
+        except (BotoCoreError, ClientError) as error:
+            raise _unavailable(f"s3://{self._bucket}/{self._prefix} cannot be listed", error) from error
+
+    def read(self, uri: str, etag: str | None = None) -> bytes:
+        """Read an object; see the protocol."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        wanted: GetObjectRequestTypeDef = {"Bucket": self._bucket, "Key": self._key(uri)}
+        if etag:
+            wanted["IfMatch"] = f'"{etag}"'
+        try:
+            return self._client.get_object(**wanted)["Body"].read()
+        except ClientError as error:
+            if _code(error) in {"PreconditionFailed", "412"}:
+                raise FileChangedError(uri, "it was overwritten") from None
+            if _code(error) == "NoSuchKey":
+                raise FileChangedError(uri, "it is gone") from None
+            raise _unavailable(f"{uri} cannot be read", error) from error
+        except BotoCoreError as error:
+            raise _unavailable(f"{uri} cannot be read", error) from error
+
+    def write_new(self, uri: str, data: bytes) -> None:
+        """Put an object on the condition that its key is free."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            self._client.put_object(Bucket=self._bucket, Key=self._key(uri), Body=data, IfNoneMatch="*")
+        except ClientError as error:
+            if _code(error) in {"PreconditionFailed", "412"}:
+                raise FileExistsError(uri) from None
+            raise _unavailable(f"{uri} cannot be written", error) from error
+        except BotoCoreError as error:
+            raise _unavailable(f"{uri} cannot be written", error) from error
+
+    def _key(self, uri: str) -> str:
+        return uri.removeprefix(f"s3://{self._bucket}/")
+
+
+def _code(error: Exception) -> str:
+    response: dict[str, Any] = getattr(error, "response", {})
+    return str(response.get("Error", {}).get("Code", ""))
+
+
+def _unavailable(what: str, error: Exception) -> UnavailableError:
+    hint = _HINTS.get(_code(error), "Check AWS_ENDPOINT_URL and that the server runs.")
+    return UnavailableError(f"{what}: {error}.", hint)

@@ -1,0 +1,158 @@
+"""Names, columns and partitions of the tables, derived from contracts."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType, NestedField
+
+SOURCE = "_source"
+POSITION = "_position"
+MICRO_BATCH_ID = "_micro_batch_id"
+LANDED_AT = "_landed_at"
+INGESTED_AT = "_ingested_at"
+CONTRACT_VERSION = "_contract_version"
+ATTEMPT = "_attempt"
+REASONS = "reasons"
+RAW = "raw"
+
+_PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    # Every commit rewrites the metadata file: keep few old ones.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    # No shuffle before a write; the writer keeps a file open per day instead.
+    "write.distribution-mode": "none",
+    "write.spark.fanout.enabled": "true",
+}
+
+
+@dataclass(frozen=True)
+class StreamTables:
+    """Names of a stream's tables within the catalog."""
+
+    bronze: str
+    dead_letters: str
+
+
+def stream_tables(stream: str) -> StreamTables:
+    """Names of the tables of ``stream``."""
+    return StreamTables(bronze=f"bronze.{stream}", dead_letters=f"dead_letters.{stream}")
+
+
+def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
+    """Create the stream's namespaces and tables where they are missing.
+
+    Parameters
+    ----------
+    catalog
+        The PyIceberg catalog.
+    contract
+        The stream's contract.
+    """
+    tables = stream_tables(contract.stream)
+    for name, schema, day_of in (
+        (tables.bronze, bronze_schema(contract), contract.event_time),
+        (tables.dead_letters, dead_letter_schema(), INGESTED_AT),
+    ):
+        if not catalog.table_exists(name):
+            catalog.create_namespace_if_not_exists(name.split(".")[0])
+            catalog.create_table_if_not_exists(
+                name, schema, partition_spec=_by_day(schema, day_of), properties=_PROPERTIES
+            )
+
+
+def bronze_schema(contract: Contract) -> "Schema":
+    """Iceberg schema of ``bronze.<stream>``: the contract's columns, then provenance."""
+    from pyiceberg.types import LongType, StringType, TimestamptzType
+
+    return _schema(
+        [(field.name, _iceberg_type(field.type), field.description) for field in contract]
+        + [
+            (SOURCE, StringType(), "URI of the landed file, or topic/partition"),
+            (POSITION, LongType(), "index of the record in its batch, or its offset"),
+            (MICRO_BATCH_ID, LongType(), "micro-batch that appended it"),
+            (LANDED_AT, TimestamptzType(), "when its batch landed"),
+            (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
+            (CONTRACT_VERSION, StringType(), "contract version that judged it"),
+        ]
+    )
+
+
+def dead_letter_schema() -> "Schema":
+    """Iceberg schema of ``dead_letters.<stream>``."""
+    from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
+    from pyiceberg.types import ListType as IcebergList
+
+    reason = StructType(
+        NestedField(0, "code", StringType(), required=False),
+        NestedField(0, "path", StringType(), required=False),
+        NestedField(0, "detail", StringType(), required=False),
+    )
+    return _schema(
+        [
+            (REASONS, IcebergList(0, reason, element_required=False), "every reason: code, JSON path, detail"),
+            (RAW, BinaryType(), "the unit's bytes as landed"),
+            (SOURCE, StringType(), "URI of the landed file, or topic/partition"),
+            (POSITION, LongType(), "index of the record in its batch, or its offset; 0 for a whole batch"),
+            (MICRO_BATCH_ID, LongType(), "micro-batch that appended it"),
+            (LANDED_AT, TimestamptzType(), "when its batch landed"),
+            (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
+            (CONTRACT_VERSION, StringType(), "contract version that judged it"),
+            (ATTEMPT, IntegerType(), "1 as landed; more for a replay"),
+        ]
+    )
+
+
+def _schema(columns: list[tuple[str, "IcebergType", str]]) -> "Schema":
+    from pyiceberg.schema import Schema, assign_fresh_schema_ids
+    from pyiceberg.types import NestedField
+
+    return assign_fresh_schema_ids(
+        Schema(*(NestedField(0, name, kind, required=False, doc=doc or None) for name, kind, doc in columns))
+    )
+
+
+def _by_day(schema: "Schema", column: str) -> "PartitionSpec":
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.transforms import DayTransform
+
+    return PartitionSpec(PartitionField(schema.find_field(column).field_id, 1000, DayTransform(), f"{column}_day"))
+
+
+def _iceberg_type(kind: Type) -> "IcebergType":
+    from pyiceberg import types as iceberg
+
+    match kind:
+        case DecimalType():
+            return iceberg.DecimalType(kind.precision, kind.scale)
+        case MapType():
+            return iceberg.MapType(0, iceberg.StringType(), 0, _iceberg_type(kind.value), value_required=False)
+        case ListType():
+            return iceberg.ListType(0, _iceberg_type(kind.item), element_required=False)
+        case ObjectType():
+            return iceberg.StructType(*(_nested(field) for field in kind.fields))
+        case PrimitiveType():
+            return {
+                PrimitiveType.STRING: iceberg.StringType(),
+                PrimitiveType.BOOLEAN: iceberg.BooleanType(),
+                PrimitiveType.INT: iceberg.IntegerType(),
+                PrimitiveType.LONG: iceberg.LongType(),
+                PrimitiveType.FLOAT: iceberg.FloatType(),
+                PrimitiveType.DOUBLE: iceberg.DoubleType(),
+                PrimitiveType.TIMESTAMP: iceberg.TimestamptzType(),
+                PrimitiveType.DATE: iceberg.DateType(),
+                PrimitiveType.SCALAR: iceberg.StringType(),
+            }[kind]
+
+
+def _nested(field: Field) -> "NestedField":
+    from pyiceberg.types import NestedField
+
+    return NestedField(0, field.name, _iceberg_type(field.type), required=False, doc=field.description or None)

@@ -1,0 +1,1 @@
+"""Reads the lake with DuckDB, with no Spark running."""
