@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Code of a reason. The first four speak of a whole batch, the others of a record."""
+    """Code of a reason. The first five speak of a whole batch, the others of a record."""
 
     EMPTY_BATCH = "empty_batch"
     """The file has no bytes, or only white space."""
@@ -14,6 +14,8 @@ class Reason(StrEnum):
     """Cannot be split into records: cut short, not JSON, or with something after its end."""
     UNDECODABLE = "undecodable"
     """Compressed, and it cannot be decompressed."""
+    CHANGED = "changed"
+    """The file was overwritten or removed between its listing and its reading; there is nothing to keep of it."""
 
     MALFORMED_RECORD = "malformed_record"
     """The record by itself is not JSON: NaN, single quotes, a trailing comma, …"""

@@ -45,6 +45,12 @@ class Settings(BaseSettings):
     catalog: Literal["sql", "rest"] = Field("sql", description="kind of Iceberg catalog")
     catalog_uri: str | None = Field(None, description="sqlite:///…, postgresql://… or the REST catalog's http://…")
     landing_log_uri: str | None = Field(None, description="database of discovered files: sqlite:///… or postgresql://…")
+    settle_seconds: float = Field(1.0, ge=0, description="how long a local file is left alone before it is read")
+    sweep_seconds: float = Field(300.0, gt=0, description="time between two looks at the whole landing zone")
+    max_files_per_micro_batch: int = Field(10_000, ge=1, description="files that one micro-batch takes at most")
+    max_bytes_per_micro_batch: int = Field(
+        512 * 1024**2, ge=1, description="bytes of files that one micro-batch takes at most, or one file"
+    )
     spark_master: str = Field("local[*]", description="Spark master")
     spark_ui_port: int = Field(4040, description="port of Spark's web page")
     driver_memory: str = Field("2g", description="heap of the Spark driver")

@@ -41,6 +41,10 @@ class StreamTables:
     dead_letters: str
 
 
+LEDGER = "ops.ledger"
+"""A row is a source in a micro-batch: how many units came in, and where each went."""
+
+
 def stream_tables(stream: str) -> StreamTables:
     """Names of the tables of ``stream``."""
     return StreamTables(bronze=f"bronze.{stream}", dead_letters=f"dead_letters.{stream}")
@@ -60,6 +64,7 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
     for name, schema, day_of in (
         (tables.bronze, bronze_schema(contract), contract.event_time),
         (tables.dead_letters, dead_letter_schema(), INGESTED_AT),
+        (LEDGER, ledger_schema(), INGESTED_AT),
     ):
         if not catalog.table_exists(name):
             catalog.create_namespace_if_not_exists(name.split(".")[0])
@@ -106,6 +111,33 @@ def dead_letter_schema() -> "Schema":
             (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
             (CONTRACT_VERSION, StringType(), "contract version that judged it"),
             (ATTEMPT, IntegerType(), "1 as landed; more for a replay"),
+        ]
+    )
+
+
+def ledger_schema() -> "Schema":
+    """Iceberg schema of ``ops.ledger``."""
+    from pyiceberg.types import LongType, StringType, TimestamptzType
+    from pyiceberg.types import MapType as IcebergMap
+
+    return _schema(
+        [
+            ("stream", StringType(), "name of the stream"),
+            ("source", StringType(), "URI of the landed file, or topic/partition"),
+            ("size", LongType(), "bytes of the source"),
+            ("etag", StringType(), "the storage's tag of its content when it was listed"),
+            ("micro_batch_id", LongType(), "micro-batch that took it"),
+            ("checkpoint_id", StringType(), "checkpoint of the query that took it"),
+            ("units", LongType(), "units that came in"),
+            ("bronze", LongType(), "units that went to bronze"),
+            (
+                "dead_letters",
+                IcebergMap(0, StringType(), 0, LongType(), value_required=False),
+                "dead letters by set of reasons, joined by +",
+            ),
+            ("landed_at", TimestamptzType(), "when it landed"),
+            (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
+            (CONTRACT_VERSION, StringType(), "contract version that judged it"),
         ]
     )
 

@@ -10,7 +10,7 @@ from lakeproof.contracts.model import (
     PrimitiveType,
     Type,
 )
-from lakeproof.contracts.odcs import load_contract
+from lakeproof.contracts.odcs import contract_text, load_contract, parse_contract
 
 __all__ = [
     "Contract",
@@ -21,5 +21,7 @@ __all__ = [
     "ObjectType",
     "PrimitiveType",
     "Type",
+    "contract_text",
     "load_contract",
+    "parse_contract",
 ]

@@ -43,6 +43,17 @@ def load_contract(folder: Path, stream: str) -> Contract:
     UsageError
         There is no such file, or it is not a contract that this project can hold data to.
     """
+    return parse_contract(contract_text(folder, stream), str(folder / f"{stream}.yaml"))
+
+
+def contract_text(folder: Path, stream: str) -> bytes:
+    """Return the bytes of ``folder/stream.yaml``.
+
+    Raises
+    ------
+    UsageError
+        There is no such file.
+    """
     path = folder / f"{stream}.yaml"
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml"))) or "none"
@@ -50,7 +61,7 @@ def load_contract(folder: Path, stream: str) -> Contract:
             f"There is no contract for the stream {stream!r} at {path}.",
             f"Contracts there: {known}. Run in the project's folder, or set LAKE_CONTRACTS.",
         )
-    return parse_contract(path.read_bytes(), str(path))
+    return path.read_bytes()
 
 
 def parse_contract(text: bytes, origin: str) -> Contract:

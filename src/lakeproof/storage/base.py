@@ -31,16 +31,34 @@ class StoredFile:
 class Storage(Protocol):
     """Files below a root URI."""
 
-    def list(self, start_after: str | None = None) -> Iterator[StoredFile]:
-        """List every file below the root, in sub-folders too, in the order of names where the backend has one.
+    shows_whole_files: bool
+    """Whether a file appears only once it is whole (S3), or grows before everybody's eyes (a local folder)."""
 
-        With `start_after`, an S3 listing begins behind that URI; a local one is always whole.
+    def list(self) -> Iterator[StoredFile]:
+        """List every file below the root, in sub-folders too.
 
         Raises
         ------
         UnavailableError
             The folder or bucket cannot be listed.
         """
+        ...
+
+    def list_recent(self, after: str | None) -> Iterator[StoredFile]:
+        """List the files that may be new, at a cost that does not grow with the number of files that are not.
+
+        On S3: those whose key sorts behind the URI `after`. In a local folder: those in folders that changed since
+        the last call. A caller finds the rest by :meth:`list`, more seldom.
+
+        Raises
+        ------
+        UnavailableError
+            The folder or bucket cannot be listed.
+        """
+        ...
+
+    def stat(self, uri: str) -> StoredFile | None:
+        """Look at one file; None where it is gone."""
         ...
 
     def read(self, uri: str, etag: str | None = None) -> bytes:

@@ -1,6 +1,7 @@
 """Storage in a local folder."""
 
 import os
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,9 @@ from lakeproof.errors import UnavailableError
 from lakeproof.settings import S3Settings
 from lakeproof.storage.base import StoredFile
 from lakeproof.storage.errors import FileChangedError
+
+# Longer than the tick of any file system's clock.
+_TICK_NS = 2_000_000_000
 
 
 def connect(root: str, _s3: S3Settings) -> "LocalStorage":
@@ -26,26 +30,51 @@ def local_path(uri: str) -> Path:
 class LocalStorage:
     """See :class:`lakeproof.storage.base.Storage`."""
 
+    shows_whole_files = False
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # Folders seen by list_recent, with the modification time that their last listing was good for.
+        self._listed: dict[str, int] = {}
 
-    def list(self, start_after: str | None = None) -> Iterator[StoredFile]:  # noqa: ARG002 - nothing to skip to
+    def list(self) -> Iterator[StoredFile]:
         """List every file; a folder that does not exist yet has none."""
-        if not self._folder.exists():
-            return
-        folders = [str(self._folder)]
+        folders = [str(self._folder)] if self._folder.exists() else []
         while folders:
+            files, inner = _scan(folders.pop())
+            folders += inner
+            yield from files
+
+    def list_recent(self, after: str | None) -> Iterator[StoredFile]:  # noqa: ARG002 - names tell nothing here
+        """List the files of the folders to which a name was added since the last call."""
+        if self._folder.exists():
+            self._listed.setdefault(str(self._folder), 0)
+        pending = list(self._listed)
+        while pending:
+            folder = pending.pop()
+            looked_at = time.time_ns()
             try:
-                with os.scandir(folders.pop()) as entries:
-                    for entry in sorted(entries, key=lambda item: item.name):
-                        if entry.is_dir():
-                            folders.append(entry.path)
-                        elif (found := _stored_file(entry)) is not None:
-                            yield found
-            except OSError as error:
-                raise UnavailableError(
-                    f"{error.filename} cannot be listed: {error.strerror}.", "Check the folder's permissions."
-                ) from error
+                modified = Path(folder).stat().st_mtime_ns
+            except FileNotFoundError:
+                del self._listed[folder]
+                continue
+            if modified == self._listed[folder]:
+                continue
+            files, inner = _scan(folder)
+            # A name added within the same tick of the clock as the last one seen would not show in the folder's time.
+            self._listed[folder] = modified if looked_at - modified > _TICK_NS else 0
+            new = [name for name in inner if name not in self._listed]
+            self._listed.update(dict.fromkeys(new, 0))
+            pending += new
+            yield from files
+
+    def stat(self, uri: str) -> StoredFile | None:
+        """Look at one file; see the protocol."""
+        path = local_path(uri)
+        try:
+            return _stored_file(str(path), path.stat())
+        except FileNotFoundError:
+            return None
 
     def read(self, uri: str, etag: str | None = None) -> bytes:
         """Read a file; see the protocol."""
@@ -81,13 +110,31 @@ class LocalStorage:
             ) from error
 
 
-def _stored_file(entry: "os.DirEntry[str]") -> StoredFile | None:
+def _scan(folder: str) -> tuple[list[StoredFile], list[str]]:
+    """List a folder: its files, and its sub-folders."""
+    files, folders = [], []
     try:
-        status = entry.stat()
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda item: item.name):
+                if entry.is_dir():
+                    folders.append(entry.path)
+                    continue
+                try:
+                    files.append(_stored_file(entry.path, entry.stat()))
+                except FileNotFoundError:
+                    continue  # renamed or removed since the listing began
     except FileNotFoundError:
-        return None  # renamed or removed since the listing began
+        return [], []
+    except OSError as error:
+        raise UnavailableError(
+            f"{error.filename} cannot be listed: {error.strerror}.", "Check the folder's permissions."
+        ) from error
+    return files, folders
+
+
+def _stored_file(path: str, status: os.stat_result) -> StoredFile:
     return StoredFile(
-        uri=Path(entry.path).as_uri(),
+        uri=Path(path).as_uri(),
         size=status.st_size,
         etag=_etag(status),
         modified_at=datetime.fromtimestamp(status.st_mtime, UTC),

@@ -54,17 +54,40 @@ def s3_client(s3: S3Settings) -> "S3Client":
 class S3Storage:
     """See :class:`lakeproof.storage.base.Storage`."""
 
+    shows_whole_files = True
+
     def __init__(self, client: "S3Client", bucket: str, prefix: str) -> None:
         self._client = client
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
 
-    def list(self, start_after: str | None = None) -> Iterator[StoredFile]:
+    def list(self) -> Iterator[StoredFile]:
         """List the objects below the prefix, in the order of their keys (UTF-8 bytes)."""
+        return self._list("")
+
+    def list_recent(self, after: str | None) -> Iterator[StoredFile]:
+        """List the objects whose keys sort behind `after`."""
+        return self._list(self._key(after or ""))
+
+    def stat(self, uri: str) -> StoredFile | None:
+        """Look at one object; see the protocol."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            head = self._client.head_object(Bucket=self._bucket, Key=self._key(uri))
+        except ClientError as error:
+            if _code(error) in {"404", "NoSuchKey"}:
+                return None
+            raise _unavailable(f"{uri} cannot be looked at", error) from error
+        except BotoCoreError as error:
+            raise _unavailable(f"{uri} cannot be looked at", error) from error
+        return StoredFile(uri, head["ContentLength"], head["ETag"].strip('"'), head["LastModified"])
+
+    def _list(self, start_after: str) -> Iterator[StoredFile]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         pages = self._client.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=self._prefix, StartAfter=self._key(start_after or "")
+            Bucket=self._bucket, Prefix=self._prefix, StartAfter=start_after
         )
         try:
             for page in pages:

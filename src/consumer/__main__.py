@@ -1,0 +1,5 @@
+"""``python -m consumer``."""
+
+from consumer.cli import main
+
+main()

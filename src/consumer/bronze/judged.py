@@ -1,0 +1,65 @@
+"""Judge files in Spark: the processor around :mod:`consumer.bronze.judge` is this thin."""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from consumer.bronze.columns import judged_schema
+from consumer.bronze.judge import Judge
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from consumer.sources.envelope import Envelope
+from consumer.sources.files import balanced_groups, envelopes
+from consumer.sources.landing_log import LandedFile
+from lakeproof.contracts import Contract
+from lakeproof.settings import S3Settings
+from lakeproof.storage import open_storage
+from lakeproof.tables import LANDED_AT, SOURCE
+
+_PROVENANCE = (pa.field(SOURCE, pa.string()), pa.field(LANDED_AT, pa.timestamp("us", tz="UTC")))
+
+# Several groups of files for each core, so that one that takes longer does not leave the others idle.
+_GROUPS_PER_CORE = 4
+
+
+def judge_files(spark: SparkSession, files: list[LandedFile], contract: Contract, s3: S3Settings) -> DataFrame:
+    """Read and judge files of one storage, spread over the cluster by their size.
+
+    Returns
+    -------
+    DataFrame
+        A row per unit: the contract's columns, ``_position``, ``reasons``, ``raw``, ``_source``, ``_landed_at``.
+        Rows without ``reasons`` meet the contract; the others have nulls in its columns, and their bytes in ``raw``.
+    """
+    groups = balanced_groups(files, min(len(files), _GROUPS_PER_CORE * spark.sparkContext.defaultParallelism))
+
+    def judge_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                storage = open_storage(groups[index][0].uri, s3)
+                yield from judge_envelopes(envelopes(groups[index], storage), contract)
+
+    # A partition for each group. Only indexes travel through the JVM: the tasks read the files themselves.
+    indexes = spark.range(0, len(groups), 1, len(groups))
+    return indexes.mapInArrow(judge_groups, from_arrow_schema(_columns(contract)))  # type: ignore[arg-type]
+
+
+def judge_envelopes(batches: Iterable[Envelope], contract: Contract) -> Iterator[pa.RecordBatch]:
+    """Judge each batch, and say of every unit where it came from. Columns as in :func:`judge_files`."""
+    judge = Judge(contract)
+    schema = _columns(contract)
+    for envelope in batches:
+        units = (
+            judge.judge(envelope.value) if envelope.failure is None else judge.refuse(*envelope.failure, envelope.value)
+        )
+        for unit in units:
+            provenance = (envelope.source, envelope.landed_at)
+            columns = [
+                pa.repeat(pa.scalar(value, field.type), unit.num_rows)
+                for field, value in zip(_PROVENANCE, provenance, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays([*unit.columns, *columns], schema=schema)
+
+
+def _columns(contract: Contract) -> pa.Schema:
+    return pa.schema([*judged_schema(contract), *_PROVENANCE])

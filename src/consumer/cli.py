@@ -1,0 +1,75 @@
+"""The command line of the consumer."""
+
+import re
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from lakeproof.command import application, run
+from lakeproof.errors import UsageError
+from lakeproof.settings import Settings, load_settings
+
+app = application(
+    "consumer", "Judge landed batches with Spark; append each record once, to bronze or to the dead letters."
+)
+
+_TRIGGER = re.compile(r"\d+(\.\d+)? (millisecond|second|minute|hour)s?")
+
+
+class DataSource(StrEnum):
+    """Where the batches of a stream lie."""
+
+    LOCAL = "local"
+    S3 = "s3"
+
+
+@app.callback()
+def _program() -> None:
+    """Judge landed batches with Spark; append each record once, to bronze or to the dead letters."""
+
+
+@app.command("run")
+def run_stream(
+    stream: Annotated[str, typer.Argument(help="Name of the stream; its contract is contracts/STREAM.yaml.")],
+    data_source: Annotated[
+        DataSource | None, typer.Option(help="Kind of landing zone; by default that of LAKE_LANDING.")
+    ] = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Take what has landed by now, then end.")
+    ] = False,
+    trigger: Annotated[str, typer.Option(help="Time between two looks for new files.")] = "1 second",
+) -> None:
+    """Run STREAM from its landing zone into bronze, the dead letters and the ledger.
+
+    Ctrl-C or SIGTERM finishes the micro-batch, commits it and ends.
+    """
+    if not _TRIGGER.fullmatch(trigger):
+        raise UsageError(f"--trigger {trigger!r} is not a time.", 'Write it like "5 seconds" or "500 milliseconds".')
+    settings = load_settings()
+    landing = f"{_landing_root(settings, data_source)}/{stream}"
+
+    # Spark takes a second to import: only when everything cheap has been checked.
+    from consumer.queries.bronze import BronzeQuery, run_bronze
+    from consumer.session import start_session
+
+    spark = start_session(settings, f"lakeproof consumer {stream}")
+    try:
+        run_bronze(spark, settings, BronzeQuery(stream, landing, available_now, trigger))
+    finally:
+        spark.stop()
+
+
+def _landing_root(settings: Settings, data_source: DataSource | None) -> str:
+    scheme = {None: "", DataSource.LOCAL: "file://", DataSource.S3: "s3://"}[data_source]
+    if not settings.landing_uri.startswith(scheme):
+        raise UsageError(
+            f"--data-source {data_source} does not fit the landing zone {settings.landing_uri}.",
+            f"Set LAKE_LANDING to {'s3://BUCKET/PREFIX' if data_source is DataSource.S3 else 'a folder'}.",
+        )
+    return settings.landing_uri
+
+
+def main() -> None:
+    """Run the program."""
+    run(app)

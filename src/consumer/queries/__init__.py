@@ -1,0 +1,1 @@
+"""One module per running query: it names, triggers and stops a stream and holds no column logic."""

@@ -1,0 +1,213 @@
+"""The query from the landing zone to bronze, the dead letters and the ledger."""
+
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import structlog
+from pyspark import StorageLevel
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from consumer.bronze import frames
+from consumer.bronze.append import Marker, append_once
+from consumer.bronze.judged import judge_files
+from consumer.sources.discovery import Discovery
+from consumer.sources.landing import landing_source
+from consumer.sources.landing_log import LandedFile, LandingLog
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import Contract, contract_text, parse_contract
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Settings
+from lakeproof.storage import open_storage
+from lakeproof.tables import LEDGER, ensure_tables, stream_tables
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class BronzeQuery:
+    """What to run.
+
+    Parameters
+    ----------
+    stream
+        Name of the stream; its contract is ``<contracts>/<stream>.yaml``.
+    landing
+        URI below which its files land.
+    available_now
+        Take what has landed by now and end, instead of waiting for more.
+    trigger
+        Time between two looks for new files, as Spark writes it: ``5 seconds``.
+    """
+
+    stream: str
+    landing: str
+    available_now: bool = False
+    trigger: str = "1 second"
+
+
+def run_bronze(spark: SparkSession, settings: Settings, query: BronzeQuery) -> None:
+    """Run the query until it is done, or until SIGINT or SIGTERM: then finish the micro-batch, and return.
+
+    Raises
+    ------
+    LakeproofError
+        The contract, the storage, the catalog or the query failed; what was committed stays.
+    """
+    text = contract_text(settings.contracts, query.stream)
+    contract = parse_contract(text, str(settings.contracts / f"{query.stream}.yaml"))
+    ensure_tables(open_catalog(settings), contract)
+    landing_log = LandingLog(settings.landing_log_database, query.stream)
+    landing_log.keep_contract(contract.digest, text)
+    until = _discover_all(settings, query, landing_log) if query.available_now else None
+
+    with (
+        tempfile.TemporaryDirectory(prefix="lakeproof-") as folder,
+        _stop_on_signals(Path(folder) / "stop") as stopping,
+    ):
+        source = landing_source(settings, query.stream, query.landing, contract.digest, Path(folder) / "stop", until)
+        spark.dataSource.register(source)
+        process = _MicroBatchProcessor(settings, landing_log)
+        running = (
+            spark.readStream.format(source.name())
+            .load()
+            .writeStream.queryName(f"bronze-{query.stream}")
+            .option("checkpointLocation", f"{settings.checkpoints_uri}/bronze-{query.stream}")
+            .trigger(processingTime="0 seconds" if query.available_now else query.trigger)
+            .foreachBatch(process)
+            .start()
+        )
+        log.info(
+            "started",
+            stream=query.stream,
+            landing=query.landing,
+            contract=contract.version,
+            mode="available now" if query.available_now else f"every {query.trigger}",
+        )
+        try:
+            _wait(running, stopping, query.available_now)
+        except StreamingQueryException as error:
+            raise process.failure or _query_error(error, settings) from error
+        finally:
+            running.stop()
+        log.info("stopped", stream=query.stream, micro_batches=process.count, on_signal=stopping())
+
+
+class _MicroBatchProcessor:
+    """Judges and appends micro-batches; what ``foreachBatch`` calls."""
+
+    def __init__(self, settings: Settings, landing_log: LandingLog) -> None:
+        self._settings = settings
+        self._landing_log = landing_log
+        self.count = 0
+        self.failure: LakeproofError | None = None
+
+    def __call__(self, rows: DataFrame, micro_batch_id: int) -> None:
+        try:
+            self._process(rows, micro_batch_id)
+        except LakeproofError as error:
+            self.failure = error  # Spark would make a text of it
+            raise
+
+    def _process(self, rows: DataFrame, micro_batch_id: int) -> None:
+        began = monotonic()
+        spark = rows.sparkSession  # a clone of the session, with this query's settings
+        landed = rows.toArrow().to_pylist()
+        contract = self._contract(landed[0].pop("contract"))
+        files = [LandedFile(**{key: row[key] for key in row if key != "contract"}) for row in landed]
+        checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        batch = frames.MicroBatch(micro_batch_id, checkpoint_id, contract, datetime.now(UTC))
+        marker = Marker(checkpoint_id, micro_batch_id, contract.digest)
+        names = stream_tables(contract.stream)
+
+        judged = judge_files(spark, files, contract, self._settings.s3)
+        judged.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            # The ledger comes last: a ledger row means that all before it is committed.
+            append_once(frames.bronze_rows(judged, batch), names.bronze, marker)
+            append_once(frames.dead_letter_rows(judged, batch), names.dead_letters, marker)
+            outcomes = frames.count_outcomes(judged)
+            append_once(frames.ledger_rows(spark, files, outcomes, batch), LEDGER, marker)
+        finally:
+            judged.unpersist()
+        self.count += 1
+        self._report(batch, files, outcomes, monotonic() - began)
+
+    def _contract(self, digest: str) -> Contract:
+        text = self._landing_log.contract_text(digest)
+        if text is None:
+            raise LakeproofError(
+                f"The checkpoint names a contract ({digest[:12]}…) whose text the landing log does not have.",
+                "Restore the landing log's database, or give LAKE_LANDING_LOG_URI its address.",
+            )
+        return parse_contract(text, f"contract {digest[:12]}")
+
+    def _report(
+        self, batch: frames.MicroBatch, files: list[LandedFile], outcomes: dict[frames.Outcome, int], seconds: float
+    ) -> None:
+        dead: dict[str, int] = {}
+        for (_, reasons), count in outcomes.items():
+            if reasons is not None:
+                dead[reasons] = dead.get(reasons, 0) + count
+        log.info(
+            "micro-batch",
+            stream=batch.contract.stream,
+            id=batch.id,
+            files=len(files),
+            bytes=sum(file.size for file in files),
+            bronze=sum(count for (_, reasons), count in outcomes.items() if reasons is None),
+            dead_letters=sum(dead.values()),
+            reasons=dict(sorted(dead.items())),
+            seconds=round(seconds, 3),
+        )
+
+
+def _discover_all(settings: Settings, query: BronzeQuery, landing_log: LandingLog) -> int:
+    discovery = Discovery(
+        open_storage(query.landing, settings.s3), landing_log, timedelta(seconds=settings.settle_seconds)
+    )
+    growing = discovery.sweep_until_settled()
+    if growing:
+        log.warning("left for later: still being written", files=growing)
+    return landing_log.head()
+
+
+def _wait(query: StreamingQuery, stopping: Callable[[], bool], available_now: bool) -> None:
+    if not available_now:
+        while not stopping() and not query.awaitTermination(1):
+            pass
+    # With a source that has nothing more to give, this returns once all is committed.
+    query.processAllAvailable()
+
+
+@contextmanager
+def _stop_on_signals(stop_file: Path) -> Iterator[Callable[[], bool]]:
+    """Make SIGINT and SIGTERM create `stop_file`, which the source looks at before each micro-batch."""
+
+    def stop(_number: int, _frame: Any) -> None:
+        if not stop_file.exists():
+            stop_file.touch()
+            log.info("stopping: finishing the micro-batch")
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop_file.exists
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _query_error(error: StreamingQueryException, settings: Settings) -> LakeproofError:
+    first = (str(error).strip().splitlines() or ["unknown"])[0]
+    return LakeproofError(
+        f"The query failed: {first}",
+        f"What was committed stays; run it again to go on. Details: {settings.logs_dir / 'spark.log'}",
+    )

@@ -1,0 +1,26 @@
+"""The envelope: what every source yields for a batch, whatever it came from."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A landed batch, or the news that it cannot be had.
+
+    Parameters
+    ----------
+    value
+        The batch's bytes as landed, decompressed where its name says that it is compressed.
+    source
+        URI of the file, or ``topic/partition``.
+    landed_at
+        When it landed, UTC.
+    failure
+        Why it could not be read, as (reason code, detail); then `value` is what there is of it.
+    """
+
+    value: bytes
+    source: str
+    landed_at: datetime
+    failure: tuple[str, str] | None = None

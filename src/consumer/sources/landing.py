@@ -1,0 +1,130 @@
+"""The landing zone as a streaming source: Spark sees one small row per landed file, and fixes which in its checkpoint.
+
+The rows hold no content. The tasks of a micro-batch read the files themselves, see :mod:`consumer.sources.files`.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from threading import Thread
+from time import monotonic
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from consumer.sources.discovery import Discovery
+from consumer.sources.landing_log import LandedFile, LandingLog
+from lakeproof.settings import Settings
+from lakeproof.storage import open_storage
+
+SCHEMA = "seq long, uri string, size long, etag string, landed_at timestamp, contract string"
+"""Columns of a row: those of :class:`LandedFile`, and the digest of the contract that judges the file."""
+
+
+def landing_source(
+    settings: Settings, stream: str, root: str, contract_digest: str, stop_file: Path, until: int | None
+) -> type[DataSource]:
+    """Make the data source class of a stream, to register with Spark.
+
+    It is made here, with everything in its closure, so that no secret becomes an option that Spark's page shows.
+
+    Parameters
+    ----------
+    settings
+        Where the landing log is, and the limits of a micro-batch.
+    stream
+        Name of the stream.
+    root
+        URI below which its files land.
+    contract_digest
+        Digest of the contract under which new micro-batches are judged; written into every offset.
+    stop_file
+        While this file exists, no new micro-batch begins.
+    until
+        Take files up to this position of the landing log only, and look for no others; None for an endless stream.
+    """
+
+    class LandingSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"landing-{stream}"
+
+        def schema(self) -> str:
+            return SCHEMA
+
+        def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: ARG002, N802
+            return LandingReader(settings, stream, root, contract_digest, stop_file, until)
+
+    return LandingSource
+
+
+class LandingReader(SimpleDataSourceStreamReader):
+    """Reads positions of the landing log. An offset is ``{"log": id, "seq": position, "contract": digest}``."""
+
+    def __init__(
+        self, settings: Settings, stream: str, root: str, contract_digest: str, stop_file: Path, until: int | None
+    ) -> None:
+        self._settings = settings
+        self._log = LandingLog(settings.landing_log_database, stream)
+        self._discovery = Discovery(
+            open_storage(root, settings.s3), self._log, timedelta(seconds=settings.settle_seconds)
+        )
+        self._contract = contract_digest
+        self._stop_file = stop_file
+        self._until = until
+        self._next_sweep = 0.0
+        self._sweeping: Thread | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the offset before the first file."""
+        return self._offset(0)
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
+        """Return the next files, as many as a micro-batch takes, and the offset behind them."""
+        position = self._position(start)
+        if self._stop_file.exists():
+            return iter(()), start
+        if self._until is None:
+            self._discover()
+        files = self._within_limits(
+            self._log.files(position, self._until or self._log.head(), self._settings.max_files_per_micro_batch)
+        )
+        if not files:
+            return iter(()), start
+        return iter([_row(file, self._contract) for file in files]), self._offset(files[-1].seq)
+
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
+        """Return the same files again, under the contract that the offset recorded."""
+        files = self._log.files(self._position(start), self._position(end))
+        return iter([_row(file, end["contract"]) for file in files])
+
+    def _discover(self) -> None:
+        if monotonic() >= self._next_sweep and not (self._sweeping and self._sweeping.is_alive()):
+            self._next_sweep = monotonic() + self._settings.sweep_seconds
+            self._sweeping = Thread(target=self._discovery.sweep, name="sweep", daemon=True)
+            self._sweeping.start()
+        self._discovery.recent()
+
+    def _within_limits(self, files: list[LandedFile]) -> list[LandedFile]:
+        size = 0
+        for count, file in enumerate(files):
+            size += file.size
+            if size > self._settings.max_bytes_per_micro_batch and count > 0:
+                return files[:count]
+        return files
+
+    def _offset(self, seq: int) -> dict[str, Any]:
+        return {"log": self._log.log_id, "seq": seq, "contract": self._contract}
+
+    def _position(self, offset: dict[str, Any]) -> int:
+        if offset["log"] != self._log.log_id:
+            raise RuntimeError(
+                f"The checkpoint was made with the landing log {offset['log']}, but the one at hand is "
+                f"{self._log.log_id}. Restore the landing log, or give LAKE_LANDING_LOG_URI its address."
+            )
+        return int(offset["seq"])
+
+
+def _row(file: LandedFile, contract: str) -> tuple[Any, ...]:
+    return (file.seq, file.uri, file.size, file.etag, file.landed_at, contract)
