@@ -16,7 +16,7 @@ from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
 from lakeproof.tables import LANDED_AT, SOURCE
 
-_PROVENANCE = (pa.field(SOURCE, pa.string()), pa.field(LANDED_AT, pa.timestamp("us", tz="UTC")))
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 # Several groups of files for each core, so that one that takes longer does not leave the others idle.
 _GROUPS_PER_CORE = 4
@@ -49,17 +49,15 @@ def judge_envelopes(batches: Iterable[Envelope], contract: Contract) -> Iterator
     judge = Judge(contract)
     schema = _columns(contract)
     for envelope in batches:
-        units = (
-            judge.judge(envelope.value) if envelope.failure is None else judge.refuse(*envelope.failure, envelope.value)
-        )
+        if envelope.failure is None:
+            units = judge.judge(envelope.value)
+        else:
+            units = judge.refuse(envelope.value, *envelope.failure)
         for unit in units:
-            provenance = (envelope.source, envelope.landed_at)
-            columns = [
-                pa.repeat(pa.scalar(value, field.type), unit.num_rows)
-                for field, value in zip(_PROVENANCE, provenance, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays([*unit.columns, *columns], schema=schema)
+            source = pa.repeat(pa.scalar(envelope.source, pa.string()), unit.num_rows)
+            landed_at = pa.repeat(pa.scalar(envelope.landed_at, _TIMESTAMP), unit.num_rows)
+            yield pa.RecordBatch.from_arrays([*unit.columns, source, landed_at], schema=schema)
 
 
 def _columns(contract: Contract) -> pa.Schema:
-    return pa.schema([*judged_schema(contract), *_PROVENANCE])
+    return pa.schema([*judged_schema(contract), pa.field(SOURCE, pa.string()), pa.field(LANDED_AT, _TIMESTAMP)])

@@ -2,7 +2,7 @@
 
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -69,11 +69,8 @@ def run_bronze(spark: SparkSession, settings: Settings, query: BronzeQuery) -> N
     landing_log.keep_contract(contract.digest, text)
     until = _discover_all(settings, query, landing_log) if query.available_now else None
 
-    with (
-        tempfile.TemporaryDirectory(prefix="lakeproof-") as folder,
-        _stop_on_signals(Path(folder) / "stop") as stopping,
-    ):
-        source = landing_source(settings, query.stream, query.landing, contract.digest, Path(folder) / "stop", until)
+    with _stop_file_on_signals() as stop_file:
+        source = landing_source(settings, query.stream, query.landing, contract.digest, stop_file, until)
         spark.dataSource.register(source)
         process = _MicroBatchProcessor(settings, landing_log)
         running = (
@@ -93,12 +90,12 @@ def run_bronze(spark: SparkSession, settings: Settings, query: BronzeQuery) -> N
             mode="available now" if query.available_now else f"every {query.trigger}",
         )
         try:
-            _wait(running, stopping, query.available_now)
+            _wait(running, stop_file, query.available_now)
         except StreamingQueryException as error:
             raise process.failure or _query_error(error, settings) from error
         finally:
             running.stop()
-        log.info("stopped", stream=query.stream, micro_batches=process.count, on_signal=stopping())
+        log.info("stopped", stream=query.stream, micro_batches=process.count, on_signal=stop_file.exists())
 
 
 class _MicroBatchProcessor:
@@ -180,29 +177,31 @@ def _discover_all(settings: Settings, query: BronzeQuery, landing_log: LandingLo
     return landing_log.head()
 
 
-def _wait(query: StreamingQuery, stopping: Callable[[], bool], available_now: bool) -> None:
+def _wait(query: StreamingQuery, stop_file: Path, available_now: bool) -> None:
     if not available_now:
-        while not stopping() and not query.awaitTermination(1):
+        while not stop_file.exists() and not query.awaitTermination(1):
             pass
     # With a source that has nothing more to give, this returns once all is committed.
     query.processAllAvailable()
 
 
 @contextmanager
-def _stop_on_signals(stop_file: Path) -> Iterator[Callable[[], bool]]:
-    """Make SIGINT and SIGTERM create `stop_file`, which the source looks at before each micro-batch."""
+def _stop_file_on_signals() -> Iterator[Path]:
+    """Make SIGINT and SIGTERM create a file, which the source looks for before each micro-batch; yield its path."""
+    with tempfile.TemporaryDirectory(prefix="lakeproof-") as folder:
+        stop_file = Path(folder) / "stop"
 
-    def stop(_number: int, _frame: Any) -> None:
-        if not stop_file.exists():
-            stop_file.touch()
-            log.info("stopping: finishing the micro-batch")
+        def stop(_number: int, _frame: Any) -> None:
+            if not stop_file.exists():
+                stop_file.touch()
+                log.info("stopping: finishing the micro-batch")
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop_file.exists
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield stop_file
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _query_error(error: StreamingQueryException, settings: Settings) -> LakeproofError:

@@ -5,6 +5,7 @@ The rows hold no content. The tasks of a micro-batch read the files themselves, 
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from threading import Thread
 from time import monotonic
@@ -66,15 +67,24 @@ class LandingReader(SimpleDataSourceStreamReader):
         self, settings: Settings, stream: str, root: str, contract_digest: str, stop_file: Path, until: int | None
     ) -> None:
         self._settings = settings
-        self._log = LandingLog(settings.landing_log_database, stream)
-        self._discovery = Discovery(
-            open_storage(root, settings.s3), self._log, timedelta(seconds=settings.settle_seconds)
-        )
+        self._stream = stream
+        self._root = root
         self._contract = contract_digest
         self._stop_file = stop_file
         self._until = until
         self._next_sweep = 0.0
         self._sweeping: Thread | None = None
+
+    # Spark pickles the reader before it has read anything: what cannot be pickled is opened at first use.
+
+    @cached_property
+    def _log(self) -> LandingLog:
+        return LandingLog(self._settings.landing_log_database, self._stream)
+
+    @cached_property
+    def _discovery(self) -> Discovery:
+        storage = open_storage(self._root, self._settings.s3)
+        return Discovery(storage, self._log, timedelta(seconds=self._settings.settle_seconds))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offset before the first file."""
