@@ -1,23 +1,44 @@
-"""One Spark session for all tests of the consumer, with the embedded catalog in a temporary folder."""
+"""One Spark session for all tests of the consumer; each lake gets a clone of it with its own catalog."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from consumer.queries.bronze import BronzeQuery, run_bronze
 from consumer.session import start_session
+from lakeproof.catalog import open_catalog, spark_properties
 from lakeproof.settings import Settings
+from tests.consumer.lake import Drain
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Settings of the session's own lake."""
-    return Settings(home=tmp_path_factory.mktemp("lake"), spark_ui_port=0, settle_seconds=0.2)
-
-
-@pytest.fixture(scope="session")
-def spark(spark_settings: Settings) -> Iterator[SparkSession]:
-    """The session. Its catalog ``lake`` is that of `spark_settings`."""
-    session = start_session(spark_settings, "lakeproof tests")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session, with a catalog ``lake`` in a temporary folder."""
+    settings = Settings(
+        _env_file=None,
+        home=tmp_path_factory.mktemp("lake"),
+        jars=ROOT / "target" / "jars" / "spark",
+        spark_ui_port=0,
+    )
+    open_catalog(settings)
+    session = start_session(settings, "lakeproof tests")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def drain(spark: SparkSession) -> Drain:
+    """Run the stream ``events`` of a lake over everything that has landed."""
+
+    def run(settings: Settings) -> None:
+        session = spark.newSession()
+        for key, value in spark_properties(settings).items():
+            # A session's own settings reach Hadoop without the prefix that a context's need.
+            session.conf.set(key.removeprefix("spark.hadoop."), value)
+        run_bronze(session, settings, BronzeQuery("events", f"{settings.landing_uri}/events", available_now=True))
+
+    return run

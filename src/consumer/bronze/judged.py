@@ -35,9 +35,10 @@ def judge_files(spark: SparkSession, files: list[LandedFile], contract: Contract
 
     def judge_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for index in batch.column(0).to_pylist():
-                storage = open_storage(groups[index][0].uri, s3)
-                yield from judge_envelopes(envelopes(groups[index], storage), contract)
+            for index in batch.column(0).to_numpy():
+                files_of_group = groups[int(index)]
+                storage = open_storage(files_of_group[0].uri, s3)
+                yield from judge_envelopes(envelopes(files_of_group, storage), contract)
 
     # A partition for each group. Only indexes travel through the JVM: the tasks read the files themselves.
     indexes = spark.range(0, len(groups), 1, len(groups))

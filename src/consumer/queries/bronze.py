@@ -1,5 +1,6 @@
 """The query from the landing zone to bronze, the dead letters and the ledger."""
 
+import pickle
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from consumer.bronze import frames
 from consumer.bronze.append import Marker, append_once
 from consumer.bronze.judged import judge_files
 from consumer.sources.discovery import Discovery
-from consumer.sources.landing import landing_source
+from consumer.sources.landing import LandingOptions, landing_source
 from consumer.sources.landing_log import LandedFile, LandingLog
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import Contract, contract_text, parse_contract
@@ -70,7 +71,11 @@ def run_bronze(spark: SparkSession, settings: Settings, query: BronzeQuery) -> N
     until = _discover_all(settings, query, landing_log) if query.available_now else None
 
     with _stop_file_on_signals() as stop_file:
-        source = landing_source(settings, query.stream, query.landing, contract.digest, stop_file, until)
+        source = landing_source(
+            LandingOptions(
+                query.stream, query.landing, contract.digest, stop_file, until, pickled_settings=pickle.dumps(settings)
+            )
+        )
         spark.dataSource.register(source)
         process = _MicroBatchProcessor(settings, landing_log)
         running = (

@@ -1,61 +1,76 @@
 """The landing zone as a streaming source: Spark sees one small row per landed file, and fixes which in its checkpoint.
 
 The rows hold no content. The tasks of a micro-batch read the files themselves, see :mod:`consumer.sources.files`.
+
+Spark starts several short Python processes for a source. This module imports little, so that they start fast; what
+only the reading process needs is imported where it is used.
 """
 
+import pickle
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from consumer.sources.discovery import Discovery
-from consumer.sources.landing_log import LandedFile, LandingLog
-from lakeproof.settings import Settings
-from lakeproof.storage import open_storage
+if TYPE_CHECKING:
+    from consumer.sources.discovery import Discovery
+    from consumer.sources.landing_log import LandedFile, LandingLog
+    from lakeproof.settings import Settings
 
 SCHEMA = "seq long, uri string, size long, etag string, landed_at timestamp, contract string"
-"""Columns of a row: those of :class:`LandedFile`, and the digest of the contract that judges the file."""
+"""Columns of a row: those of a landed file, and the digest of the contract that judges it."""
 
 
-def landing_source(
-    settings: Settings, stream: str, root: str, contract_digest: str, stop_file: Path, until: int | None
-) -> type[DataSource]:
-    """Make the data source class of a stream, to register with Spark.
-
-    It is made here, with everything in its closure, so that no secret becomes an option that Spark's page shows.
+@dataclass(frozen=True)
+class LandingOptions:
+    """What a reader of the landing zone is told.
 
     Parameters
     ----------
-    settings
-        Where the landing log is, and the limits of a micro-batch.
     stream
         Name of the stream.
     root
         URI below which its files land.
-    contract_digest
+    contract
         Digest of the contract under which new micro-batches are judged; written into every offset.
     stop_file
         While this file exists, no new micro-batch begins.
     until
         Take files up to this position of the landing log only, and look for no others; None for an endless stream.
+    pickled_settings
+        The :class:`lakeproof.settings.Settings`, pickled: only the reading process opens them.
+    """
+
+    stream: str
+    root: str
+    contract: str
+    stop_file: Path
+    until: int | None
+    pickled_settings: bytes
+
+
+def landing_source(options: LandingOptions) -> type[DataSource]:
+    """Make the data source class of a stream, to register with Spark.
+
+    It is made here, with its options in its closure, so that no secret becomes an option that Spark's page shows.
     """
 
     class LandingSource(DataSource):
         @classmethod
         def name(cls) -> str:
-            return f"landing-{stream}"
+            return f"landing-{options.stream}"
 
         def schema(self) -> str:
             return SCHEMA
 
         def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: ARG002, N802
-            return LandingReader(settings, stream, root, contract_digest, stop_file, until)
+            return LandingReader(options)
 
     return LandingSource
 
@@ -63,27 +78,32 @@ def landing_source(
 class LandingReader(SimpleDataSourceStreamReader):
     """Reads positions of the landing log. An offset is ``{"log": id, "seq": position, "contract": digest}``."""
 
-    def __init__(
-        self, settings: Settings, stream: str, root: str, contract_digest: str, stop_file: Path, until: int | None
-    ) -> None:
-        self._settings = settings
-        self._stream = stream
-        self._root = root
-        self._contract = contract_digest
-        self._stop_file = stop_file
-        self._until = until
+    def __init__(self, options: LandingOptions) -> None:
+        self._options = options
         self._next_sweep = 0.0
         self._sweeping: Thread | None = None
 
     # Spark pickles the reader before it has read anything: what cannot be pickled is opened at first use.
 
     @cached_property
-    def _log(self) -> LandingLog:
-        return LandingLog(self._settings.landing_log_database, self._stream)
+    def _settings(self) -> "Settings":
+        settings: Settings = pickle.loads(self._options.pickled_settings)  # noqa: S301 - our own
+        return settings
 
     @cached_property
-    def _discovery(self) -> Discovery:
-        storage = open_storage(self._root, self._settings.s3)
+    def _log(self) -> "LandingLog":
+        from consumer.sources.landing_log import LandingLog
+
+        return LandingLog(self._settings.landing_log_database, self._options.stream)
+
+    @cached_property
+    def _discovery(self) -> "Discovery":
+        from datetime import timedelta
+
+        from consumer.sources.discovery import Discovery
+        from lakeproof.storage import open_storage
+
+        storage = open_storage(self._options.root, self._settings.s3)
         return Discovery(storage, self._log, timedelta(seconds=self._settings.settle_seconds))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -93,16 +113,16 @@ class LandingReader(SimpleDataSourceStreamReader):
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
         """Return the next files, as many as a micro-batch takes, and the offset behind them."""
         position = self._position(start)
-        if self._stop_file.exists():
+        if self._options.stop_file.exists():
             return iter(()), start
-        if self._until is None:
+        if self._options.until is None:
             self._discover()
         files = self._within_limits(
-            self._log.files(position, self._until or self._log.head(), self._settings.max_files_per_micro_batch)
+            self._log.files(position, self._options.until or self._log.head(), self._settings.max_files_per_micro_batch)
         )
         if not files:
             return iter(()), start
-        return iter([_row(file, self._contract) for file in files]), self._offset(files[-1].seq)
+        return iter([_row(file, self._options.contract) for file in files]), self._offset(files[-1].seq)
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
         """Return the same files again, under the contract that the offset recorded."""
@@ -116,7 +136,7 @@ class LandingReader(SimpleDataSourceStreamReader):
             self._sweeping.start()
         self._discovery.recent()
 
-    def _within_limits(self, files: list[LandedFile]) -> list[LandedFile]:
+    def _within_limits(self, files: "list[LandedFile]") -> "list[LandedFile]":
         size = 0
         for count, file in enumerate(files):
             size += file.size
@@ -125,7 +145,7 @@ class LandingReader(SimpleDataSourceStreamReader):
         return files
 
     def _offset(self, seq: int) -> dict[str, Any]:
-        return {"log": self._log.log_id, "seq": seq, "contract": self._contract}
+        return {"log": self._log.log_id, "seq": seq, "contract": self._options.contract}
 
     def _position(self, offset: dict[str, Any]) -> int:
         if offset["log"] != self._log.log_id:
@@ -136,5 +156,5 @@ class LandingReader(SimpleDataSourceStreamReader):
         return int(offset["seq"])
 
 
-def _row(file: LandedFile, contract: str) -> tuple[Any, ...]:
+def _row(file: "LandedFile", contract: str) -> tuple[Any, ...]:
     return (file.seq, file.uri, file.size, file.etag, file.landed_at, contract)

@@ -1,0 +1,16 @@
+"""What the tests of the consumer ask of a lake."""
+
+from collections.abc import Callable
+from typing import Any
+
+from lakeproof.catalog import open_catalog
+from lakeproof.settings import Settings
+
+Drain = Callable[[Settings], None]
+"""Runs a stream over everything that has landed."""
+
+
+def rows(settings: Settings, table: str) -> list[dict[str, Any]]:
+    """All rows of a table, read by PyIceberg."""
+    found: list[dict[str, Any]] = open_catalog(settings).load_table(table).scan().to_arrow().to_pylist()
+    return found

@@ -1,0 +1,223 @@
+"""The main job: what landed is in bronze or in the dead letters, each unit once."""
+
+import gzip
+import json
+import os
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from producer.cli import app as producer
+from tests.consumer.lake import Drain, rows
+from typer.testing import CliRunner
+
+from lakeproof.settings import Settings
+from lakeproof.storage import open_storage
+
+pytestmark = pytest.mark.spark
+
+EVENT = {
+    "user_id": "u1",
+    "event_id": "e1",
+    "event_timestamp": "2026-11-21T06:00:00.123456Z",
+    "event_type": "page_view",
+    "properties": {"url": "https://example.com", "n": 1},
+}
+
+
+def event(**changes: Any) -> bytes:
+    return json.dumps(EVENT | changes).encode()
+
+
+@pytest.fixture
+def landing(lake_settings: Settings) -> Path:
+    folder = lake_settings.home / "landing" / "events"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def units(settings: Settings) -> dict[str, list[tuple[int, str | None]]]:
+    """Every unit of both tables by source: (position, reasons or None)."""
+    found: dict[str, list[tuple[int, str | None]]] = {}
+    for row in rows(settings, "bronze.events"):
+        found.setdefault(row["_source"], []).append((row["_position"], None))
+    for row in rows(settings, "dead_letters.events"):
+        codes = "+".join(sorted({reason["code"] for reason in row["reasons"]}))
+        found.setdefault(row["_source"], []).append((row["_position"], codes))
+    return {source: sorted(listed) for source, listed in found.items()}
+
+
+def produce_seeds(target: str, environment: dict[str, str], folder: Path) -> dict[int, Any]:
+    """Run the producer for seeds 1 to 20, each into its own folder of the landing zone; return the reports."""
+    reports = {}
+    for seed in range(1, 21):
+        report = folder / f"report-{seed}.json"
+        arguments = ["events", "--batches", "50", "--batch-size", "200", "--seed", str(seed)]
+        arguments += ["--start", "2026-11-21T00:00:00Z", "--target", f"{target}/seed-{seed}", "--report", str(report)]
+        arguments += ["--data-sink", "s3" if target.startswith("s3://") else "local"]
+        for kind in ("corruption", "invalid-schema", "extra-field", "duplicate"):
+            arguments += [f"--{kind}-chance", "0.1"]
+        result = CliRunner().invoke(producer, arguments, env=environment, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        reports[seed] = json.loads(report.read_text())
+    return reports
+
+
+def check_seeds(settings: Settings, reports: dict[int, Any]) -> None:
+    """Compare the tables with the reports, and each dead letter with the landed bytes."""
+    storage = open_storage(f"{settings.landing_uri}/events", settings.s3)
+    landed = {file.uri: storage.read(file.uri) for file in storage.list()}
+    seed_of = {uri: int(uri.split("seed-")[1].split("/")[0]) for uri in landed}
+    bronze, dead = Counter[int](), {seed: Counter[str]() for seed in reports}
+    seen = set()
+    for row in rows(settings, "bronze.events"):
+        bronze[seed_of[row["_source"]]] += 1
+        seen.add((row["_source"], row["_position"]))
+    for row in rows(settings, "dead_letters.events"):
+        codes = "+".join(sorted({reason["code"] for reason in row["reasons"]}))
+        dead[seed_of[row["_source"]]][codes] += 1
+        seen.add((row["_source"], row["_position"]))
+        assert row["raw"] == unit_bytes(landed[row["_source"]], row["_position"], codes)
+    assert len(seen) == bronze.total() + sum(counts.total() for counts in dead.values()), "a position comes twice"
+    for seed, report in reports.items():
+        assert bronze[seed] == report["expected"]["bronze"], seed
+        assert dict(dead[seed]) == report["expected"]["dead_letters"], seed
+
+
+def unit_bytes(landed: bytes, position: int, codes: str) -> bytes:
+    """The bytes of a unit, found by other means than the consumer's."""
+    if codes == "corrupt_batch":
+        return landed
+    text, decoder = landed.decode(), json.JSONDecoder()
+    start = 1
+    for _ in range(position):
+        start = decoder.raw_decode(text, start)[1] + 1
+    return text[start : decoder.raw_decode(text, start)[1]].encode()
+
+
+def test_seeds_1_to_20_come_out_as_the_producer_reports(
+    lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path
+) -> None:
+    reports = produce_seeds(landing.as_uri(), {}, tmp_path)
+    drain(lake_settings)
+    check_seeds(lake_settings, reports)
+
+
+@pytest.mark.s3
+def test_seeds_1_to_20_come_out_as_the_producer_reports_through_minio(
+    s3_lake_settings: Settings, minio: Any, drain: Drain, tmp_path: Path
+) -> None:
+    reports = produce_seeds(f"{s3_lake_settings.landing_uri}/events", minio.environment(), tmp_path)
+    drain(s3_lake_settings)
+    check_seeds(s3_lake_settings, reports)
+
+
+def test_every_file_is_taken_once_whatever_its_name_age_or_form(
+    lake_settings: Settings, landing: Path, drain: Drain
+) -> None:
+    good, bad = event(), event(user_id=1)
+    files = {
+        "_name.json": b"[%s]" % good,
+        "old.json": b"[%s, %s]" % (good, bad),
+        "deep/er/sub.json": good + b"\n" + bad + b"\n",
+        "single.json": json.dumps(EVENT, indent=2).encode(),
+        "packed.json.gz": gzip.compress(b"[%s,%s]" % (bad, good)),
+        "cut.json.gz": gzip.compress(b"[%s]" % good)[:-9],
+        "ü 🎉 'quoted' %41 #.json": b"[%s]" % good,
+        "empty.json": b"",
+        "none.json": b"[]",
+    }
+    for name, content in files.items():
+        path = landing / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    (landing / "half.json.tmp").write_bytes(b"[")
+    os.utime(landing / "old.json", (0, 0))
+
+    drain(lake_settings)
+    drain(lake_settings)
+    expected = {
+        "_name.json": [(0, None)],
+        "old.json": [(0, None), (1, "wrong_type")],
+        "deep/er/sub.json": [(0, None), (1, "wrong_type")],
+        "single.json": [(0, None)],
+        "packed.json.gz": [(0, "wrong_type"), (1, None)],
+        "cut.json.gz": [(0, "undecodable")],
+        "ü 🎉 'quoted' %41 #.json": [(0, None)],
+        "empty.json": [(0, "empty_batch")],
+    }
+    assert units(lake_settings) == {f"{landing.as_uri()}/{quote(name)}": listed for name, listed in expected.items()}
+    ledger = {row["source"]: row for row in rows(lake_settings, "ops.ledger")}
+    assert set(ledger) == {f"{landing.as_uri()}/{quote(name)}" for name in files}
+    for name, listed in expected.items():
+        row = ledger[f"{landing.as_uri()}/{quote(name)}"]
+        assert row["units"] == len(listed)
+        assert row["bronze"] == sum(codes is None for _, codes in listed)
+        assert dict(row["dead_letters"]) == Counter(codes for _, codes in listed if codes)
+        assert row["size"] == len(files[name])
+
+
+def test_values_land_as_they_were(lake_settings: Settings, landing: Path, drain: Drain) -> None:
+    text = event(event_timestamp="0001-01-01T00:00:00Z", product_id="p\u0000\U0001f389")
+    text = text.replace(b'"n": 1', b'"n": 12.50, "big": 123456789012345678901234567890, "exp": 1e400, "nil": null')
+    (landing / "a.json").write_bytes(b"[%s]" % text)
+    (landing / "b.json").write_bytes(b"[%s]" % event(event_timestamp="9999-12-31T23:59:59.999999+00:00"))
+    (landing / "c.json").write_bytes(b"[%s]" % event(event_timestamp="2026-11-21T06:00:00.5-03:30"))
+    drain(lake_settings)
+    found = {row["_source"][-6]: row for row in rows(lake_settings, "bronze.events")}
+    assert found["a"]["product_id"] == "p\u0000\U0001f389"
+    assert dict(found["a"]["properties"]) == {
+        "url": "https://example.com",
+        "n": "12.50",
+        "big": "123456789012345678901234567890",
+        "exp": "1e400",
+        "nil": None,
+    }
+    assert found["a"]["event_timestamp"] == datetime(1, 1, 1, tzinfo=UTC)
+    assert found["b"]["event_timestamp"] == datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    assert found["c"]["event_timestamp"] == datetime(2026, 11, 21, 9, 30, 0, 500000, tzinfo=UTC)
+    assert {row["_contract_version"] for row in found.values()} == {"1.0.0"}
+    assert {row["_micro_batch_id"] for row in found.values()} == {0}
+
+
+def test_bytes_that_are_not_utf8_are_kept_and_cost_nobody_else(
+    lake_settings: Settings, landing: Path, drain: Drain
+) -> None:
+    bad = event().replace(b"u1", b"u\xff\xfe")
+    (landing / "a.json").write_bytes(b"[%s,%s]" % (event(), bad))
+    drain(lake_settings)
+    assert units(lake_settings) == {f"{landing.as_uri()}/a.json": [(0, None), (1, "invalid_utf8")]}
+    (dead,) = rows(lake_settings, "dead_letters.events")
+    assert dead["raw"] == bad
+
+
+def test_a_file_that_changes_between_listing_and_reading_is_a_dead_letter(
+    lake_settings: Settings, landing: Path, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from consumer.queries import bronze
+
+    (landing / "a.json").write_bytes(b"[%s]" % event())
+    (landing / "b.json").write_bytes(b"[%s]" % event())
+    real = bronze.judge_files
+
+    def change_then_judge(*arguments: Any) -> Any:
+        (landing / "a.json").write_bytes(b"[%s,%s]" % (event(), event()))
+        return real(*arguments)
+
+    monkeypatch.setattr(bronze, "judge_files", change_then_judge)
+    drain(lake_settings)
+    assert units(lake_settings) == {
+        f"{landing.as_uri()}/a.json": [(0, "changed")],
+        f"{landing.as_uri()}/b.json": [(0, None)],
+    }
+
+
+def test_later_runs_go_on_where_the_first_ended(lake_settings: Settings, landing: Path, drain: Drain) -> None:
+    for number in range(3):
+        (landing / f"{number}.json").write_bytes(b"[%s]" % event(event_id=str(number)))
+        drain(lake_settings)
+    found = rows(lake_settings, "bronze.events")
+    assert sorted((row["event_id"], row["_micro_batch_id"]) for row in found) == [("0", 0), ("1", 1), ("2", 2)]
