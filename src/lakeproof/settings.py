@@ -17,7 +17,9 @@ from lakeproof.errors import UsageError
 class S3Settings(BaseSettings):
     """How to reach S3 or MinIO (``AWS_*``). All empty means: as the AWS tools find it."""
 
-    model_config = SettingsConfigDict(env_prefix="AWS_", env_file=".env", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="AWS_", env_file=".env", extra="ignore", frozen=True, env_ignore_empty=True
+    )
 
     endpoint_url: str | None = None
     access_key_id: str | None = None
@@ -108,9 +110,10 @@ def load_settings() -> Settings:
         raise UsageError(f"{name}: {first['msg']}.", "Correct it in the environment or in .env.") from None
 
 
+def as_uri(path_or_uri: str) -> str:
+    """Make a path a ``file://`` URI; a URI stays one, without a slash at its end."""
+    return path_or_uri.rstrip("/") if "://" in path_or_uri else Path(path_or_uri).absolute().as_uri()
+
+
 def _uri(value: str | None, default: Path) -> str:
-    if value is None:
-        return default.absolute().as_uri()
-    if "://" in value:
-        return value.rstrip("/")
-    return Path(value).absolute().as_uri()
+    return as_uri(str(default) if value is None else value)

@@ -1,10 +1,11 @@
 """Storage in an S3 bucket, MinIO's or anybody's."""
 
+import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from lakeproof.errors import UnavailableError
+from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import S3Settings
 from lakeproof.storage.base import StoredFile
 from lakeproof.storage.errors import FileChangedError
@@ -20,7 +21,10 @@ _HINTS = {
     "AccessDenied": "Let this key list, read and write the bucket.",
     "403": "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that they may use the bucket.",
     "404": "Create the bucket, or name another.",
+    "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
 }
+
+_PUT_ID = "lakeproof-put-id"
 
 
 def connect(root: str, s3: S3Settings) -> "S3Storage":
@@ -29,26 +33,54 @@ def connect(root: str, s3: S3Settings) -> "S3Storage":
     return S3Storage(s3_client(s3), parts.netloc, parts.path.strip("/"))
 
 
+def check_bucket(uri: str, s3: S3Settings) -> None:
+    """Make sure that the bucket of `uri` exists and lets this key list it.
+
+    Raises
+    ------
+    UnavailableError
+        It does not, or nothing answers.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    bucket = urlsplit(uri).netloc
+    try:
+        s3_client(s3).list_objects_v2(Bucket=bucket, MaxKeys=1)
+    except (BotoCoreError, ClientError) as error:
+        raise _unavailable(f"The bucket {bucket} cannot be used", error) from error
+
+
 def s3_client(s3: S3Settings) -> "S3Client":
-    """Make a client; retries and pooling are botocore's."""
+    """Make a client; retries and pooling are botocore's.
+
+    Raises
+    ------
+    UsageError
+        The endpoint is not an address.
+    """
     import boto3
     from botocore.config import Config
 
     def secret(value: Any) -> str | None:
         return value.get_secret_value() if value else None
 
-    return boto3.client(
-        "s3",
-        endpoint_url=s3.endpoint_url,
-        aws_access_key_id=s3.access_key_id,
-        aws_secret_access_key=secret(s3.secret_access_key),
-        aws_session_token=secret(s3.session_token),
-        region_name=s3.region,
-        config=Config(
-            retries={"mode": "standard", "max_attempts": 5},
-            s3={"addressing_style": "path" if s3.endpoint_url else "auto"},
-        ),
-    )
+    try:
+        return boto3.client(
+            "s3",
+            endpoint_url=s3.endpoint_url,
+            aws_access_key_id=s3.access_key_id,
+            aws_secret_access_key=secret(s3.secret_access_key),
+            aws_session_token=secret(s3.session_token),
+            region_name=s3.region,
+            config=Config(
+                retries={"mode": "standard", "max_attempts": 5},
+                s3={"addressing_style": "path" if s3.endpoint_url else "auto"},
+            ),
+        )
+    except ValueError:
+        raise UsageError(
+            f"AWS_ENDPOINT_URL is {s3.endpoint_url}, which is not an address.", "Write it like http://127.0.0.1:9000."
+        ) from None
 
 
 class S3Storage:
@@ -124,10 +156,15 @@ class S3Storage:
         """Put an object on the condition that its key is free."""
         from botocore.exceptions import BotoCoreError, ClientError
 
+        mark = {_PUT_ID: uuid.uuid4().hex}
+        key = self._key(uri)
         try:
-            self._client.put_object(Bucket=self._bucket, Key=self._key(uri), Body=data, IfNoneMatch="*")
+            self._client.put_object(Bucket=self._bucket, Key=key, Body=data, IfNoneMatch="*", Metadata=mark)
         except ClientError as error:
             if _code(error) in {"PreconditionFailed", "412"}:
+                # A put whose answer was lost is sent again, and then finds itself.
+                if self._client.head_object(Bucket=self._bucket, Key=key)["Metadata"] == mark:
+                    return
                 raise FileExistsError(uri) from None
             raise _unavailable(f"{uri} cannot be written", error) from error
         except BotoCoreError as error:
@@ -143,5 +180,5 @@ def _code(error: Exception) -> str:
 
 
 def _unavailable(what: str, error: Exception) -> UnavailableError:
-    hint = _HINTS.get(_code(error), "Check AWS_ENDPOINT_URL and that the server runs.")
+    hint = _HINTS.get(_code(error) or type(error).__name__, "Check AWS_ENDPOINT_URL and that the server runs.")
     return UnavailableError(f"{what}: {error}.", hint)

@@ -1,0 +1,104 @@
+"""Events of users: what one looks like, and how a seed makes them."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+import msgspec
+from faker import Faker
+
+from producer.seeds import seeded
+
+_PURCHASE_CHANCE = 0.2
+# An event happened at most this long before its batch landed.
+_MAX_AGE_US = 10_000_000
+_POOL_SIZE = 500
+_CURRENCIES = 12
+_CENTS = range(100, 100_000)
+
+
+@dataclass(frozen=True)
+class Product:
+    """What can be bought: its id, and its price as a JSON number with two decimals."""
+
+    id: str
+    price: msgspec.Raw
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Values made once by Faker, which is too slow to ask for each event."""
+
+    users: tuple[str, ...]
+    urls: tuple[str, ...]
+    user_agents: tuple[str, ...]
+    products: tuple[Product, ...]
+    currencies: tuple[str, ...]
+
+
+def make_pools(seed: int, users: int) -> Pools:
+    """Make the values that events draw from.
+
+    Parameters
+    ----------
+    seed
+        Fixes them all.
+    users
+        How many users there are.
+    """
+    rng = seeded(seed, "pools")
+    fake = Faker("en_US")
+    fake.seed_instance(rng.getrandbits(64))
+    # Not Faker's user_agent(): Firefox's holds a date, which depends on the time zone.
+    browsers = (fake.chrome, fake.safari, fake.opera)
+    return Pools(
+        users=tuple(f"user-{rng.getrandbits(64):016x}" for _ in range(users)),
+        urls=tuple(fake.uri() for _ in range(_POOL_SIZE)),
+        user_agents=tuple(rng.choice(browsers)() for _ in range(_POOL_SIZE)),
+        products=tuple(Product(fake.bothify("P-####??").upper(), _price(rng)) for _ in range(_POOL_SIZE)),
+        currencies=tuple(fake.currency_code() for _ in range(_CURRENCIES)),
+    )
+
+
+def make_event(rng: Random, pools: Pools, landing_at: datetime, *, with_product: bool) -> dict[str, Any]:
+    """Make one event.
+
+    Parameters
+    ----------
+    rng
+        Where every choice comes from; the same draws are made whatever `landing_at` and `with_product` are.
+    pools
+        The values to choose from.
+    landing_at
+        When its batch lands, UTC; the event happened shortly before.
+    with_product
+        Whether a purchase says which product was bought.
+
+    Returns
+    -------
+    dict
+        A record that meets the contract of ``events``, ready for msgspec's JSON encoder.
+    """
+    happened_at = landing_at - timedelta(microseconds=rng.randrange(_MAX_AGE_US))
+    event: dict[str, Any] = {
+        "user_id": rng.choice(pools.users),
+        "event_id": f"{rng.getrandbits(128):032x}",
+        "event_timestamp": happened_at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z",
+    }
+    if rng.random() < _PURCHASE_CHANCE:
+        product = rng.choice(pools.products)
+        event["event_type"] = "purchase"
+        if with_product:
+            event["product_id"] = product.id
+        event["properties"] = {"amount": product.price, "currency": rng.choice(pools.currencies)}
+    else:
+        event["event_type"] = "page_view"
+        event["properties"] = {"url": rng.choice(pools.urls), "user_agent": rng.choice(pools.user_agents)}
+    return event
+
+
+def _price(rng: Random) -> msgspec.Raw:
+    cents = rng.choice(_CENTS)
+    # The encoder copies it as it is: a float would lose the last zero of 12.50.
+    return msgspec.Raw(f"{cents // 100}.{cents % 100:02d}".encode())

@@ -1,0 +1,67 @@
+"""When batches are made: the clock that paces a run, and the signals that end it."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count, islice
+from time import monotonic, sleep
+from types import FrameType
+
+# A signal ends a pause after this many seconds at most.
+_SLICE = 0.1
+
+
+@dataclass
+class Stop:
+    """Whether the run was asked to end."""
+
+    requested: bool = False
+
+    def wait(self, seconds: float) -> None:
+        """Pause, or until the run is asked to end."""
+        end = monotonic() + seconds
+        while not self.requested and (left := end - monotonic()) > 0:
+            sleep(min(left, _SLICE))
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Turn the first SIGINT or SIGTERM into a request to end; the second one ends the program at once."""
+    stop = Stop()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        stop.requested = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def landing_times(stop: Stop, batches: int | None, pause: float, start: datetime | None = None) -> Iterator[datetime]:
+    """Yield the time of each batch when it is due.
+
+    Parameters
+    ----------
+    stop
+        Ends the run before the next batch.
+    batches
+        How many; None for no end.
+    pause
+        Seconds to wait between two of them.
+    start
+        Begin here by a clock that goes on by `pause`, or by 1 s where there is none; None for the real time.
+    """
+    step = timedelta(seconds=pause or 1)
+    for index in islice(count(), batches):
+        if index:
+            stop.wait(pause)
+        if stop.requested:
+            return
+        yield datetime.now(UTC) if start is None else start + index * step

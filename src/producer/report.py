@@ -1,0 +1,153 @@
+"""The truth about what was made, counted while it lands; tests compare the tables with it."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import msgspec
+from rich.table import Table
+
+from lakeproof.errors import UsageError
+from lakeproof.reasons import Reason
+from producer.batches import Batch, Record
+
+SOUND = "sound"
+"""The combination of no fault at all."""
+
+
+@dataclass
+class Tally:
+    """Counts of what has landed so far.
+
+    Parameters
+    ----------
+    seed
+        The seed that made it.
+    batches, events, corrupt_batches, bytes
+        What landed; `events` are records, those in corrupt batches too.
+    combinations
+        Records by what is wrong with them: ``sound``, or ``corrupt`` (its batch was cut short), ``invalid``, ``extra``
+        and ``duplicate`` joined by ``+``. They add up to `events`.
+    bronze
+        Records that should reach bronze.
+    dead_letters
+        Units that should become dead letters, by their sorted reason codes joined by ``+``. A corrupt batch is one
+        unit, and its records are none.
+    """
+
+    seed: int
+    batches: int = 0
+    events: int = 0
+    corrupt_batches: int = 0
+    bytes: int = 0
+    combinations: Counter[str] = field(default_factory=Counter)
+    bronze: int = 0
+    dead_letters: Counter[str] = field(default_factory=Counter)
+
+    def add(self, batch: Batch) -> None:
+        """Count a batch that has landed."""
+        self.batches += 1
+        self.events += len(batch.records)
+        self.corrupt_batches += batch.corrupt
+        self.bytes += len(batch.data)
+        if batch.corrupt:
+            self.dead_letters[Reason.CORRUPT_BATCH] += 1
+        for record in batch.records:
+            self.combinations[_combination(record, in_corrupt_batch=batch.corrupt)] += 1
+            if batch.corrupt:
+                continue
+            if record.reasons:
+                self.dead_letters["+".join(record.reasons)] += 1
+            else:
+                self.bronze += 1
+
+    def records_with(self, fault: str) -> int:
+        """Count the records that have a fault, whatever else is wrong with them."""
+        return sum(count for name, count in self.combinations.items() if fault in name.split("+"))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report."""
+        return {
+            "seed": self.seed,
+            "batches": self.batches,
+            "events": self.events,
+            "bytes": self.bytes,
+            "corrupt_batches": self.corrupt_batches,
+            "invalid": self.records_with("invalid"),
+            "extra": self.records_with("extra"),
+            "duplicates": self.records_with("duplicate"),
+            "combinations": dict(sorted(self.combinations.items())),
+            "expected": {"bronze": self.bronze, "dead_letters": dict(sorted(self.dead_letters.items()))},
+        }
+
+    def table(self) -> Table:
+        """Return the report for people."""
+        table = Table(title=f"Made with seed {self.seed}", title_justify="left")
+        table.add_column("what")
+        table.add_column("count", justify="right")
+        for what, count in (
+            ("batches", self.batches),
+            ("  of them corrupt", self.corrupt_batches),
+            ("events", self.events),
+            ("  invalid", self.records_with("invalid")),
+            ("  with an extra field", self.records_with("extra")),
+            ("  duplicates", self.records_with("duplicate")),
+        ):
+            table.add_row(what, f"{count:,}")
+        table.add_section()
+        for name, count in sorted(self.combinations.items()):
+            table.add_row(f"events: {name.replace('+', ' + ')}", f"{count:,}")
+        table.add_section()
+        table.add_row("expected in bronze", f"{self.bronze:,}")
+        for name, count in sorted(self.dead_letters.items()):
+            table.add_row(f"expected dead: {name.replace('+', ' + ')}", f"{count:,}")
+        return table
+
+
+def check_writable(path: Path) -> None:
+    """Make sure that a report can be written to `path` before work begins that would be lost without it.
+
+    Raises
+    ------
+    UsageError
+        It cannot.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        NamedTemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise _not_writable(path, error) from error
+
+
+def write_report(tally: Tally, path: Path) -> None:
+    """Write the report as JSON, whole or not at all, over an earlier one.
+
+    Raises
+    ------
+    UsageError
+        It cannot be written.
+    """
+    text = msgspec.json.format(msgspec.json.encode(tally.as_dict()), indent=2)
+    try:
+        with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
+            file.write(text + b"\n")
+        Path(file.name).chmod(0o644)
+        Path(file.name).replace(path)
+    except OSError as error:
+        raise _not_writable(path, error) from error
+
+
+def _combination(record: Record, *, in_corrupt_batch: bool) -> str:
+    faults = (
+        ("corrupt", in_corrupt_batch),
+        ("invalid", any(reason is not Reason.UNKNOWN_FIELD for reason in record.reasons)),
+        ("extra", Reason.UNKNOWN_FIELD in record.reasons),
+        ("duplicate", record.duplicate),
+    )
+    return "+".join(name for name, has in faults if has) or SOUND
+
+
+def _not_writable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"The report cannot be written to {path}: {error.strerror}.", "Give another --report.")

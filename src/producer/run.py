@@ -1,0 +1,79 @@
+"""Make batches, land them, and say what was made."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from lakeproof.contracts import Contract
+from producer.batches import Plan, make_batches
+from producer.pace import landing_times, stop_on_signals
+from producer.progress import progress
+from producer.report import Tally, check_writable, write_report
+from producer.sinks import Sink, SinkClosed
+
+
+@dataclass(frozen=True)
+class Run:
+    """How long and how fast to produce, and where the report goes.
+
+    Parameters
+    ----------
+    batches
+        How many to make; None for no end.
+    pause
+        Seconds between two batches.
+    start
+        Where a virtual clock begins, UTC; None for the real one.
+    report
+        The report's file; None for none.
+    live
+        Whether to draw progress on the terminal.
+    """
+
+    batches: int | None
+    pause: float
+    start: datetime | None = None
+    report: Path | None = None
+    live: bool = False
+
+
+def produce(plan: Plan, contract: Contract, sink: Sink, run: Run, console: Console) -> Tally:
+    """Land batches until all are made, a signal asks for the end, or nobody takes them any more.
+
+    However it ends, the report is written, and counts exactly the batches that landed.
+
+    Returns
+    -------
+    Tally
+        What landed.
+
+    Raises
+    ------
+    LakeproofError
+        A batch cannot be landed, or the report not written. What landed before stays.
+    """
+    if run.report:
+        check_writable(run.report)
+    tally = Tally(plan.seed)
+    closed = False
+    with stop_on_signals() as stop:
+        batches = make_batches(plan, contract, landing_times(stop, run.batches, run.pause, run.start))
+        try:
+            with progress(console, run.batches, live=run.live) as show:
+                for batch in batches:
+                    sink.write(batch.name, batch.data)
+                    tally.add(batch)
+                    show(tally)
+        except SinkClosed:
+            closed = True
+        finally:
+            if run.report:
+                write_report(tally, run.report)
+            if tally.batches and not closed:
+                console.print(tally.table())
+    if stop.requested:
+        made = f"{tally.batches:,} batches with {tally.events:,} events"
+        console.print(f"Stopped when asked to: {made} have landed.", soft_wrap=True)
+    return tally

@@ -1,0 +1,98 @@
+"""Where batches go: one module per way, chosen once by name."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from importlib import import_module
+from typing import Protocol
+
+from lakeproof.errors import UsageError
+from lakeproof.settings import Settings, as_uri
+
+
+class SinkKind(StrEnum):
+    """The ways."""
+
+    STDOUT = "stdout"
+    LOCAL = "local"
+    S3 = "s3"
+
+
+class Sink(Protocol):
+    """Takes batches, one at a time, in the order in which they were made."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Land a batch whole. When it returns, the batch has landed; when it raises, the batch does not count.
+
+        Raises
+        ------
+        UsageError
+            There is a batch of that name already; it is left as it was.
+        UnavailableError
+            The batch cannot be written.
+        SinkClosed
+            Nobody takes any more; the producer ends quietly.
+        """
+        ...
+
+
+class SinkClosed(Exception):  # noqa: N818 - an end, not an error
+    """Whoever took the batches has gone."""
+
+
+_MODULES = {
+    SinkKind.STDOUT: "producer.sinks.stdout",
+    SinkKind.LOCAL: "producer.sinks.files",
+    SinkKind.S3: "producer.sinks.files",
+}
+_KIND_OF_SCHEME = {"file": SinkKind.LOCAL, "s3": SinkKind.S3}
+_EXAMPLES = {SinkKind.LOCAL: "FOLDER", SinkKind.S3: "s3://BUCKET/PREFIX"}
+
+
+def choose_sink(kind: SinkKind | None, target: str | None, stream: str, settings: Settings) -> tuple[SinkKind, str]:
+    """Settle where batches go.
+
+    Parameters
+    ----------
+    kind
+        What was asked for; None for what fits the target.
+    target
+        A folder or URI; None for the stream's landing zone.
+    stream
+        Name of the stream.
+    settings
+        Where the landing zone is.
+
+    Returns
+    -------
+    tuple
+        The kind of sink, and the target's URI, which is empty for standard output.
+
+    Raises
+    ------
+    UsageError
+        The two do not fit each other.
+    """
+    if kind is SinkKind.STDOUT:
+        if target:
+            raise UsageError("--data-sink stdout has no --target.", "Leave one of them out.")
+        return kind, ""
+    uri = as_uri(target) if target else f"{settings.landing_uri}/{stream}"
+    scheme, _, rest = uri.partition("://")
+    fitting = _KIND_OF_SCHEME.get(scheme)
+    if fitting is None or not rest.strip("/"):
+        raise UsageError(f"{uri} is no place for batches.", "Give a folder, file:///FOLDER or s3://BUCKET/PREFIX.")
+    if kind is not None and kind is not fitting:
+        example = _EXAMPLES[kind]
+        if target:
+            raise UsageError(f"--data-sink {kind} does not fit --target {target}.", f"Give --target {example}.")
+        raise UsageError(
+            f"--data-sink {kind} does not fit the landing zone {settings.landing_uri}.",
+            f"Set LAKE_LANDING={example}, or give --target {example}.",
+        )
+    return fitting, uri
+
+
+def open_sink(kind: SinkKind, uri: str, settings: Settings) -> Sink:
+    """Open the sink that :func:`choose_sink` settled on."""
+    connect: Callable[[str, Settings], Sink] = import_module(_MODULES[kind]).connect
+    return connect(uri, settings)

@@ -1,0 +1,28 @@
+"""Land batches as files, in a folder or in a bucket."""
+
+from lakeproof.errors import UsageError
+from lakeproof.settings import Settings
+from lakeproof.storage import Storage, open_storage
+
+
+def connect(uri: str, settings: Settings) -> "FileSink":
+    """Open the folder or bucket at `uri`, which is reached for at the first write."""
+    return FileSink(open_storage(uri, settings.s3), uri.rstrip("/"))
+
+
+class FileSink:
+    """See :class:`producer.sinks.Sink`."""
+
+    def __init__(self, storage: Storage, root: str) -> None:
+        self._storage = storage
+        self._root = root
+
+    def write(self, name: str, data: bytes) -> None:
+        """Land a batch as a new file; see the protocol."""
+        try:
+            self._storage.write_new(f"{self._root}/{name}", data)
+        except FileExistsError:
+            raise UsageError(
+                f"{self._root}/{name} exists already, and a landed batch is never overwritten.",
+                "Give another --start or --target. What landed before stays.",
+            ) from None

@@ -1,0 +1,69 @@
+"""The report is the truth: a recount of the landed bytes, by other code, gives the same."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ALL_FAULTS = [
+    argument
+    for fault in ("corruption", "invalid-schema", "extra-field", "duplicate")
+    for argument in (f"--{fault}-chance", "0.1")
+]
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("style", ["compact", "spaced", "ndjson"])
+def test_the_report_equals_a_recount(produce: Any, recount: Any, tmp_path: Path, seed: int, style: str) -> None:
+    arguments = ["--batches", 50, "--batch-size", 40, "--seed", seed, "--json-style", style, *ALL_FAULTS]
+    result = produce(*arguments, "--target", tmp_path / "landing", "--report", tmp_path / "report.json")
+    assert result.exit_code == 0, result.output
+    report = json.loads((tmp_path / "report.json").read_bytes())
+    landed = [path.read_bytes() for path in sorted((tmp_path / "landing").rglob("*.json"))]
+
+    assert report["expected"] == recount(landed)
+    assert report["batches"] == len(landed) == 50
+    assert report["bytes"] == sum(map(len, landed))
+    assert report["events"] == sum(report["combinations"].values()) == 2000
+    assert report["corrupt_batches"] == report["expected"]["dead_letters"]["corrupt_batch"]
+    for fault, total in (("invalid", "invalid"), ("extra", "extra"), ("duplicate", "duplicates")):
+        assert report[total] == sum(count for name, count in report["combinations"].items() if fault in name.split("+"))
+
+
+def test_combinations_equal_a_recount(produce: Any, reasons: Any, tmp_path: Path) -> None:
+    arguments = ["--batches", 20, "--seed", 3, *ALL_FAULTS[2:], "--report", tmp_path / "report.json"]
+    assert produce(*arguments, "--target", tmp_path / "landing").exit_code == 0
+    seen: set[str] = set()
+    counted: Counter[str] = Counter()
+    for path in sorted((tmp_path / "landing").rglob("*.json")):
+        for record in json.loads(path.read_bytes()):
+            text, found = json.dumps(record), reasons(record)
+            faults = [
+                *(["invalid"] if set(found) - {"unknown_field"} else []),
+                *(["extra"] if "unknown_field" in found else []),
+                *(["duplicate"] if text in seen else []),
+            ]
+            counted["+".join(faults) or "sound"] += 1
+            seen.add(text)
+    report = json.loads((tmp_path / "report.json").read_bytes())
+    assert report["combinations"] == counted
+    assert len(counted) == 8  # each of the three faults, with and without the others
+
+
+def test_without_faults_all_is_expected_in_bronze(produce: Any, tmp_path: Path) -> None:
+    produce(
+        "--batches", 3, "--batch-size", 5, "--target", tmp_path / "landing", "--report", tmp_path / "new" / "r.json"
+    )
+    report = json.loads((tmp_path / "new" / "r.json").read_bytes())
+    assert report["expected"] == {"bronze": 15, "dead_letters": {}}
+    assert report["combinations"] == {"sound": 15}
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_lands(produce: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = produce("--batches", 1, "--target", tmp_path / "landing", "--report", tmp_path / "file" / "report.json")
+    assert result.exit_code != 0
+    assert "cannot be written" in str(result.exception)
+    assert not (tmp_path / "landing").exists()
