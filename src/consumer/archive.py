@@ -10,12 +10,12 @@ from pyspark import SparkContext
 
 from consumer.queries.bronze import BronzeQuery, run_bronze
 from consumer.session import class_archive, start_session
-from lakeproof.contracts import load_contract
+from lakeproof.contracts import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, load_contract
 from lakeproof.settings import Settings
 
 
 def archive_classes(settings: Settings, stream: str) -> Path:
-    """Run a small batch of one bad record through `stream` in a temporary lake, and archive what the JVM loaded.
+    """Run a good and a bad record through `stream` in a temporary lake, and archive what the JVM loaded.
 
     Returns
     -------
@@ -30,14 +30,37 @@ def archive_classes(settings: Settings, stream: str) -> Path:
         lake = Settings(home=Path(folder), contracts=settings.contracts, jars=settings.jars, spark_ui_port=0)
         landed = Path(folder) / "landing" / stream / f"{uuid.uuid4().hex}.json"
         landed.parent.mkdir(parents=True)
-        landed.write_text(json.dumps([{contract.event_time: datetime.now(UTC).isoformat()}]))
-        spark = start_session(lake, "lakeproof class archive", f"-XX:ArchiveClassesAtExit={part} -Xlog:disable")
+        landed.write_text(json.dumps([{field.name: _sample(field) for field in contract}, {}]))
+        query = BronzeQuery(stream, f"{lake.landing_uri}/{stream}", available_now=True)
+        java_options = f"-XX:ArchiveClassesAtExit={part} -Xlog:disable"
+        run_bronze(lake, query, lambda: start_session(lake, "lakeproof class archive", java_options))
         gateway = SparkContext._gateway
-        run_bronze(spark, lake, BronzeQuery(stream, f"{lake.landing_uri}/{stream}", available_now=True))
-        spark.stop()
         if gateway is not None:
             gateway.shutdown()
             gateway.proc.stdin.close()
             gateway.proc.wait(300)
     part.replace(archive)
     return archive
+
+
+def _sample(field: Field) -> object:
+    """A value that meets the field's type."""
+    if field.allowed:
+        return field.allowed[0]
+    match field.type:
+        case ObjectType(fields):
+            return {inner.name: _sample(inner) for inner in fields}
+        case MapType():
+            return {}
+        case ListType():
+            return []
+        case PrimitiveType.TIMESTAMP:
+            return datetime.now(UTC).isoformat()
+        case PrimitiveType.DATE:
+            return datetime.now(UTC).date().isoformat()
+        case PrimitiveType.STRING | PrimitiveType.SCALAR:
+            return "sample"
+        case PrimitiveType.BOOLEAN:
+            return True
+        case PrimitiveType() | DecimalType():
+            return 0

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.consumer.lake import Drain
 
 from consumer.queries.bronze import BronzeQuery, run_bronze
 from consumer.session import start_session
 from lakeproof.catalog import open_catalog, spark_properties
 from lakeproof.settings import Settings
-from tests.consumer.lake import Drain
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +39,7 @@ def drain(spark: SparkSession) -> Drain:
         for key, value in spark_properties(settings).items():
             # A session's own settings reach Hadoop without the prefix that a context's need.
             session.conf.set(key.removeprefix("spark.hadoop."), value)
-        run_bronze(session, settings, BronzeQuery("events", f"{settings.landing_uri}/events", available_now=True))
+        query = BronzeQuery("events", f"{settings.landing_uri}/events", available_now=True)
+        run_bronze(settings, query, lambda: session)
 
     return run

@@ -4,12 +4,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.sources.landing_log import LandedFile
 from lakeproof import tables
 from lakeproof.contracts import Contract
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("stream", pa.string()),
+    ("source", pa.string()),
+    ("size", pa.int64()),
+    ("etag", pa.string()),
+    ("micro_batch_id", pa.int64()),
+    ("checkpoint_id", pa.string()),
+    ("units", pa.int64()),
+    ("bronze", pa.int64()),
+    ("dead_letters", pa.map_(pa.string(), pa.int64())),
+    ("landed_at", _TIMESTAMP),
+    (tables.INGESTED_AT, _TIMESTAMP),
+    (tables.CONTRACT_VERSION, pa.string()),
+]
 
 Outcome = tuple[str, str | None]
 """A source, and the set of reasons of some of its units; None for those that went to bronze."""
@@ -76,29 +93,23 @@ def ledger_rows(
     rows = []
     for file in files:
         counts = by_source.get(file.uri, {})
-        dead = {reasons: count for reasons, count in sorted(counts.items(), key=str) if reasons is not None}
         rows.append(
-            (
-                batch.contract.stream,
-                file.uri,
-                file.size,
-                file.etag,
-                batch.id,
-                batch.checkpoint_id,
-                sum(counts.values()),
-                counts.get(None, 0),
-                dead,
-                file.landed_at,
-                batch.ingested_at,
-                batch.contract.version,
-            )
+            {
+                "stream": batch.contract.stream,
+                "source": file.uri,
+                "size": file.size,
+                "etag": file.etag,
+                "micro_batch_id": batch.id,
+                "checkpoint_id": batch.checkpoint_id,
+                "units": sum(counts.values()),
+                "bronze": counts.get(None, 0),
+                "dead_letters": sorted((key, count) for key, count in counts.items() if key is not None),
+                "landed_at": file.landed_at,
+                tables.INGESTED_AT: batch.ingested_at,
+                tables.CONTRACT_VERSION: batch.contract.version,
+            }
         )
-    schema = (
-        "stream string, source string, size long, etag string, micro_batch_id long, checkpoint_id string, units long, "
-        f"bronze long, dead_letters map<string, long>, landed_at timestamp, {tables.INGESTED_AT} timestamp, "
-        f"{tables.CONTRACT_VERSION} string"
-    )
-    return spark.createDataFrame(rows, schema)
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=pa.schema(_LEDGER_COLUMNS))).coalesce(1)
 
 
 def _of(batch: MicroBatch) -> list[Column]:

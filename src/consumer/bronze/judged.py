@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from consumer.bronze.columns import judged_schema
-from consumer.bronze.judge import Judge
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from consumer.bronze.columns import judged_schema
+from consumer.bronze.judge import Judge
 from consumer.sources.envelope import Envelope
 from consumer.sources.files import balanced_groups, envelopes
 from consumer.sources.landing_log import LandedFile
@@ -18,8 +18,10 @@ from lakeproof.tables import LANDED_AT, SOURCE
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
-# Several groups of files for each core, so that one that takes longer does not leave the others idle.
+# Several groups of files for each core, so that one that takes longer does not leave the others idle; but none that is
+# smaller than this, since each makes files of its own in the tables.
 _GROUPS_PER_CORE = 4
+_BYTES_PER_GROUP = 8 * 1024**2
 
 
 def judge_files(spark: SparkSession, files: list[LandedFile], contract: Contract, s3: S3Settings) -> DataFrame:
@@ -31,7 +33,8 @@ def judge_files(spark: SparkSession, files: list[LandedFile], contract: Contract
         A row per unit: the contract's columns, ``_position``, ``reasons``, ``raw``, ``_source``, ``_landed_at``.
         Rows without ``reasons`` meet the contract; the others have nulls in its columns, and their bytes in ``raw``.
     """
-    groups = balanced_groups(files, min(len(files), _GROUPS_PER_CORE * spark.sparkContext.defaultParallelism))
+    wanted = 1 + sum(file.size for file in files) // _BYTES_PER_GROUP
+    groups = balanced_groups(files, min(wanted, len(files), _GROUPS_PER_CORE * spark.sparkContext.defaultParallelism))
 
     def judge_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -53,7 +56,7 @@ def judge_envelopes(batches: Iterable[Envelope], contract: Contract) -> Iterator
         if envelope.failure is None:
             units = judge.judge(envelope.value)
         else:
-            units = judge.refuse(envelope.value, *envelope.failure)
+            units = judge.refuse(*envelope.failure, envelope.value)
         for unit in units:
             source = pa.repeat(pa.scalar(envelope.source, pa.string()), unit.num_rows)
             landed_at = pa.repeat(pa.scalar(envelope.landed_at, _TIMESTAMP), unit.num_rows)

@@ -3,7 +3,8 @@
 import pickle
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -55,29 +56,42 @@ class BronzeQuery:
     trigger: str = "1 second"
 
 
-def run_bronze(spark: SparkSession, settings: Settings, query: BronzeQuery) -> None:
+def run_bronze(settings: Settings, query: BronzeQuery, session: Callable[[], SparkSession]) -> None:
     """Run the query until it is done, or until SIGINT or SIGTERM: then finish the micro-batch, and return.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    query
+        What to run.
+    session
+        Starts or returns the Spark session. It is called while catalog and landing zone are looked at, since both
+        take seconds.
 
     Raises
     ------
     LakeproofError
         The contract, the storage, the catalog or the query failed; what was committed stays.
     """
-    text = contract_text(settings.contracts, query.stream)
-    contract = parse_contract(text, str(settings.contracts / f"{query.stream}.yaml"))
-    ensure_tables(open_catalog(settings), contract)
-    landing_log = LandingLog(settings.landing_log_database, query.stream)
-    landing_log.keep_contract(contract.digest, text)
-    until = _discover_all(settings, query, landing_log) if query.available_now else None
+    with ThreadPoolExecutor(1) as pool:
+        preparing = pool.submit(_prepare, settings, query)
+        spark = session()
+    plan = preparing.result()
 
     with _stop_file_on_signals() as stop_file:
         source = landing_source(
             LandingOptions(
-                query.stream, query.landing, contract.digest, stop_file, until, pickled_settings=pickle.dumps(settings)
+                query.stream,
+                query.landing,
+                plan.contract.digest,
+                stop_file,
+                plan.until,
+                pickled_settings=pickle.dumps(settings),
             )
         )
         spark.dataSource.register(source)
-        process = _MicroBatchProcessor(settings, landing_log)
+        process = _MicroBatchProcessor(settings, plan.landing_log)
         running = (
             spark.readStream.format(source.name())
             .load()
@@ -91,16 +105,33 @@ def run_bronze(spark: SparkSession, settings: Settings, query: BronzeQuery) -> N
             "started",
             stream=query.stream,
             landing=query.landing,
-            contract=contract.version,
+            contract=plan.contract.version,
             mode="available now" if query.available_now else f"every {query.trigger}",
         )
         try:
             _wait(running, stop_file, query.available_now)
         except StreamingQueryException as error:
-            raise process.failure or _query_error(error, settings) from error
+            raise _query_error(process.failure or error, settings) from error
         finally:
             running.stop()
         log.info("stopped", stream=query.stream, micro_batches=process.count, on_signal=stop_file.exists())
+
+
+@dataclass(frozen=True)
+class _Plan:
+    contract: Contract
+    landing_log: LandingLog
+    until: int | None
+
+
+def _prepare(settings: Settings, query: BronzeQuery) -> _Plan:
+    """Make what is missing, keep the contract's text, and, to take what is there, find it."""
+    text = contract_text(settings.contracts, query.stream)
+    contract = parse_contract(text, str(settings.contracts / f"{query.stream}.yaml"))
+    ensure_tables(open_catalog(settings), contract)
+    landing_log = LandingLog(settings.landing_log_database, query.stream)
+    landing_log.keep_contract(contract.digest, text)
+    return _Plan(contract, landing_log, _discover_all(settings, query, landing_log) if query.available_now else None)
 
 
 class _MicroBatchProcessor:
@@ -110,13 +141,13 @@ class _MicroBatchProcessor:
         self._settings = settings
         self._landing_log = landing_log
         self.count = 0
-        self.failure: LakeproofError | None = None
+        self.failure: Exception | None = None
 
     def __call__(self, rows: DataFrame, micro_batch_id: int) -> None:
         try:
             self._process(rows, micro_batch_id)
-        except LakeproofError as error:
-            self.failure = error  # Spark would make a text of it
+        except Exception as error:
+            self.failure = error  # Spark makes a long text of it
             raise
 
     def _process(self, rows: DataFrame, micro_batch_id: int) -> None:
@@ -209,9 +240,11 @@ def _stop_file_on_signals() -> Iterator[Path]:
                 signal.signal(number, handler)
 
 
-def _query_error(error: StreamingQueryException, settings: Settings) -> LakeproofError:
-    first = (str(error).strip().splitlines() or ["unknown"])[0]
+def _query_error(error: Exception, settings: Settings) -> LakeproofError:
+    if isinstance(error, LakeproofError):
+        return error
+    lines = str(error).strip().splitlines() or [type(error).__name__]
     return LakeproofError(
-        f"The query failed: {first}",
+        f"The query failed: {lines[0]}",
         f"What was committed stays; run it again to go on. Details: {settings.logs_dir / 'spark.log'}",
     )

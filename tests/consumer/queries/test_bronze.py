@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from producer.cli import app as producer
 from tests.consumer.lake import Drain, rows
 from typer.testing import CliRunner
 
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
+from producer.cli import app as producer
 
 pytestmark = pytest.mark.spark
 
