@@ -1,0 +1,5 @@
+"""``python -m reader``."""
+
+from reader.cli import main
+
+main()

@@ -1,0 +1,137 @@
+"""A DuckDB session in which the lake's tables are in place: the same statements for the program and for the shell."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeproof.catalog import CATALOG, duckdb_secret
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.settings import Settings
+from reader.rest_facade import ROOT_NAMESPACE, serve_catalog
+from reader.views import DEAD_LETTERS_TEXT, LANDING, MEMORY, quoted, view_statements
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+# In this order: iceberg needs the other two.
+_EXTENSIONS = ("httpfs", "avro", "iceberg")
+
+
+@dataclass(frozen=True)
+class Session:
+    """An open DuckDB connection to the lake.
+
+    The catalog is served by a thread of this process, so only those calls may lead to a table that let other threads
+    run: the connection's ``sql`` and ``execute``, and fetching rows. A relation's own methods, such as ``select``, do
+    not, and would wait for themselves.
+
+    Parameters
+    ----------
+    connection
+        The connection.
+    failures
+        What the catalog failed with in the current statement.
+    """
+
+    connection: "DuckDBPyConnection"
+    failures: list[LakeproofError]
+
+    def sql(self, statements: str) -> "DuckDBPyRelation | None":
+        """Run `statements`; the result of the last one, or None where it has none.
+
+        Raises
+        ------
+        LakeproofError
+            DuckDB refuses, or the catalog cannot be read.
+        """
+        with self.errors():
+            return self.connection.sql(statements)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn DuckDB's errors into one clear line; also needed where rows are fetched."""
+        import duckdb
+
+        self.failures.clear()
+        try:
+            yield
+        except duckdb.Error as error:
+            if self.failures:
+                raise self.failures[-1] from error
+            if isinstance(error, duckdb.CatalogException) and "does not exist" in str(error):
+                raise LakeproofError(_one_line(error), self._what_there_is()) from error
+            raise LakeproofError(_one_line(error)) from error
+
+    def _what_there_is(self) -> str:
+        found = self.connection.execute(
+            "SELECT schema_name || '.' || table_name AS name FROM duckdb_tables() WHERE database_name = ? "
+            "UNION ALL SELECT schema_name || '.' || view_name FROM duckdb_views() WHERE database_name = ? "
+            "AND NOT internal ORDER BY name",
+            [CATALOG, MEMORY],
+        ).fetchall()
+        names = [name for (name,) in found]
+        if not any(name.partition(".")[0] not in (LANDING, DEAD_LETTERS_TEXT) for name in names):
+            return "The lake has no tables yet, nothing has landed in it: run `make start`, or producer and consumer."
+        return f"There are: {', '.join(names)}."
+
+
+@contextmanager
+def connect(settings: Settings) -> Iterator[Session]:
+    """Open a session; see :func:`session_statements` for what is in it."""
+    import duckdb
+
+    failures: list[LakeproofError] = []
+    with serve_catalog(settings, failures) as endpoint, duckdb.connect() as connection:
+        session = Session(connection, failures)
+        with session.errors():
+            for statement in session_statements(settings, endpoint):
+                connection.execute(statement)
+        yield session
+
+
+def session_statements(settings: Settings, endpoint: str) -> Iterator[str]:
+    """Statements that put the lake into a fresh DuckDB session.
+
+    ``bronze.events`` and every other table of the catalog resolve by namespace and name, ``landing.<stream>`` and
+    ``dead_letters_text.<stream>`` are views, and times are in UTC.
+
+    Parameters
+    ----------
+    settings
+        Where the lake is.
+    endpoint
+        The served catalog, see :func:`reader.rest_facade.serve_catalog`.
+    """
+    # Extensions come from Python packages; DuckDB would look for them on the network.
+    yield "SET autoinstall_known_extensions = false"
+    yield "SET autoload_known_extensions = false"
+    for name in _EXTENSIONS:
+        yield f"LOAD {quoted(_extension(name))}"
+    yield "SET TimeZone = 'UTC'"
+    if secret := duckdb_secret(settings):
+        yield secret
+    # No MAX_TABLE_STALENESS: each statement asks the catalog.
+    yield (
+        f"ATTACH {quoted(CATALOG)} AS {CATALOG} (TYPE iceberg, ENDPOINT {quoted(endpoint)}, "
+        "AUTHORIZATION_TYPE 'none', ACCESS_DELEGATION_MODE 'none', READ_ONLY)"
+    )
+    yield from view_statements(settings)
+    # A name with one dot is looked up in the schemas listed here, else in the first entry's catalog: the lake.
+    path = f"{CATALOG}.{ROOT_NAMESPACE},{MEMORY}.main,{MEMORY}.{LANDING},{MEMORY}.{DEAD_LETTERS_TEXT}"
+    yield f"SET search_path = {quoted(path)}"
+
+
+def _extension(name: str) -> Path:
+    spec = find_spec(f"duckdb_extension_{name}")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for path in Path(folder).glob(f"extensions/*/{name}.duckdb_extension"):
+            return path
+    raise UnavailableError(f"DuckDB's extension {name} is not installed.", "Run `make setup`.")
+
+
+def _one_line(error: Exception) -> str:
+    """DuckDB's message without the excerpt of the statement behind it."""
+    return " ".join(str(error).partition("\n\nLINE ")[0].split())

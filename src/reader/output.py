@@ -1,0 +1,101 @@
+"""Results as a table for people, as CSV or as JSON.
+
+CSV is RFC 4180, UTF-8 with a header; null is an empty field, nested values are JSON.
+JSON is one array with an object per row; nested values stay nested.
+In both, blobs are base64; decimals, dates and times are strings, as are numbers that JSON does not have (``"nan"``).
+"""
+
+import base64
+import csv
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from datetime import date, datetime, time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
+    from rich.console import Console
+
+_FETCH_ROWS = 10_000
+_TABLE_ROWS = 40
+
+
+class Format(StrEnum):
+    """How a result is written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def write_result(result: "DuckDBPyRelation", output_format: Format, out: TextIO) -> None:
+    """Write all rows of `result`; as a table only so many as people read, and it says so."""
+    match output_format:
+        case Format.TABLE:
+            result.show(max_width=_width(), max_rows=_TABLE_ROWS)
+        case Format.CSV:
+            writer = csv.writer(out)
+            writer.writerow(result.columns)
+            writer.writerows([_field(value) for value in row] for row in _rows(result))
+        case Format.JSON:
+            columns = _distinct(result.columns)
+            out.write("[")
+            for number, row in enumerate(_rows(result)):
+                out.write(",\n" if number else "\n")
+                json.dump(dict(zip(columns, map(_plain, row), strict=True)), out, ensure_ascii=False)
+            out.write("\n]\n")
+
+
+def console() -> "Console":
+    """Make a console on standard output, as wide as a result's table."""
+    from rich.console import Console
+
+    return Console(width=_width())
+
+
+def _width() -> int:
+    """Columns of the terminal, or plenty where there is none."""
+    return shutil.get_terminal_size((160, 50)).columns
+
+
+def _rows(result: "DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
+    while rows := result.fetchmany(_FETCH_ROWS):
+        yield from rows
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """`names` with a number behind each that is there already, as an object has a key once."""
+    seen: dict[str, None] = {}
+    for name in names:
+        number, free = 0, name
+        while free in seen:
+            number += 1
+            free = f"{name}_{number}"
+        seen[free] = None
+    return list(seen)
+
+
+def _field(value: Any) -> Any:
+    plain = _plain(value)
+    return json.dumps(plain, ensure_ascii=False) if isinstance(plain, bool | dict | list) else plain
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case bytes():
+            return base64.b64encode(value).decode()
+        case dict():
+            return {key if isinstance(key, str) else str(_plain(key)): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case datetime() | date() | time():
+            return value.isoformat()
+        case _:
+            return str(value)

@@ -1,0 +1,55 @@
+"""DuckDB's own shell, with the lake's tables in place."""
+
+import os
+import signal
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from lakeproof.errors import UnavailableError
+from lakeproof.settings import Settings
+from reader.connect import session_statements
+from reader.rest_facade import serve_catalog
+from reader.views import quoted
+
+_PROMPT = ".prompt 'lake D ' '     > '"
+
+
+def run_shell(settings: Settings) -> int:
+    """Run the shell on this process's standard streams until it ends.
+
+    Returns
+    -------
+    int
+        The shell's exit code.
+
+    Raises
+    ------
+    UnavailableError
+        The shell is not installed.
+    """
+    binary = _binary()
+    with serve_catalog(settings, []) as endpoint, TemporaryDirectory(prefix="reader-") as folder:
+        # A file that only its owner reads, not an argument: it holds the key to S3, and ps shows arguments.
+        script = Path(folder) / "init.sql"
+        script.touch(0o600)
+        statements = "".join(f"{statement};\n" for statement in session_statements(settings, endpoint))
+        # CREATE SECRET has a result, which nobody asked for.
+        script.write_text(f".output {os.devnull}\n{statements}.output\n{_PROMPT}\n")
+        shell = subprocess.Popen([binary, "-cmd", f".read {quoted(script)}"])
+        # Ctrl-C is the shell's: it cancels a query. Whoever ends this process ends the shell with it.
+        signal.signal(signal.SIGINT, lambda *_: None)
+        for ending in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ending, lambda *_: shell.terminate())
+        code = shell.wait()
+        return code if code >= 0 else 128 - code
+
+
+def _binary() -> str:
+    spec = find_spec("duckdb_cli")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        path = Path(folder) / "duckdb"
+        if os.access(path, os.X_OK):
+            return str(path)
+    raise UnavailableError("DuckDB's shell is not installed.", "Run `make setup`.")

@@ -1,0 +1,190 @@
+"""What landed in a stream's tables, and why what did not: shown at the end of ``make start``."""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Settings
+from lakeproof.storage import open_storage
+from lakeproof.tables import MICRO_BATCH_ID, POSITION, REASONS, SOURCE, stream_tables
+from reader.connect import Session, connect
+from reader.output import console
+from reader.rest_facade import unreadable
+from reader.tables import table_facts
+from reader.views import DEAD_LETTERS_TEXT, identifier
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+_POLL_SECONDS = 0.5
+_EXAMPLE_WIDTH = 60
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stream is: landed files, rows in bronze, dead letters."""
+
+    landed: int
+    bronze: int
+    dead_letters: int
+
+    @property
+    def readable(self) -> bool:
+        """Whether both tables have rows."""
+        return self.bronze > 0 and self.dead_letters > 0
+
+    def __str__(self) -> str:
+        return f"{self.landed:,} files landed · {self.bronze:,} bronze rows · {self.dead_letters:,} dead letters"
+
+
+def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
+    """Show a live line until both tables of `stream` have rows.
+
+    Parameters
+    ----------
+    settings
+        Where the lake is.
+    stream
+        Name of the stream; it must have a contract.
+    timeout
+        Seconds to wait at most.
+
+    Raises
+    ------
+    LakeproofError
+        The time is over.
+    """
+    load_contract(settings.contracts, stream)
+    look = _watch(settings, stream)
+    start = time.monotonic()
+    with Live(Text("Waiting for the first rows …"), console=Console(stderr=True), transient=True) as live:
+        while not (now := look()).readable:
+            waited = time.monotonic() - start
+            if waited >= timeout:
+                break
+            live.update(Text(f"{now} · {waited:.0f} s"))
+            time.sleep(_POLL_SECONDS)
+    if not now.readable:
+        program, does = ("consumer", "read") if now.landed else ("producer", "written")
+        raise LakeproofError(
+            f"After {timeout:.0f} s there are not rows in both tables: {now}.",
+            f"See why nothing is {does}: `make {program}-logs`, or the files in {settings.logs_dir}.",
+        )
+
+
+def print_summary(settings: Settings, stream: str) -> None:
+    """Print what landed in `stream`, why what did not, and what to try next.
+
+    Raises
+    ------
+    LakeproofError
+        The stream has no tables yet, or they cannot be read.
+    """
+    contract = load_contract(settings.contracts, stream)
+    out = console()
+    with connect(settings) as session:
+        landed = _landed(session, stream, contract.event_time)
+        dead = _dead_letters(session, stream)
+    out.print(landed)
+    out.print(dead)
+    _print_next(out, stream)
+
+
+def _watch(settings: Settings, stream: str) -> Callable[[], Progress]:
+    catalog = open_catalog(settings)
+    storage = open_storage(f"{settings.landing_uri}/{stream}", settings.s3)
+    names = stream_tables(stream)
+
+    def look() -> Progress:
+        return Progress(
+            sum(1 for _ in storage.list()), _rows(catalog, names.bronze), _rows(catalog, names.dead_letters)
+        )
+
+    return look
+
+
+def _rows(catalog: "Catalog", name: str) -> int:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        return table_facts(catalog.load_table(name)).rows
+    except NoSuchTableError:
+        return 0
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def _landed(session: Session, stream: str, event_time: str) -> Table:
+    name = stream_tables(stream).bronze
+    when = identifier(event_time)
+    # Bounds as DuckDB's text: years that Python's datetime does not have are welcome in bronze.
+    ((rows, files, micro_batches, first, last),) = _fetch(
+        session,
+        f"SELECT count(*), count(DISTINCT {SOURCE}), count(DISTINCT {MICRO_BATCH_ID}), "  # noqa: S608 - our own names
+        f"min({when})::VARCHAR, max({when})::VARCHAR FROM {name}",
+    )
+    table = Table("rows", "files", "micro-batches", "first event", "last event", title=f"What landed: {name}")
+    table.add_row(f"{rows:,}", f"{files:,}", f"{micro_batches:,}", first or "none", last or "none")
+    return table
+
+
+def _dead_letters(session: Session, stream: str) -> Table:
+    name = stream_tables(stream).dead_letters
+    found = _fetch(
+        session,
+        f"SELECT array_to_string(list_sort(list_distinct([reason.code FOR reason IN {REASONS}])), ' + ') AS why, "  # noqa: S608
+        f"count(*) AS letters, arg_min({REASONS}[1], ({SOURCE}, {POSITION})) AS example "
+        f"FROM {name} GROUP BY why ORDER BY letters DESC, why",
+    )
+    total = sum(letters for _, letters, _ in found)
+    table = Table("why", "dead letters", "for example", title=f"What did not: {name}", show_footer=True)
+    table.columns[0].footer = "in all"
+    table.columns[1].justify, table.columns[1].footer = "right", f"{total:,}"
+    for why, letters, example in found:
+        text = Text(f"{example['path'] or ''}  {example['detail'] or ''}".strip())
+        text.truncate(_EXAMPLE_WIDTH, overflow="ellipsis")
+        table.add_row(why, f"{letters:,}", text)
+    return table
+
+
+def _fetch(session: Session, statement: str) -> list[Any]:
+    result = session.sql(statement)
+    with session.errors():
+        return result.fetchall() if result is not None else []
+
+
+def _print_next(out: Console, stream: str) -> None:
+    reader = _reader()
+    query = f"select * from {stream_tables(stream).bronze} limit 5"  # noqa: S608 - for people to run
+    letters = f"select reasons, raw from {DEAD_LETTERS_TEXT}.{stream} limit 5"  # noqa: S608
+    commands = {
+        "make duckdb": "DuckDB's shell with the tables in place",
+        f'{reader} sql "{query}"': "one statement",
+        f'{reader} sql "{letters}"': "dead letters as text",
+        "make consumer-logs": "what the consumer does",
+        "make stop": "stop producer and consumer",
+    }
+    width = max(map(len, commands))
+    out.print("Next:")
+    for command, what in commands.items():
+        out.print(Text.assemble("  ", (command.ljust(width), "bold"), "  ", (f"# {what}", "dim")), soft_wrap=True)
+
+
+def _reader() -> str:
+    """How this program is called from here: by its name, or by its path where PATH does not lead to it."""
+    if shutil.which("reader"):
+        return "reader"
+    path = Path(sys.executable).with_name("reader")
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

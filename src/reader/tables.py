@@ -1,0 +1,117 @@
+"""What each table of the catalog has, read from its metadata alone."""
+
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TextIO
+
+from lakeproof.catalog import open_catalog
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Settings
+from reader.output import Format, console, write_result
+from reader.rest_facade import unreadable
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a table has as of its current snapshot.
+
+    Parameters
+    ----------
+    name
+        Namespace and name.
+    rows, data_files, bytes
+        Rows, data files and their bytes.
+    snapshots
+        Snapshots that its metadata still lists.
+    last_commit
+        Time of the current snapshot, UTC; None for a table that nobody has written to.
+    """
+
+    name: str
+    rows: int
+    data_files: int
+    bytes: int
+    snapshots: int
+    last_commit: datetime | None
+
+
+def list_tables(settings: Settings) -> list[TableFacts]:
+    """Facts of every table, by name.
+
+    Raises
+    ------
+    LakeproofError
+        There is no table yet.
+    UnavailableError
+        The catalog or a table's metadata cannot be read.
+    """
+    catalog = open_catalog(settings)
+    try:
+        facts = [table_facts(table) for table in _tables(catalog)]
+    except Exception as error:
+        raise unreadable(error) from error
+    if not facts:
+        raise LakeproofError(
+            "The lake has no tables yet: nothing has landed in it.", "Run `make start`, or producer and consumer."
+        )
+    return sorted(facts, key=lambda fact: fact.name)
+
+
+def table_facts(table: "Table") -> TableFacts:
+    """Facts of one table."""
+    snapshot = table.current_snapshot()
+    return TableFacts(
+        name=".".join(table.name()),
+        rows=_total(snapshot, "total-records"),
+        data_files=_total(snapshot, "total-data-files"),
+        bytes=_total(snapshot, "total-files-size"),
+        snapshots=len(table.snapshots()),
+        last_commit=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC) if snapshot else None,
+    )
+
+
+def write_tables(facts: list[TableFacts], output_format: Format, out: TextIO) -> None:
+    """Write `facts`: for people with rich, else as the result of a statement would be."""
+    if output_format is Format.TABLE:
+        _print(facts)
+        return
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(
+            "CREATE TABLE facts "
+            "(name VARCHAR, rows BIGINT, data_files BIGINT, bytes BIGINT, snapshots BIGINT, last_commit TIMESTAMPTZ)"
+        )
+        connection.executemany("INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?)", [astuple(fact) for fact in facts])
+        write_result(connection.table("facts"), output_format, out)
+
+
+def _print(facts: list[TableFacts]) -> None:
+    from rich.filesize import decimal
+    from rich.table import Table as RichTable
+
+    grid = RichTable("table")
+    for heading in ("rows", "data files", "size", "snapshots", "last commit (UTC)"):
+        grid.add_column(heading, justify="right")
+    for fact in facts:
+        when = f"{fact.last_commit:%Y-%m-%d %H:%M:%S}" if fact.last_commit else "never"
+        counts = (f"{fact.rows:,}", f"{fact.data_files:,}", decimal(fact.bytes), f"{fact.snapshots:,}")
+        grid.add_row(fact.name, *counts, when)
+    console().print(grid)
+
+
+def _tables(catalog: "Catalog") -> Iterator["Table"]:
+    for namespace in catalog.list_namespaces():
+        for name in catalog.list_tables(namespace):
+            yield catalog.load_table(name)
+
+
+def _total(snapshot: "Snapshot | None", key: str) -> int:
+    return int((snapshot.summary[key] if snapshot and snapshot.summary else None) or 0)

@@ -1,0 +1,93 @@
+r"""What a session has beside the catalog's tables: the raw landing zone, and dead letters as text.
+
+- ``landing.<stream>``: a row is a landed file: ``_source`` (its URI, as the tables have it), ``size`` in bytes,
+  ``last_modified``, ``content`` (BLOB, as it lies there: a ``.gz`` is not unpacked) and ``text`` (null where the
+  content is not UTF-8). Contents are read only where a query asks for them.
+- ``dead_letters_text.<stream>``: ``dead_letters.<stream>`` with ``raw`` as text.
+- ``as_text(blob)``: a blob as text; one that is not UTF-8 with ``\xFF`` for each byte that is not plain ASCII.
+"""
+
+import glob
+from collections.abc import Iterator
+from pathlib import Path
+
+from lakeproof.catalog import CATALOG
+from lakeproof.settings import Settings
+from lakeproof.storage.local import local_path
+
+LANDING = "landing"
+DEAD_LETTERS_TEXT = "dead_letters_text"
+MEMORY = "memory"
+"""DuckDB's name of a session's own database, where the views lie."""
+
+# BLOB to VARCHAR never fails; of what it escapes, quotes are put back, for JSON to stay readable.
+_AS_TEXT = r"""coalesce(try(decode(bytes)), replace(replace(bytes::VARCHAR, '\x22', '"'), '\x27', ''''))"""
+
+
+def view_statements(settings: Settings) -> Iterator[str]:
+    """Statements that make the schemas, the views and the macro in the session's own database.
+
+    A view is made over a variable that gets its value only afterwards: DuckDB looks at what a view reads when it is
+    made, and that would list the bucket and open the catalog at each start, and fail where nothing has landed yet.
+    """
+    yield f"CREATE MACRO {MEMORY}.main.as_text(bytes) AS {_AS_TEXT}"
+    yield f"CREATE TABLE {MEMORY}.main.nothing (raw BLOB)"
+    for schema in (LANDING, DEAD_LETTERS_TEXT):
+        yield f"CREATE SCHEMA {MEMORY}.{schema}"
+    for stream in streams(settings):
+        yield from _landing_view(settings.landing_uri, stream)
+        yield from _text_view(stream)
+    yield f"DROP TABLE {MEMORY}.main.nothing"
+
+
+def streams(settings: Settings) -> list[str]:
+    """Names of the streams: those with a contract, and in a local landing zone those with a folder."""
+    names = {path.stem for path in settings.contracts.glob("*.yaml")}
+    if settings.landing_uri.startswith("file://"):
+        folder = local_path(settings.landing_uri)
+        if folder.is_dir():
+            names |= {path.name for path in folder.iterdir() if path.is_dir() and path.name.isidentifier()}
+    return sorted(names)
+
+
+def landing_glob(landing_uri: str, stream: str) -> str:
+    """Pattern of all files of `stream`, sub-folders included."""
+    if landing_uri.startswith("file://"):
+        return glob.escape(str(local_path(landing_uri) / stream)) + "/**"
+    # S3 takes escapes as little as it gives keys a meaning; a bucket's name has no special characters.
+    return f"{landing_uri}/{stream}/**"
+
+
+def quoted(text: str | Path) -> str:
+    """`text` as an SQL string."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """`name` as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _landing_view(landing_uri: str, stream: str) -> Iterator[str]:
+    variable = identifier(f"{LANDING}_{stream}")
+    source = "filename"
+    if landing_uri.startswith("file://"):
+        source = "'file://' || replace(url_encode(filename), '%2F', '/')"
+    yield f"SET VARIABLE {variable} = []::VARCHAR[]"
+    yield (
+        f"CREATE VIEW {MEMORY}.{LANDING}.{identifier(stream)} AS "  # noqa: S608 - quoted
+        f"SELECT {source} AS _source, size, last_modified, content, try(decode(content)) AS text "
+        f"FROM read_blob(getvariable({quoted(f'{LANDING}_{stream}')}))"
+    )
+    yield f"SET VARIABLE {variable} = [{quoted(landing_glob(landing_uri, stream))}]"
+
+
+def _text_view(stream: str) -> Iterator[str]:
+    variable = identifier(f"{DEAD_LETTERS_TEXT}_{stream}")
+    yield f"SET VARIABLE {variable} = '{MEMORY}.main.nothing'"
+    yield (
+        f"CREATE VIEW {MEMORY}.{DEAD_LETTERS_TEXT}.{identifier(stream)} AS "  # noqa: S608 - quoted
+        f"SELECT * REPLACE ({MEMORY}.main.as_text(raw) AS raw) "
+        f"FROM query_table(getvariable({quoted(f'{DEAD_LETTERS_TEXT}_{stream}')}))"
+    )
+    yield f"SET VARIABLE {variable} = {quoted(f'{CATALOG}.dead_letters.{identifier(stream)}')}"

@@ -1,0 +1,186 @@
+"""Lakes made without Spark: tables by PyIceberg, landed files by the project's own storage."""
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+from tests.reader.lake import Append, Done, Run
+
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.settings import S3Settings, Settings
+from lakeproof.storage import open_storage
+from lakeproof.storage.s3 import s3_client
+from lakeproof.tables import ensure_tables
+
+CONTRACTS = Path(__file__).parents[2] / "contracts"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LANDED = {
+    "a.json": b'[{"user_id": "u0"}]',
+    "sub/folder/b c.json": b"{}",
+    'it\'s "quoted".json': b"quotes",
+    "é-😀.json": "é😀".encode(),
+    "percent%20plus+hash#.json": b"percent",
+    "not-utf8.json": b'{"a": "\xff"}',
+    "nul.json": b"a\x00b",
+    "empty.json": b"",
+    "z.json.gz": b"\x1f\x8b\x08\x00 as it is",
+}
+DEAD_LETTERS = [
+    (
+        b'{"user_id": "\xff", "x": 1}',
+        [("unknown_field", "$.x", "not in the contract"), ("invalid_utf8", "$", "byte 13")],
+    ),
+    (b'{"user_id": "\xc3\xa9"}', [("missing_field", "$.event_id", "required")]),
+    (b'{"user_id": "a\\b"}', [("missing_field", "$.event_id", "required")]),
+]
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """What makes another process read the same lake."""
+    own = {"LAKE_HOME": settings.home, "LAKE_CONTRACTS": settings.contracts, "LAKE_LANDING": settings.landing_uri}
+    own |= {"LAKE_WAREHOUSE": settings.warehouse_uri, "LAKE_CATALOG": settings.catalog}
+    if settings.catalog_uri:
+        own["LAKE_CATALOG_URI"] = settings.catalog_uri
+    s3 = settings.s3
+    if s3.endpoint_url and s3.access_key_id and s3.secret_access_key:
+        own |= {"AWS_ENDPOINT_URL": s3.endpoint_url, "AWS_ACCESS_KEY_ID": s3.access_key_id}
+        own["AWS_SECRET_ACCESS_KEY"] = s3.secret_access_key.get_secret_value()
+    return os.environ | {name: str(value) for name, value in own.items()} | {"HOME": str(settings.home)}
+
+
+@pytest.fixture(scope="session")
+def reader_environment() -> Callable[[Settings], dict[str, str]]:
+    return environment
+
+
+@pytest.fixture(scope="session")
+def reader() -> Run:
+    def run(settings: Settings, *arguments: str, text: str | None = None) -> Done:
+        settings.home.mkdir(parents=True, exist_ok=True)
+        return subprocess.run(
+            [sys.executable, "-m", "reader", *arguments],
+            env=environment(settings),
+            cwd=settings.home,
+            input=text,
+            stdin=subprocess.DEVNULL if text is None else None,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def append() -> Append:
+    """Append `count` events, the first of them number `start`."""
+
+    def append_events(settings: Settings, count: int, start: int = 0, table: str = "bronze.events") -> None:
+        rows = [
+            {
+                "user_id": f"u{number}",
+                "event_id": f"e{number}",
+                "event_timestamp": NOON + timedelta(hours=number),
+                "event_type": "purchase",
+                "product_id": None,
+                "properties": [("amount", "12.50"), ("currency", "EUR")],
+                "_source": "file:///landing/a.json",
+                "_position": number,
+                "_micro_batch_id": start,
+                "_landed_at": NOON,
+                "_ingested_at": NOON,
+                "_contract_version": "1.0.0",
+            }
+            for number in range(start, start + count)
+        ]
+        _append(settings, table, rows)
+
+    return append_events
+
+
+@pytest.fixture(scope="session")
+def bury() -> Append:
+    """Append dead letters: bytes, and their reasons as (code, path, detail)."""
+
+    def append_dead_letters(settings: Settings, letters: list[tuple[bytes, list[tuple[str, str, str]]]]) -> None:
+        rows = [
+            {
+                "reasons": [dict(zip(("code", "path", "detail"), reason, strict=True)) for reason in reasons],
+                "raw": raw,
+                "_source": "file:///landing/a.json",
+                "_position": number,
+                "_micro_batch_id": 0,
+                "_landed_at": NOON,
+                "_ingested_at": NOON,
+                "_contract_version": "1.0.0",
+                "_attempt": 1,
+            }
+            for number, (raw, reasons) in enumerate(letters)
+        ]
+        _append(settings, "dead_letters.events", rows)
+
+    return append_dead_letters
+
+
+@pytest.fixture(scope="module")
+def local_lake(tmp_path_factory: pytest.TempPathFactory, append: Append, bury: Append) -> Settings:
+    """Three events, three dead letters and the files of LANDED, in local folders of an awkward name."""
+    home = tmp_path_factory.mktemp("lake") / "it's [a] lake"
+    settings = Settings(_env_file=None, home=home, contracts=CONTRACTS, s3=S3Settings(_env_file=None))
+    _fill(settings, append, bury)
+    return settings
+
+
+@pytest.fixture(scope="module")
+def s3_lake(minio: Any, tmp_path_factory: pytest.TempPathFactory, append: Append, bury: Append) -> Settings:
+    """The same on MinIO; the catalog stays local."""
+    bucket = f"reader-{uuid.uuid4().hex[:12]}"
+    s3_client(minio.settings()).create_bucket(Bucket=bucket)
+    settings = Settings(
+        _env_file=None,
+        home=tmp_path_factory.mktemp("s3-lake"),
+        landing=f"s3://{bucket}/landing",
+        warehouse=f"s3://{bucket}/warehouse",
+        checkpoints=f"s3://{bucket}/checkpoints",
+        contracts=CONTRACTS,
+        s3=minio.settings(),
+    )
+    _fill(settings, append, bury)
+    return settings
+
+
+@pytest.fixture(params=["local_lake", pytest.param("s3_lake", marks=pytest.mark.s3)])
+def lake(request: pytest.FixtureRequest) -> Settings:
+    """The same lake, on local folders and on MinIO."""
+    settings: Settings = request.getfixturevalue(request.param)
+    return settings
+
+
+@pytest.fixture(scope="session")
+def landed() -> dict[str, bytes]:
+    return LANDED
+
+
+def _fill(settings: Settings, append: Append, bury: Append) -> None:
+    ensure_tables(open_catalog(settings), load_contract(settings.contracts, "events"))
+    append(settings, 3)
+    bury(settings, DEAD_LETTERS)
+    storage = open_storage(settings.landing_uri, settings.s3)
+    for name, data in LANDED.items():
+        written = quote(name) if settings.landing_uri.startswith("file://") else name
+        storage.write_new(f"{settings.landing_uri}/events/{written}", data)
+
+
+def _append(settings: Settings, name: str, rows: list[dict[str, Any]]) -> None:
+    table = open_catalog(settings).load_table(name)
+    table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))

@@ -1,0 +1,156 @@
+"""A session sees the catalog's tables, what is committed while it is open, and nothing it could break."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.reader.lake import Append, rows
+
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.settings import S3Settings, Settings
+from lakeproof.storage.local import local_path
+from lakeproof.tables import bronze_schema, ensure_tables
+from reader.connect import Session, connect
+from reader.rest_facade import serve_catalog
+
+
+@pytest.fixture
+def session(lake: Settings) -> Iterator[Session]:
+    with connect(lake) as opened:
+        yield opened
+
+
+def test_tables_resolve_by_namespace_and_name(session: Session) -> None:
+    assert rows(session, "SELECT event_id, properties['amount'] FROM bronze.events WHERE event_id = 'e1'") == [
+        ("e1", "12.50")
+    ]
+    assert rows(session, "SELECT count(*) FROM dead_letters.events") == [(3,)]
+    assert rows(session, "SELECT count(*) FROM lake.ops.ledger") == [(0,)]
+    assert ("lake", "bronze", "events") in rows(session, "SELECT database, schema, name FROM (SHOW ALL TABLES)")
+
+
+def test_times_are_utc(session: Session) -> None:
+    found = rows(session, "SELECT event_timestamp::VARCHAR FROM bronze.events WHERE event_id = 'e0'")
+    assert found == [("2026-01-01 12:00:00+00",)]
+
+
+def test_nothing_is_looked_for_on_the_network(session: Session) -> None:
+    with pytest.raises(LakeproofError, match="spatial"):
+        session.sql("LOAD spatial")
+    assert rows(session, "SELECT current_setting('autoinstall_known_extensions')") == [(False,)]
+    assert rows(session, "SELECT current_setting('autoload_known_extensions')") == [(False,)]
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM bronze.events", "DROP TABLE bronze.events", "CREATE TABLE made (a int)"]
+)
+def test_a_session_only_reads(session: Session, change: str) -> None:
+    with pytest.raises(LakeproofError, match="read-only"):
+        session.sql(change)
+    assert rows(session, "SELECT count(*) > 0 FROM bronze.events") == [(True,)]
+
+
+def test_an_open_session_sees_commits_new_tables_and_new_namespaces(lake: Settings, append: Append) -> None:
+    catalog = open_catalog(lake)
+    schema = bronze_schema(load_contract(lake.contracts, "events"))
+    with connect(lake) as session:
+        ((before,),) = rows(session, "SELECT count(*) FROM bronze.events")
+        append(lake, 5, start=100)
+        assert rows(session, "SELECT count(*) FROM bronze.events") == [(before + 5,)]
+        with pytest.raises(LakeproofError, match="later"):
+            session.sql("FROM gold.later")
+        catalog.create_namespace("gold")
+        catalog.create_table("gold.later", schema)
+        assert rows(session, "SELECT count(*) FROM gold.later") == [(0,)]
+        append(lake, 2, start=200, table="gold.later")
+        assert rows(session, "SELECT count(*) FROM gold.later") == [(2,)]
+        catalog.drop_table("gold.later")
+        with pytest.raises(LakeproofError, match="later"):
+            session.sql("FROM gold.later")
+        catalog.drop_namespace("gold")
+
+
+def test_many_commits_in_a_row_are_each_seen_at_once(local_lake: Settings, append: Append) -> None:
+    with connect(local_lake) as session:
+        ((before,),) = rows(session, "SELECT count(*) FROM bronze.events")
+        for number in range(10):
+            append(local_lake, 1, start=1000 + number)
+            assert rows(session, "SELECT count(*) FROM bronze.events") == [(before + number + 1,)]
+
+
+def test_one_statement_reads_one_state_of_a_table(local_lake: Settings) -> None:
+    with connect(local_lake) as session:
+        assert rows(session, "SELECT (SELECT count(*) FROM bronze.events) = (SELECT count(*) FROM bronze.events)") == [
+            (True,)
+        ]
+
+
+def test_a_missing_table_names_those_that_are_there(session: Session) -> None:
+    with pytest.raises(LakeproofError) as caught:
+        session.sql("SELECT * FROM bronze.evnts")
+    assert "evnts does not exist" in caught.value.message
+    for name in ("bronze.events", "dead_letters.events", "landing.events", "dead_letters_text.events", "ops.ledger"):
+        assert name in caught.value.hint
+    assert "LINE 1" not in str(caught.value)
+
+
+def test_an_empty_lake_says_so(lake_settings: Settings) -> None:
+    with connect(lake_settings) as session:
+        assert rows(session, "SELECT count(*) FROM landing.events") == [(0,)]
+        for table in ("bronze.events", "dead_letters_text.events"):
+            with pytest.raises(LakeproofError) as caught:
+                session.sql(f"FROM {table}")
+            assert "no tables yet" in caught.value.hint
+
+
+def test_a_catalog_that_is_away_is_named_without_its_password_and_costs_only_its_tables(
+    lake_settings: Settings,
+) -> None:
+    away = lake_settings.model_copy(update={"catalog_uri": "postgresql://lake:hidden@127.0.0.1:1/lake"})
+    with connect(away) as session:
+        assert rows(session, "SELECT 1") == [(1,)]
+        start = time.monotonic()
+        with pytest.raises(UnavailableError) as caught:
+            session.sql("FROM bronze.events")
+        assert time.monotonic() - start < 20
+        with pytest.raises(LakeproofError, match="syntax error"):
+            session.sql("SELEC 1")
+    assert "127.0.0.1:1" in caught.value.message
+    assert "hidden" not in str(caught.value)
+
+
+def test_metadata_that_is_gone_is_one_clear_line(lake_settings: Settings, append: Append) -> None:
+    catalog = open_catalog(lake_settings)
+    ensure_tables(catalog, load_contract(lake_settings.contracts, "events"))
+    local_path(catalog.load_table("bronze.events").metadata_location).unlink()
+    with connect(lake_settings) as session, pytest.raises(UnavailableError, match=r"metadata\.json"):
+        session.sql("FROM bronze.events")
+
+
+def test_a_rest_catalog_is_read_the_same_way(local_lake: Settings) -> None:
+    # The facade itself stands in for a REST catalog: PyIceberg is its client as it is of any other.
+    with serve_catalog(local_lake, []) as endpoint:
+        rest = Settings(
+            _env_file=None,
+            home=local_lake.home,
+            contracts=local_lake.contracts,
+            catalog="rest",
+            catalog_uri=endpoint,
+            s3=S3Settings(_env_file=None),
+        )
+        with connect(rest) as session:
+            assert rows(session, "SELECT count(*) FROM dead_letters.events") == [(3,)]
+            with pytest.raises(LakeproofError, match="nope"):
+                session.sql("FROM bronze.nope")
+
+
+def test_a_session_opened_on_an_empty_lake_sees_the_first_commit(lake_settings: Settings, append: Append) -> None:
+    with connect(lake_settings) as session:
+        with pytest.raises(LakeproofError, match="does not exist"):
+            session.sql("FROM bronze.events")
+        ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+        append(lake_settings, 4)
+        assert rows(session, "SELECT count(*) FROM bronze.events") == [(4,)]
+        assert rows(session, "SELECT count(*) FROM dead_letters_text.events") == [(0,)]

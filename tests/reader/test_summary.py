@@ -1,0 +1,75 @@
+"""The summary of a stream, and waiting for its first rows."""
+
+import re
+import threading
+import time
+
+import pytest
+from tests.reader.lake import Append
+
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.settings import Settings
+from lakeproof.storage import open_storage
+from lakeproof.tables import ensure_tables
+from reader.summary import print_summary, wait_for_rows
+
+
+def test_it_says_what_landed_and_why_what_did_not(lake: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    wait_for_rows(lake, "events", 0)
+    print_summary(lake, "events")
+    out = capsys.readouterr().out
+    assert re.search(r"│ 3 +│ 1 +│ 1 +│ 2026-01-01 12:00:00\+00 │ 2026-01-01 14:00:00\+00 │", out)
+    assert re.search(r"│ missing_field +│ +2 │ \$\.event_id  required +│", out)
+    assert re.search(r"│ invalid_utf8 \+ unknown_field │ +1 │ \$\.x  not in the contract", out)
+    assert re.search(r"│ in all +│ +3 │", out)
+    for command in ("make duckdb", 'reader sql "select', "make consumer-logs", "make stop"):
+        assert command in out
+
+
+def test_tables_without_rows(lake_settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+    print_summary(lake_settings, "events")
+    out = capsys.readouterr().out
+    assert re.search(r"│ 0 +│ 0 +│ 0 +│ none +│ none +│", out)
+    assert re.search(r"│ in all │ +0 │", out)
+
+
+def test_waiting_ends_with_the_first_rows_of_both_tables(lake_settings: Settings, append: Append, bury: Append) -> None:
+    def consume() -> None:
+        time.sleep(1)
+        ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+        append(lake_settings, 2)
+        time.sleep(1)
+        bury(lake_settings, [(b"x", [("corrupt_batch", "$", "cut short")])])
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    start = time.monotonic()
+    wait_for_rows(lake_settings, "events", 30)
+    assert 2 < time.monotonic() - start < 30
+    consumer.join()
+
+
+def test_waiting_in_vain_names_the_program_to_look_at(lake_settings: Settings) -> None:
+    with pytest.raises(LakeproofError) as caught:
+        wait_for_rows(lake_settings, "events", 0.1)
+    assert caught.value.exit_code == 1
+    assert "0 files landed" in caught.value.message
+    assert "make producer-logs" in caught.value.hint
+    assert str(lake_settings.logs_dir) in caught.value.hint
+
+    open_storage(lake_settings.landing_uri, lake_settings.s3).write_new(
+        f"{lake_settings.landing_uri}/events/a.json", b"[]"
+    )
+    with pytest.raises(LakeproofError) as caught:
+        wait_for_rows(lake_settings, "events", 0.1)
+    assert "1 files landed" in caught.value.message
+    assert "make consumer-logs" in caught.value.hint
+
+
+def test_an_unknown_stream_names_the_known_ones(lake_settings: Settings) -> None:
+    for ask in (lambda: wait_for_rows(lake_settings, "nope", 0), lambda: print_summary(lake_settings, "nope")):
+        with pytest.raises(UsageError, match="events"):
+            ask()

@@ -1,0 +1,93 @@
+"""The landing zone as it lies there, and dead letters as text."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.reader.lake import rows
+
+from lakeproof.settings import Settings
+from lakeproof.storage import open_storage
+from reader.connect import connect
+from reader.views import streams, view_statements
+
+
+def test_the_landing_view_has_every_file_under_the_uri_that_the_tables_have(
+    lake: Settings, landed: dict[str, bytes]
+) -> None:
+    files = {file.uri: file for file in open_storage(f"{lake.landing_uri}/events", lake.s3).list()}
+    assert len(files) == len(landed)
+    with connect(lake) as session:
+        found = rows(session, "SELECT _source, size, content, epoch(last_modified) FROM landing.events")
+    assert {source: size for source, size, _, _ in found} == {uri: file.size for uri, file in files.items()}
+    assert sorted(content for _, _, content, _ in found) == sorted(landed.values())
+    for source, _, _, seconds in found:
+        assert abs(seconds - files[source].modified_at.timestamp()) < 1
+
+
+def test_text_is_there_where_the_content_is_utf8(lake: Settings, landed: dict[str, bytes]) -> None:
+    with connect(lake) as session:
+        found = dict(rows(session, "SELECT content, text FROM landing.events"))
+    for content in landed.values():
+        try:
+            assert found[content] == content.decode()
+        except UnicodeDecodeError:
+            assert found[content] is None
+    assert sum(text is None for text in found.values()) == 2
+
+
+def test_an_open_session_sees_a_file_that_lands(lake_settings: Settings) -> None:
+    storage = open_storage(lake_settings.landing_uri, lake_settings.s3)
+    with connect(lake_settings) as session:
+        assert rows(session, "FROM landing.events") == []
+        storage.write_new(f"{lake_settings.landing_uri}/events/later.json", b"[]")
+        assert rows(session, "SELECT size, text FROM landing.events") == [(2, "[]")]
+
+
+def test_streams_have_a_contract_or_a_folder(lake_settings: Settings) -> None:
+    assert streams(lake_settings) == ["events"]
+    storage = open_storage(lake_settings.landing_uri, lake_settings.s3)
+    storage.write_new(f"{lake_settings.landing_uri}/clickstream/a.json", b"{}")
+    storage.write_new(f"{lake_settings.landing_uri}/not%20a%20stream/a.json", b"{}")
+    assert streams(lake_settings) == ["clickstream", "events"]
+    with connect(lake_settings) as session:
+        assert rows(session, "SELECT text FROM landing.clickstream") == [("{}",)]
+
+
+def test_dead_letters_read_as_text(lake: Settings) -> None:
+    with connect(lake) as session:
+        found = rows(session, "SELECT raw, reasons[1].code FROM dead_letters_text.events ORDER BY _position")
+        columns = rows(session, "SELECT column_name FROM (DESCRIBE dead_letters_text.events)")
+        same = rows(session, "SELECT column_name FROM (DESCRIBE dead_letters.events)")
+    assert found == [
+        (r'{"user_id": "\xFF", "x": 1}', "unknown_field"),
+        ('{"user_id": "é"}', "missing_field"),
+        (r'{"user_id": "a\b"}', "missing_field"),
+    ]
+    assert columns == same
+
+
+@pytest.fixture(scope="module")
+def macro() -> Any:
+    import duckdb
+
+    from lakeproof.settings import S3Settings
+
+    connection = duckdb.connect()
+    settings = Settings(_env_file=None, contracts="none", home="none", s3=S3Settings(_env_file=None))
+    connection.execute(next(view_statements(settings)))
+    return connection
+
+
+@given(data=st.binary())
+def test_any_bytes_have_a_text_and_utf8_keeps_its_own(macro: Any, data: bytes) -> None:
+    ((text,),) = macro.execute("SELECT as_text(?::BLOB)", [data]).fetchall()
+    try:
+        assert text == data.decode()
+    except UnicodeDecodeError:
+        assert text.isascii()
+
+
+def test_no_bytes_have_no_text(macro: Any) -> None:
+    assert macro.execute("SELECT as_text(NULL)").fetchall() == [(None,)]
