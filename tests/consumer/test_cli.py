@@ -1,0 +1,114 @@
+"""The consumer as a process: its messages, its exit codes, and how it stops."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.consumer.lake import rows
+
+from lakeproof.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+EVENT = {"user_id": "u", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view", "properties": {}}
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    return os.environ | {
+        "LAKE_HOME": str(settings.home),
+        "LAKE_CONTRACTS": str(settings.contracts),
+        "LAKE_JARS": str(settings.jars),
+        "LAKE_SPARK_UI_PORT": "0",
+        "LAKE_SETTLE_SECONDS": "0.2",
+    }
+
+
+def consumer(settings: Settings, *arguments: str, **changes: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "consumer", *arguments],
+        env=environment(settings) | changes,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def land(settings: Settings, first: int, count: int) -> None:
+    folder = settings.home / "landing" / "events"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(first, first + count):
+        (folder / f"{number:06}.json.tmp").write_text(json.dumps([EVENT | {"event_id": str(number)}]))
+        (folder / f"{number:06}.json.tmp").rename(folder / f"{number:06}.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "exit_code", "words"),
+    [
+        (["run", "nothing"], {}, 2, ["no contract for the stream 'nothing'", "Contracts there: events"]),
+        (["run", "events", "--trigger", "soon"], {}, 2, ["--trigger 'soon' is not a time", "5 seconds"]),
+        (["run", "events", "--data-source", "s3"], {}, 2, ["does not fit the landing zone", "LAKE_LANDING"]),
+        (["run", "events"], {"LAKE_LANDING": "ftp://there"}, 2, ["neither file:// nor s3://"]),
+        (["run", "events"], {"LAKE_DRIVER_MEMORY": "2g", "LAKE_JARS": "/nowhere"}, 3, ["no jars", "make setup"]),
+        (["run", "events"], {"LAKE_SPARK_UI_PORT": "x"}, 2, ["LAKE_SPARK_UI_PORT"]),
+    ],
+)
+def test_a_mistake_is_one_clear_line(
+    lake_settings: Settings, arguments: list[str], changes: dict[str, str], exit_code: int, words: list[str]
+) -> None:
+    result = consumer(lake_settings, *arguments, **changes)
+    assert result.returncode == exit_code, result.stderr
+    assert "Traceback" not in result.stderr
+    for text in words:
+        assert text in " ".join(result.stderr.split())
+
+
+def test_help_names_every_option(lake_settings: Settings) -> None:
+    text = consumer(lake_settings, "run", "--help", COLUMNS="120").stdout
+    assert all(option in text for option in ("--data-source", "--available-now", "--trigger"))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("to_group", [False, True], ids=["SIGTERM", "Ctrl-C"])
+def test_a_signal_ends_it_after_its_micro_batch(lake_settings: Settings, to_group: bool, tmp_path: Path) -> None:
+    land(lake_settings, 0, 5)
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "consumer", "run", "events", "--trigger", "200 milliseconds"],
+            env=environment(lake_settings),
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        landed = 5
+        while '"event": "micro-batch"' not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.1)
+        for _ in range(10):
+            land(lake_settings, landed, 5)
+            landed += 5
+            time.sleep(0.05)
+        if to_group:  # as a terminal does: Spark's own processes get it too
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.terminate()
+        assert process.wait(120) == 0, log.read_text()
+    finally:
+        process.kill()
+    lines: list[dict[str, Any]] = [json.loads(line) for line in log.read_text().splitlines() if line[:1] == "{"]
+    assert [line["event"] for line in lines if line["event"].startswith("stop")] == [
+        "stopping: finishing the micro-batch",
+        "stopped",
+    ]
+    counted = sum(line["bronze"] for line in lines if line["event"] == "micro-batch")
+    assert counted == len(rows(lake_settings, "bronze.events"))
+
+    result = consumer(lake_settings, "run", "events", "--available-now")
+    assert result.returncode == 0, result.stderr
+    assert sorted(int(row["event_id"]) for row in rows(lake_settings, "bronze.events")) == list(range(landed))
