@@ -32,7 +32,7 @@ def archive_classes(settings: Settings, stream: str) -> Path:
         landed.parent.mkdir(parents=True)
         landed.write_text(json.dumps([{field.name: _sample(field) for field in contract}, {}]))
         query = BronzeQuery(stream, f"{lake.landing_uri}/{stream}", available_now=True)
-        java_options = f"-XX:ArchiveClassesAtExit={part} -Xlog:disable"
+        java_options = [f"-XX:ArchiveClassesAtExit={part}", "-Xlog:disable"]
         run_bronze(lake, query, lambda: start_session(lake, "lakeproof class archive", java_options))
         gateway = SparkContext._gateway
         if gateway is not None:

@@ -2,9 +2,11 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from lakeproof.catalog import spark_properties
@@ -12,7 +14,7 @@ from lakeproof.errors import UnavailableError
 from lakeproof.settings import Settings
 
 
-def start_session(settings: Settings, name: str, java_options: str = "") -> SparkSession:
+def start_session(settings: Settings, name: str, java_options: Sequence[str] = ()) -> SparkSession:
     """Start Spark with the catalog ``lake`` in place.
 
     Parameters
@@ -35,15 +37,18 @@ def start_session(settings: Settings, name: str, java_options: str = "") -> Spar
     settings.logs_dir.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     archive = class_archive(settings)
+    jvm = [
+        f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
+        f"-Dlakeproof.logs={settings.logs_dir}",
+        "-XX:+UseParallelGC",
+        *java_options,
+    ]
     if archive.exists() and not java_options:
         # Halves the start. A JVM that the archive was not made with ignores it.
-        java_options = f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+        jvm += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     options = {
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": (
-            f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'} "
-            f"-Dlakeproof.logs={settings.logs_dir} -XX:+UseParallelGC {java_options}"
-        ),
+        "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in jvm),
         "spark.ui.port": str(settings.spark_ui_port),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -63,7 +68,12 @@ def start_session(settings: Settings, name: str, java_options: str = "") -> Spar
     builder = SparkSession.builder.appName(name).master(settings.spark_master)
     for key, value in (options | spark_properties(settings)).items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise UnavailableError(
+            f"Spark's JVM did not start: {error}.", "What it said stands above; see also `lakeproof doctor`."
+        ) from error
     return session
 
 

@@ -67,12 +67,12 @@ class Settings(BaseSettings):
     @cached_property
     def warehouse_uri(self) -> str:
         """Root URI of the warehouse, without a slash at its end."""
-        return _uri(self.warehouse, self.home / "warehouse")
+        return _plain_uri(self.warehouse, self.home / "warehouse")
 
     @cached_property
     def checkpoints_uri(self) -> str:
         """Root URI of the checkpoints, without a slash at its end."""
-        return _uri(self.checkpoints, self.home / "checkpoints")
+        return _plain_uri(self.checkpoints, self.home / "checkpoints")
 
     @cached_property
     def logs_dir(self) -> Path:
@@ -117,3 +117,9 @@ def as_uri(path_or_uri: str) -> str:
 
 def _uri(value: str | None, default: Path) -> str:
     return as_uri(str(default) if value is None else value)
+
+
+def _plain_uri(value: str | None, default: Path) -> str:
+    # Iceberg's and Hadoop's file systems take what follows file:// as it is: they decode no percent signs.
+    text = str(default) if value is None else value
+    return text.rstrip("/") if "://" in text else f"file://{Path(text).absolute()}"

@@ -24,6 +24,7 @@ from lakeproof.errors import UsageError
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*", re.IGNORECASE)
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _MAX_DECIMAL_PRECISION = 38
+_TAKEN_NAMES = {"raw", "reasons"}
 # The column for a logical type whose physicalType is not given.
 _LOGICAL_DEFAULTS = {
     "string": "string",
@@ -107,6 +108,8 @@ def _contract(document: OpenDataContractStandard, digest: str) -> Contract:
     stream = _identifier(table.name, "the schema object")
     properties = table.properties or []
     fields = _fields(properties, "")
+    if taken := {field.name.lower() for field in fields} & _TAKEN_NAMES:
+        raise _ContractError(f"the name {min(taken)!r} is taken: judged units have a column of that name.")
     keys = sorted((p for p in properties if p.primaryKey), key=lambda p: p.primaryKeyPosition or 0)
     if not keys:
         raise _ContractError("no property has primaryKey: true; records could not be told apart.")
@@ -138,9 +141,12 @@ def _fields(properties: list[SchemaProperty], within: str) -> tuple[Field, ...]:
 def _field(item: SchemaProperty, within: str) -> Field:
     name = _identifier(item.name, f"a property of {within or 'the schema object'}")
     path = f"{within}.{name}" if within else name
+    kind = _type(item, path)
+    if item.enum and isinstance(kind, ObjectType | ListType | MapType):
+        raise _ContractError(f"{path} has an enum, which only a scalar can have.")
     return Field(
         name=name,
-        type=_type(item, path),
+        type=kind,
         required=bool(item.required),
         allowed=tuple(str(value.value) for value in item.enum or []),
         description=item.description or "",

@@ -287,3 +287,15 @@ def test_depth_of_brackets() -> None:
     with pytest.raises(StructureError) as caught:
         container_end(b"[[[{", 0, 4)
     assert caught.value.depth == 4
+
+
+def test_a_stack_that_fills_up_between_looking_and_splitting_is_no_harm() -> None:
+    deep = b'{"a":' + b"[" * 600 + b"]" * 600 + b"}"
+    records = [deep] + [b'{"pad":"%b"}' % (b"x" * 1000)] * 5_000
+    found = split(b"[" + b",".join(records) + b"]")
+    assert not isinstance(found, Refused)
+
+    def consume(levels: int) -> list[bytes]:
+        return consume(levels - 1) if levels else list(found)
+
+    assert consume(450) == records

@@ -1,0 +1,354 @@
+"""Columns of the fast judge: one class for each way to read values with msgspec and to build an Arrow column of them.
+
+msgspec is strict about most things; where it is not, a column looks again and declines the record: text that it passed
+over unread (`Raw`), -0 read as a double, values beyond the column's range.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from typing import Annotated, Any, Literal, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import UNSET, Meta, Raw
+
+from consumer.bronze.columns import ArrowColumn, arrow_field, arrow_type
+from consumer.bronze.tokens import (
+    Converter,
+    FloatToken,
+    IntToken,
+    UnfitError,
+    converter,
+    to_date,
+    to_text,
+    to_timestamp,
+)
+from lakeproof.contracts import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+
+# The usual forms only, and no year that a zone could push out of range. Arrow reads what they match as ISO 8601 means
+# it, or refuses it; what they don't match is converted one by one.
+_TIMESTAMP = r"^[1-8]\d{3}-\d{2}-\d{2}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$"
+_DATE = r"^[1-9]\d{3}-\d{2}-\d{2}$"
+_NO_TEXT = pa.scalar(None, pa.string())
+_read_string = msgspec.json.Decoder(str).decode
+
+
+@dataclass
+class Chunk:
+    """Records on their way through the columns.
+
+    Parameters
+    ----------
+    raws
+        Their bytes.
+    keys
+        How many keys were read of each record, at every depth.
+    declined
+        Indexes of the records that are left to the exact judge.
+    """
+
+    raws: Sequence[bytes]
+    keys: list[int]
+    declined: set[int] = field(default_factory=set)
+
+
+class _Column(Protocol):
+    """Reads values of one type."""
+
+    annotation: Any
+    """What msgspec is told to read."""
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
+        """Make the column.
+
+        Parameters
+        ----------
+        values
+            What msgspec read; None for null.
+        owners
+            Index of the record that each value is of.
+        chunk
+            Where to count keys, and to decline the owner of a value that does not fit; the column then has null.
+        """
+
+
+class _Plain:
+    """Values that msgspec checks to the end, and Arrow takes as they are."""
+
+    def __init__(self, annotation: Any, kind: pa.DataType) -> None:
+        self.annotation = annotation
+        self._kind = kind
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:  # noqa: ARG002
+        return pa.array(values, self._kind)
+
+
+class _Floating:
+    """Numbers with a point."""
+
+    annotation = float
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
+        column = pa.array(values, self._kind)
+        # msgspec reads the integer -0 as 0.0, and Arrow makes infinity of what is too large for a float.
+        doubtful = pc.or_(pc.equal(column, pa.scalar(0, self._kind)), pc.is_inf(column))
+        for index in _indices(doubtful):
+            if values[index] != 0 or b"-0" in chunk.raws[owners[index]]:
+                chunk.declined.add(owners[index])
+        return column
+
+
+class _Text:
+    """Strings in a fixed form, of which Arrow reads the usual ones."""
+
+    annotation = str
+
+    def __init__(self, form: str, convert: Converter, kind: pa.DataType) -> None:
+        self._form = form
+        self._convert = convert
+        self._kind = kind
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
+        texts = pa.array(values, pa.string())
+        usual = pc.match_substring_regex(texts, self._form)
+        usual_texts: ArrowColumn = pc.if_else(usual, texts, _NO_TEXT)
+        try:
+            column: ArrowColumn = usual_texts.cast(self._kind)
+            unusual = pc.invert(usual)
+        except pa.ArrowInvalid:  # a 30th of February, in one of them
+            column = pa.array([None] * len(texts), self._kind)
+            unusual = texts.is_valid()
+        others = _indices(unusual)
+        if not others:
+            return column
+        converted = _convert_each(
+            [values[index] for index in others], [owners[index] for index in others], chunk, self._convert, self._kind
+        )
+        mask = unusual.fill_null(False)
+        replaced: ArrowColumn = pc.replace_with_mask(column, mask, converted)  # type: ignore[arg-type]
+        return replaced
+
+
+class _Scalar:
+    """Any JSON scalar, as text."""
+
+    annotation = Raw
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
+        texts: list[str | None] = []
+        for index, value in enumerate(values):
+            token = bytes(value) if value is not None else b"null"
+            first = token[0]
+            text = None
+            if first == 0x22:
+                try:
+                    text = _read_string(token)
+                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    chunk.declined.add(owners[index])
+            elif first in b"[{":
+                chunk.declined.add(owners[index])
+            elif token != b"null":
+                text = token.decode("ascii")
+            texts.append(text)
+        return pa.array(texts, pa.string())
+
+
+class _Token:
+    """Any other scalar: left as it is by msgspec, and converted as the exact judge does."""
+
+    annotation = Raw
+
+    def __init__(self, convert: Converter, kind: pa.DataType) -> None:
+        self._convert = convert
+        self._kind = kind
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
+        return _convert_each(values, owners, chunk, lambda raw: self._convert(_read_token(bytes(raw))), self._kind)
+
+
+class _Map:
+    """Objects of any keys."""
+
+    def __init__(self, item: _Column, kind: pa.DataType) -> None:
+        self.annotation = dict[str, _nullable(item)]  # type: ignore[misc]
+        self._item = item
+        self._kind = kind
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
+        names: list[str] = []
+        items: list[Any] = []
+        item_owners: list[int] = []
+        offsets = [0]
+        for owner, value in zip(owners, values, strict=True):
+            if value:
+                names.extend(value)
+                items.extend(value.values())
+                item_owners.extend([owner] * len(value))
+                chunk.keys[owner] += len(value)
+            offsets.append(len(names))
+        column = self._item.build(items, item_owners, chunk)
+        keys = pa.array(names, pa.string())
+        built: ArrowColumn = pa.MapArray.from_arrays(  # type: ignore[call-overload]  # the stub knows less
+            pa.array(offsets, pa.int32()), keys, column, type=self._kind, mask=_nulls(values)
+        )
+        return built
+
+
+class _List:
+    """Arrays."""
+
+    def __init__(self, item: _Column, kind: pa.DataType) -> None:
+        self.annotation = list[_nullable(item)]  # type: ignore[misc]
+        self._item = item
+        self._kind = kind
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
+        items: list[Any] = []
+        item_owners: list[int] = []
+        offsets = [0]
+        for owner, value in zip(owners, values, strict=True):
+            if value:
+                items.extend(value)
+                item_owners.extend([owner] * len(value))
+            offsets.append(len(items))
+        column = self._item.build(items, item_owners, chunk)
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), column, type=self._kind, mask=_nulls(values))
+
+
+class ObjectColumn:
+    """Objects of known fields; `struct` is what msgspec reads them into."""
+
+    def __init__(self, fields: tuple[Field, ...]) -> None:
+        self._fields = [(f"f{index}", item, _column(item.type, item.allowed)) for index, item in enumerate(fields)]
+        self._arrow_fields = [arrow_field(item) for item in fields]
+        self.struct = msgspec.defstruct(
+            "Record",
+            [
+                (name, column.annotation) if item.required else (name, _nullable(column), UNSET)
+                for name, item, column in self._fields
+            ],
+            rename={name: item.name for name, item, _ in self._fields},
+            forbid_unknown_fields=True,
+            kw_only=True,
+            gc=False,
+        )
+        self.annotation = self.struct
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
+        """Make the struct column, as every column is made."""
+        columns = self.columns(values, owners, chunk)
+        mask = pa.array([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(columns, fields=self._arrow_fields, mask=mask)
+
+    def columns(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> list[ArrowColumn]:
+        """The columns of the fields."""
+        columns = []
+        present = [value is not None for value in values]
+        whole = all(present)
+        required = sum(item.required for _, item, _ in self._fields)
+        for owner, is_present in zip(owners, present, strict=True):
+            chunk.keys[owner] += required * is_present
+        for name, item, column in self._fields:
+            get = attrgetter(name)
+            found = list(map(get, values)) if whole else [value and get(value) for value in values]
+            if not item.required:
+                for index, value in enumerate(found):
+                    if value is UNSET:
+                        found[index] = None
+                    elif present[index]:
+                        chunk.keys[owners[index]] += 1
+            built = column.build(found, owners, chunk)
+            if item.required and built.null_count:
+                # Null as landed, where msgspec left the token as it is; or just declined.
+                for index in _indices(built.is_null()):
+                    if present[index]:
+                        chunk.declined.add(owners[index])
+            columns.append(built)
+        return columns
+
+
+def _column(kind: Type, allowed: tuple[str, ...] = ()) -> _Column:
+    arrow = arrow_type(kind)
+    match kind:
+        case ObjectType():
+            return ObjectColumn(kind.fields)
+        case MapType():
+            return _Map(_column(kind.value), arrow)
+        case ListType():
+            return _List(_column(kind.item), arrow)
+        case PrimitiveType.STRING:
+            return _Plain(Literal[allowed] if allowed else str, arrow)
+        case _ if allowed:
+            return _Token(partial(_convert_allowed, converter(kind), frozenset(allowed)), arrow)
+        case PrimitiveType.BOOLEAN:
+            return _Plain(bool, arrow)
+        case PrimitiveType.INT:
+            return _Plain(Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)], arrow)
+        case PrimitiveType.LONG:
+            return _Plain(Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)], arrow)
+        case PrimitiveType.FLOAT | PrimitiveType.DOUBLE:
+            return _Floating(arrow)
+        case PrimitiveType.TIMESTAMP:
+            return _Text(_TIMESTAMP, to_timestamp, arrow)
+        case PrimitiveType.DATE:
+            return _Text(_DATE, to_date, arrow)
+        case PrimitiveType.SCALAR:
+            return _Scalar()
+        case DecimalType():
+            return _Token(converter(kind), arrow)
+
+
+def _indices(mask: pa.BooleanArray) -> list[int]:
+    """Where `mask` is true."""
+    return [index for index in pc.indices_nonzero(mask).to_pylist() if index is not None]
+
+
+def _nullable(column: _Column) -> Any:
+    # msgspec keeps null, like any token, in a Raw; in a union with None it would not keep the others.
+    return Raw if column.annotation is Raw else column.annotation | None
+
+
+def _nulls(values: Sequence[Any]) -> pa.BooleanArray | None:
+    if None not in values:
+        return None
+    return pa.array([value is None for value in values], pa.bool_())
+
+
+def _convert_each(
+    values: Sequence[Any], owners: Sequence[int], chunk: Chunk, convert: Converter, kind: pa.DataType
+) -> ArrowColumn:
+    converted: list[Any] = []
+    for index, value in enumerate(values):
+        try:
+            converted.append(None if value is None else convert(value))
+        except (UnfitError, msgspec.MsgspecError, UnicodeDecodeError):
+            converted.append(None)
+            chunk.declined.add(owners[index])
+    return pa.array(converted, kind)
+
+
+def _convert_allowed(convert: Converter, allowed: frozenset[str], value: Any) -> Any:
+    if value is not None and to_text(value) not in allowed:
+        raise msgspec.ValidationError("not allowed")
+    return None if value is None else convert(value)
+
+
+def _read_token(token: bytes) -> Any:
+    """A JSON scalar as the exact judge reads it. Containers come as an empty one: nothing converts them."""
+    match token[:1]:
+        case b'"':
+            return _read_string(token)
+        case b"[" | b"{":
+            return {}
+        case b"t" | b"f":
+            return token == b"true"
+        case b"n":
+            return None
+    text = token.decode("ascii")
+    return IntToken(text) if text.lstrip("-").isdigit() else FloatToken(text)

@@ -1,0 +1,119 @@
+"""Where JSON values begin and end, told by quotes and brackets alone.
+
+So a value that is broken inside (NaN, a number of 1,100 digits, bytes that are no text) still ends where it ends, and
+does not cost its neighbours. Nothing here recurses, and time and memory grow with the input only.
+"""
+
+import re
+
+WHITE_SPACE = b" \t\r\n"
+
+_QUOTE, _COMMA, _OPEN_ARRAY, _CLOSE_ARRAY, _OPEN_OBJECT, _CLOSE_OBJECT = b'",[]{}'
+_OPENERS = b"[{"
+
+# Groups repeat a bounded number of times: the regex engine keeps a state for each repeat, which for 200 MB of escapes
+# would be gigabytes. What is longer takes another turn of the loops below.
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+){0,64}"'
+_INSIDE = re.compile(rb'[^"\[\]{}]*+(?:' + _STRING + rb'[^"\[\]{}]*+){0,200}', re.DOTALL)
+_ELEMENT = re.compile(rb'[^"\[\]{},]*+(?:' + _STRING + rb'[^"\[\]{},]*+){0,200}', re.DOTALL)
+_IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+){0,200}', re.DOTALL)
+_SPACE = re.compile(rb"[ \t\r\n]*+")
+
+
+class StructureError(Exception):
+    """The brackets or quotes do not match.
+
+    Parameters
+    ----------
+    problem
+        What is wrong, and at which byte.
+    depth
+        How deep the brackets went before that.
+    """
+
+    def __init__(self, problem: str, depth: int = 0) -> None:
+        super().__init__(problem)
+        self.depth = depth
+
+
+def skip_space(value: bytes, start: int, end: int) -> int:
+    """Offset of the first byte of ``value[start:end]`` that is not white space, or `end`."""
+    return _skip(_SPACE, value, start, end)
+
+
+def container_end(value: bytes, start: int, end: int) -> tuple[int, int]:
+    """Find where the object or array that opens at `start` ends.
+
+    Returns
+    -------
+    tuple[int, int]
+        The offset behind its closing bracket, and how deep its brackets go: 1 for one that holds no other.
+
+    Raises
+    ------
+    StructureError
+        It does not end before `end`, or a bracket closes one of the other kind.
+    """
+    skip = _INSIDE.match
+    closers = bytearray()
+    position, depth, deepest = start, 0, 0
+    while position < end:
+        byte = value[position]
+        if byte == _QUOTE:
+            position = _string_end(value, position, end, deepest)
+        else:
+            if byte in _OPENERS:
+                closers.append(_CLOSE_OBJECT if byte == _OPEN_OBJECT else _CLOSE_ARRAY)
+                depth += 1
+                if depth > deepest:
+                    deepest = depth
+            elif closers.pop() != byte:
+                raise StructureError(f"a '{chr(byte)}' at byte {position} closes nothing of its kind", deepest)
+            else:
+                depth -= 1
+            position += 1
+            if not depth:
+                return position, deepest
+        position = skip(value, position, end).end()  # type: ignore[union-attr]  # if only nothing, it matches
+    raise StructureError(f"it ends at byte {end} with {depth} brackets open", deepest)
+
+
+def element_end(value: bytes, start: int, end: int) -> int:
+    """Find the ``,`` or ``]`` behind the array element that begins at `start`.
+
+    Raises
+    ------
+    StructureError
+        There is none before `end`, there is no element, or its brackets do not match.
+    """
+    position = _skip(_ELEMENT, value, start, end)
+    while position < end:
+        byte = value[position]
+        if byte in (_COMMA, _CLOSE_ARRAY):
+            if skip_space(value, start, position) == position:
+                raise StructureError(f"no element before the '{chr(byte)}' at byte {position}")
+            return position
+        if byte == _QUOTE:
+            position = _string_end(value, position, end, 0)
+        elif byte == _CLOSE_OBJECT:
+            raise StructureError(f"a '}}' at byte {position} closes nothing of its kind")
+        else:
+            position, _ = container_end(value, position, end)
+        position = _skip(_ELEMENT, value, position, end)
+    raise StructureError(f"it ends at byte {end} inside the array")
+
+
+def _string_end(value: bytes, start: int, end: int, depth: int) -> int:
+    position = start + 1
+    while position < end:
+        after = _skip(_IN_STRING, value, position, end)
+        if after < end and value[after] == _QUOTE:
+            return after + 1
+        if after == position:  # a backslash is the last byte
+            break
+        position = after
+    raise StructureError(f"it ends at byte {end} inside the string that began at byte {start}", depth)
+
+
+def _skip(pattern: re.Pattern[bytes], value: bytes, start: int, end: int) -> int:
+    return pattern.match(value, start, end).end()  # type: ignore[union-attr]  # if only nothing, it matches

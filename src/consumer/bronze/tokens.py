@@ -1,0 +1,226 @@
+"""Convert one JSON scalar to the value of a column, by its token and lexical form: nothing is guessed or rounded off.
+
+docs/json-types.md has the table of what fits where.
+"""
+
+import math
+import re
+import struct
+from collections.abc import Callable
+from datetime import date
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import lru_cache, partial
+from typing import Any
+
+from lakeproof.contracts import DecimalType, PrimitiveType
+from lakeproof.reasons import Reason
+
+MAX_SHOWN = 80
+"""Characters of a value that a detail shows."""
+
+_CONTROLS = {code: f"\\u{code:04x}" for code in (*range(32), 127)}
+_TIMESTAMP = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?(?:Z|([+-])(\d{2})(?::?(\d{2}))?)", re.ASCII
+)
+_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
+_EPOCH = date(1970, 1, 1).toordinal()
+_DAYS_IN_400_YEARS = 146_097
+_SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
+_FIRST_MICROSECOND = (1 - _EPOCH) * _DAY  # 0001-01-01T00:00:00Z
+_BEHIND_LAST_MICROSECOND = (date.max.toordinal() + 1 - _EPOCH) * _DAY
+_LONGEST_INT = len(str(-(1 << 63)))
+
+
+class IntToken(str):
+    """A number without point or exponent, as written."""
+
+    __slots__ = ()
+
+
+class FloatToken(str):
+    """A number with a point or an exponent, as written."""
+
+    __slots__ = ()
+
+
+class UnfitError(Exception):
+    """A value does not fit its field.
+
+    Parameters
+    ----------
+    code
+        ``wrong_type``, ``wrong_format`` or ``out_of_range``.
+    detail
+        What was due, and what was found.
+    """
+
+    def __init__(self, code: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+
+
+Converter = Callable[[Any], Any]
+"""From a JSON value (str, IntToken, FloatToken, bool, dict, list; never None) to a value that pyarrow takes.
+
+Raises :class:`UnfitError` for one that does not fit.
+"""
+
+
+def converter(kind: PrimitiveType | DecimalType) -> Converter:
+    """Return what converts a JSON value to a column of type `kind`."""
+    if isinstance(kind, DecimalType):
+        exact = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
+        return partial(_to_decimal, precision=kind.precision, scale=kind.scale, exact=exact)
+    converters: dict[PrimitiveType, Converter] = {
+        PrimitiveType.STRING: _to_string,
+        PrimitiveType.BOOLEAN: _to_boolean,
+        PrimitiveType.INT: partial(_to_integer, bits=32),
+        PrimitiveType.LONG: partial(_to_integer, bits=64),
+        PrimitiveType.FLOAT: _to_float,
+        PrimitiveType.DOUBLE: _to_double,
+        PrimitiveType.TIMESTAMP: to_timestamp,
+        PrimitiveType.DATE: to_date,
+        PrimitiveType.SCALAR: to_text,
+    }
+    return converters[kind]
+
+
+def to_text(value: Any) -> str:
+    """A string's value, or the characters of a number or a boolean as landed."""
+    if isinstance(value, (dict, list)):
+        raise _wrong_type("a scalar", value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def to_timestamp(value: Any) -> int:
+    """Microseconds since 1970-01-01T00:00:00Z of an ISO 8601 timestamp with date, time and zone."""
+    if type(value) is not str:
+        raise _wrong_type("a string", value)
+    match = _TIMESTAMP.fullmatch(value)
+    if not match:
+        raise _unfit(Reason.WRONG_FORMAT, "an ISO 8601 timestamp with date, time and zone", value)
+    year, month, day, hour, minute, second, fraction, sign, zone_hours, zone_minutes = match.groups()
+    days = _days(year, month, day)
+    hours, minutes, seconds = int(hour), int(minute), int(second or 0)
+    offset_hours, offset_minutes = int(zone_hours or 0), int(zone_minutes or 0)
+    if days is None or max(hours, offset_hours) > 23 or max(minutes, seconds, offset_minutes) > 59:
+        raise _unfit(Reason.WRONG_FORMAT, "a time that exists", value)
+    nanoseconds = (fraction or "").ljust(9, "0")
+    if nanoseconds[6:] != "000":
+        raise _unfit(Reason.OUT_OF_RANGE, "a timestamp of whole microseconds", value)
+    offset = (offset_hours * 60 + offset_minutes) * (-1 if sign == "-" else 1)
+    since_midnight = ((hours * 60 + minutes - offset) * 60 + seconds) * _SECOND + int(nanoseconds[:6])
+    microseconds = days * _DAY + since_midnight
+    if not _FIRST_MICROSECOND <= microseconds < _BEHIND_LAST_MICROSECOND:
+        raise _unfit(Reason.OUT_OF_RANGE, "a timestamp in the years 0001 to 9999 of UTC", value)
+    return microseconds
+
+
+def to_date(value: Any) -> int:
+    """Days since 1970-01-01 of a date like ``2026-11-21``."""
+    if type(value) is not str:
+        raise _wrong_type("a string", value)
+    match = _DATE.fullmatch(value)
+    if not match:
+        raise _unfit(Reason.WRONG_FORMAT, "a date like 2026-11-21", value)
+    days = _days(*match.groups())
+    if days is None:
+        raise _unfit(Reason.WRONG_FORMAT, "a date that exists", value)
+    if match[1] == "0000":
+        raise _unfit(Reason.OUT_OF_RANGE, "a date in the years 0001 to 9999", value)
+    return days
+
+
+def shown(value: Any) -> str:
+    """A value for a person to read: what it is, and its first characters. Always valid Unicode."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    if type(value) is str:
+        return f'the string "{cut(value)}"'
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"the number {cut(value)}"
+
+
+def cut(text: str) -> str:
+    """The first characters of `text`, with control characters and what is no Unicode text as escapes."""
+    kept = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+    return kept if kept.isprintable() else kept.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
+
+
+def _to_string(value: Any) -> str:
+    if type(value) is not str:
+        raise _wrong_type("a string", value)
+    return value
+
+
+def _to_boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong_type("true or false", value)
+    return value
+
+
+def _to_integer(value: Any, bits: int) -> int:
+    if not isinstance(value, IntToken):
+        raise _wrong_type("an integer without point or exponent", value)
+    if len(value) <= _LONGEST_INT:  # Python refuses to read very long ones
+        number = int(value)
+        if -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+            return number
+    raise _unfit(Reason.OUT_OF_RANGE, f"an integer of {bits} bits", value)
+
+
+def _to_double(value: Any) -> float:
+    if not isinstance(value, (IntToken, FloatToken)):
+        raise _wrong_type("a number", value)
+    number = float(value)
+    if math.isinf(number):
+        raise _unfit(Reason.OUT_OF_RANGE, "a number that a double can hold", value)
+    return number
+
+
+def _to_float(value: Any) -> float:
+    number = _to_double(value)
+    try:
+        struct.pack("<f", number)
+    except OverflowError:
+        raise _unfit(Reason.OUT_OF_RANGE, "a number that a float can hold", value) from None
+    return number
+
+
+def _to_decimal(value: Any, precision: int, scale: int, exact: Context) -> Decimal:
+    if not isinstance(value, (IntToken, FloatToken)):
+        raise _wrong_type("a number", value)
+    unit = Decimal((0, (1,), -scale))
+    try:
+        if not value.lower().partition("e")[0].strip("-.0"):
+            return 0 * unit  # whatever its exponent
+        return Decimal(value).quantize(unit, context=exact)
+    except (Inexact, InvalidOperation):
+        detail = f"a number of at most {precision - scale} digits before the point and {scale} behind it"
+        raise _unfit(Reason.OUT_OF_RANGE, detail, value) from None
+
+
+@lru_cache(maxsize=4096)
+def _days(year: str, month: str, day: str) -> int | None:
+    """Days since 1970-01-01; None for a day that is not in the calendar."""
+    try:
+        if year == "0000":  # Python's calendar begins with 1; every 400 years it repeats
+            return date(400, int(month), int(day)).toordinal() - _DAYS_IN_400_YEARS - _EPOCH
+        return date(int(year), int(month), int(day)).toordinal() - _EPOCH
+    except ValueError:
+        return None
+
+
+def _wrong_type(due: str, found: Any) -> UnfitError:
+    return _unfit(Reason.WRONG_TYPE, due, found)
+
+
+def _unfit(code: Reason, due: str, found: Any) -> UnfitError:
+    return UnfitError(code, f"{due} is due, not {shown(found)}")
