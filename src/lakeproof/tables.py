@@ -29,6 +29,8 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "20",
     # No shuffle before a write; the writer keeps a file open per day instead.
     "write.distribution-mode": "none",
+    # An append that carries an id is staged, and published by a commit of its own: see consumer/bronze/append.py.
+    "write.wap.enabled": "true",
     "write.spark.fanout.enabled": "true",
 }
 

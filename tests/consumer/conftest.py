@@ -36,6 +36,8 @@ def drain(spark: SparkSession) -> Drain:
 
     def run(settings: Settings) -> None:
         session = spark.newSession()
+        # As in a program, whose only session is the active one: Iceberg asks that one for its catalogs.
+        session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]
         for key, value in spark_properties(settings).items():
             # A session's own settings reach Hadoop without the prefix that a context's need.
             session.conf.set(key.removeprefix("spark.hadoop."), value)

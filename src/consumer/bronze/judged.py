@@ -36,6 +36,9 @@ def judge_files(spark: SparkSession, files: list[LandedFile], contract: Contract
     wanted = 1 + sum(file.size for file in files) // _BYTES_PER_GROUP
     groups = balanced_groups(files, min(wanted, len(files), _GROUPS_PER_CORE * spark.sparkContext.defaultParallelism))
 
+    if not groups:
+        return spark.createDataFrame([], from_arrow_schema(_columns(contract)))
+
     def judge_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column(0).to_numpy():

@@ -7,29 +7,25 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import structlog
-from pyspark import StorageLevel
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.bronze import frames
-from consumer.bronze.append import Marker, append_once
-from consumer.bronze.judged import judge_files
+from consumer.queries.micro_batches import MicroBatches
 from consumer.sources.discovery import Discovery
 from consumer.sources.landing import LandingOptions, landing_source
-from consumer.sources.landing_log import LandedFile, LandingLog
+from consumer.sources.landing_log import LandingLog
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import Contract, contract_text, parse_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
-from lakeproof.tables import LEDGER, ensure_tables, stream_tables
+from lakeproof.tables import ensure_tables
 
 log = structlog.get_logger()
 
@@ -91,7 +87,7 @@ def run_bronze(settings: Settings, query: BronzeQuery, session: Callable[[], Spa
             )
         )
         spark.dataSource.register(source)
-        process = _MicroBatchProcessor(settings, plan.landing_log)
+        process = MicroBatches(settings, query.stream, plan.landing_log)
         running = (
             spark.readStream.format(source.name())
             .load()
@@ -109,6 +105,7 @@ def run_bronze(settings: Settings, query: BronzeQuery, session: Callable[[], Spa
             mode="available now" if query.available_now else f"every {query.trigger}",
         )
         try:
+            process.recover(spark, running.id)
             _wait(running, stop_file, query.available_now)
         except StreamingQueryException as error:
             raise _query_error(process.failure or error, settings) from error
@@ -132,75 +129,6 @@ def _prepare(settings: Settings, query: BronzeQuery) -> _Plan:
     landing_log = LandingLog(settings.landing_log_database, query.stream)
     landing_log.keep_contract(contract.digest, text)
     return _Plan(contract, landing_log, _discover_all(settings, query, landing_log) if query.available_now else None)
-
-
-class _MicroBatchProcessor:
-    """Judges and appends micro-batches; what ``foreachBatch`` calls."""
-
-    def __init__(self, settings: Settings, landing_log: LandingLog) -> None:
-        self._settings = settings
-        self._landing_log = landing_log
-        self.count = 0
-        self.failure: Exception | None = None
-
-    def __call__(self, rows: DataFrame, micro_batch_id: int) -> None:
-        try:
-            self._process(rows, micro_batch_id)
-        except Exception as error:
-            self.failure = error  # Spark makes a long text of it
-            raise
-
-    def _process(self, rows: DataFrame, micro_batch_id: int) -> None:
-        began = monotonic()
-        spark = rows.sparkSession  # a clone of the session, with this query's settings
-        landed = rows.toArrow().to_pylist()
-        contract = self._contract(landed[0].pop("contract"))
-        files = [LandedFile(**{key: row[key] for key in row if key != "contract"}) for row in landed]
-        checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
-        batch = frames.MicroBatch(micro_batch_id, checkpoint_id, contract, datetime.now(UTC))
-        marker = Marker(checkpoint_id, micro_batch_id, contract.digest)
-        names = stream_tables(contract.stream)
-
-        judged = judge_files(spark, files, contract, self._settings.s3)
-        judged.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            # The ledger comes last: a ledger row means that all before it is committed.
-            append_once(frames.bronze_rows(judged, batch), names.bronze, marker)
-            append_once(frames.dead_letter_rows(judged, batch), names.dead_letters, marker)
-            outcomes = frames.count_outcomes(judged)
-            append_once(frames.ledger_rows(spark, files, outcomes, batch), LEDGER, marker)
-        finally:
-            judged.unpersist()
-        self.count += 1
-        self._report(batch, files, outcomes, monotonic() - began)
-
-    def _contract(self, digest: str) -> Contract:
-        text = self._landing_log.contract_text(digest)
-        if text is None:
-            raise LakeproofError(
-                f"The checkpoint names a contract ({digest[:12]}…) whose text the landing log does not have.",
-                "Restore the landing log's database, or give LAKE_LANDING_LOG_URI its address.",
-            )
-        return parse_contract(text, f"contract {digest[:12]}")
-
-    def _report(
-        self, batch: frames.MicroBatch, files: list[LandedFile], outcomes: dict[frames.Outcome, int], seconds: float
-    ) -> None:
-        dead: dict[str, int] = {}
-        for (_, reasons), count in outcomes.items():
-            if reasons is not None:
-                dead[reasons] = dead.get(reasons, 0) + count
-        log.info(
-            "micro-batch",
-            stream=batch.contract.stream,
-            id=batch.id,
-            files=len(files),
-            bytes=sum(file.size for file in files),
-            bronze=sum(count for (_, reasons), count in outcomes.items() if reasons is None),
-            dead_letters=sum(dead.values()),
-            reasons=dict(sorted(dead.items())),
-            seconds=round(seconds, 3),
-        )
 
 
 def _discover_all(settings: Settings, query: BronzeQuery, landing_log: LandingLog) -> int:

@@ -10,12 +10,14 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests.consumer.bronze.test_judge import BAD_INPUT, KEPT
 from tests.consumer.lake import Drain, rows
 from typer.testing import CliRunner
 
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from producer.cli import app as producer
+from reader.connect import connect
 
 pytestmark = pytest.mark.spark
 
@@ -160,6 +162,38 @@ def test_every_file_is_taken_once_whatever_its_name_age_or_form(
         assert row["size"] == len(files[name])
 
 
+def test_bad_input_ends_in_exactly_one_table_and_everybody_can_read_it(
+    lake_settings: Settings, landing: Path, drain: Drain
+) -> None:
+    landed = {
+        f"{number:03} {name.replace('/', ' ')}.json": case for number, (name, case) in enumerate(BAD_INPUT.items())
+    }
+    for name, (content, _) in landed.items():
+        (landing / name).write_bytes(content)
+    many = b"[%s]" % b",".join([event()] * 100_000)
+    (landing / "100,000 records.json").write_bytes(many)
+    drain(lake_settings)
+
+    expected = {
+        f"{landing.as_uri()}/{quote(name)}": [
+            (position, None if reasons == KEPT else "+".join(sorted({reason.split()[0] for reason in reasons})))
+            for position, reasons in enumerate(units_of_case)
+        ]
+        for name, (_, units_of_case) in landed.items()
+        if units_of_case
+    }
+    found = units(lake_settings)
+    assert found.pop(f"{landing.as_uri()}/{quote('100,000 records.json')}") == [(n, None) for n in range(100_000)]
+    assert found == expected
+    with connect(lake_settings) as session:
+        # Every column of every row, so that text which is not UTF-8 would show.
+        for table in ("bronze.events", "dead_letters.events", "dead_letters_text.events", "ops.ledger"):
+            relation = session.sql(f"select * from {table}")
+            assert relation is not None
+            with session.errors():
+                assert relation.fetchall()
+
+
 def test_values_land_as_they_were(lake_settings: Settings, landing: Path, drain: Drain) -> None:
     text = event(event_timestamp="0001-01-01T00:00:00Z", product_id="p\u0000\U0001f389")
     text = text.replace(b'"n": 1', b'"n": 12.50, "big": 123456789012345678901234567890, "exp": 1e400, "nil": null')
@@ -197,17 +231,17 @@ def test_bytes_that_are_not_utf8_are_kept_and_cost_nobody_else(
 def test_a_file_that_changes_between_listing_and_reading_is_a_dead_letter(
     lake_settings: Settings, landing: Path, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from consumer.queries import bronze
+    from consumer.queries import micro_batches
 
     (landing / "a.json").write_bytes(b"[%s]" % event())
     (landing / "b.json").write_bytes(b"[%s]" % event())
-    real = bronze.judge_files
+    real = micro_batches.judge_files
 
     def change_then_judge(*arguments: Any) -> Any:
         (landing / "a.json").write_bytes(b"[%s,%s]" % (event(), event()))
         return real(*arguments)
 
-    monkeypatch.setattr(bronze, "judge_files", change_then_judge)
+    monkeypatch.setattr(micro_batches, "judge_files", change_then_judge)
     drain(lake_settings)
     assert units(lake_settings) == {
         f"{landing.as_uri()}/a.json": [(0, "changed")],

@@ -1,0 +1,147 @@
+"""Crashes between the appends, lost checkpoints, lost landing logs: every unit stays where it is, once."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.consumer.lake import Drain, rows
+
+from consumer.queries import micro_batches
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+EVENT = {"user_id": "u", "event_id": "e", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view"}
+CRASHES = ["before bronze", "before dead letters", "before ledger", "after ledger"]
+
+
+class CrashError(LakeproofError):
+    pass
+
+
+@pytest.fixture
+def landing(lake_settings: Settings) -> Path:
+    folder = lake_settings.home / "landing" / "events"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def land(landing: Path, name: str) -> None:
+    """A file of one good record and one bad one; `name` decides what else is odd about it."""
+    content = {
+        "all-bad.json": b"{}",
+        "none.json": b"[]",
+    }.get(name, json.dumps([EVENT, {}]).encode())
+    (landing / name).write_bytes(content)
+
+
+@pytest.fixture
+def crash(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let the next run fail at one of the steps in `CRASHES`."""
+    real = micro_batches.append_once
+
+    def arm(step: str) -> None:
+        left = CRASHES.index(step)
+
+        def append_or_crash(*arguments: Any) -> bool:
+            nonlocal left
+            if left == 0:
+                raise CrashError("crashed, as asked")
+            left -= 1
+            done = real(*arguments)
+            if left == 0 and step == "after ledger":
+                raise CrashError("crashed, as asked")
+            return done
+
+        monkeypatch.setattr(micro_batches, "append_once", append_or_crash)
+
+    def disarm() -> None:
+        monkeypatch.setattr(micro_batches, "append_once", real)
+
+    arm.disarm = disarm  # type: ignore[attr-defined]
+    return arm
+
+
+def check(settings: Settings, landing: Path) -> None:
+    """Every landed unit in exactly one table, once, and every file in the ledger, once, with its counts."""
+    expected = {}
+    for file in landing.iterdir():
+        units = {"all-bad.json": [(0, "dead")], "none.json": []}.get(file.name, [(0, "bronze"), (1, "dead")])
+        expected[file.as_uri()] = units
+    found: dict[str, list[tuple[int, str]]] = {uri: [] for uri in expected}
+    for table, where in (("bronze.events", "bronze"), ("dead_letters.events", "dead")):
+        for row in rows(settings, table):
+            found[row["_source"]].append((row["_position"], where))
+    assert {uri: sorted(units) for uri, units in found.items()} == expected
+    ledger = [(row["source"], row["units"], row["bronze"]) for row in rows(settings, "ops.ledger")]
+    assert sorted(ledger) == sorted(
+        (uri, len(units), sum(where == "bronze" for _, where in units)) for uri, units in expected.items()
+    )
+
+
+@pytest.mark.parametrize("step", CRASHES)
+def test_a_crash_is_finished_by_the_next_run(
+    lake_settings: Settings, landing: Path, drain: Drain, crash: Any, step: str
+) -> None:
+    land(landing, "1.json")
+    drain(lake_settings)
+    for name in ("2.json", "all-bad.json", "none.json"):
+        land(landing, name)
+    crash(step)
+    with pytest.raises(CrashError):
+        drain(lake_settings)
+    crash.disarm()
+    land(landing, "3.json")
+    drain(lake_settings)
+    check(lake_settings, landing)
+
+
+@pytest.mark.parametrize("step", CRASHES)
+def test_a_checkpoint_lost_in_the_crash_loses_and_doubles_nothing(
+    lake_settings: Settings, landing: Path, drain: Drain, crash: Any, step: str
+) -> None:
+    land(landing, "1.json")
+    drain(lake_settings)
+    for name in ("2.json", "all-bad.json", "none.json"):
+        land(landing, name)
+    crash(step)
+    with pytest.raises(CrashError):
+        drain(lake_settings)
+    crash.disarm()
+    shutil.rmtree(lake_settings.home / "checkpoints")
+    land(landing, "3.json")
+    drain(lake_settings)
+    check(lake_settings, landing)
+
+
+def test_checkpoint_and_landing_log_lost_together_lose_and_double_nothing(
+    lake_settings: Settings, landing: Path, drain: Drain, crash: Any
+) -> None:
+    land(landing, "1.json")
+    drain(lake_settings)
+    land(landing, "2.json")
+    crash("before dead letters")
+    with pytest.raises(CrashError):
+        drain(lake_settings)
+    crash.disarm()
+    shutil.rmtree(lake_settings.home / "checkpoints")
+    for file in lake_settings.home.glob("landing-log.db*"):
+        file.unlink()
+    drain(lake_settings)
+    check(lake_settings, landing)
+
+
+def test_a_landing_log_that_is_not_the_checkpoints_is_refused(
+    lake_settings: Settings, landing: Path, drain: Drain
+) -> None:
+    land(landing, "1.json")
+    drain(lake_settings)
+    for file in lake_settings.home.glob("landing-log.db*"):
+        file.unlink()
+    land(landing, "2.json")
+    with pytest.raises(LakeproofError):
+        drain(lake_settings)
+    assert len(rows(lake_settings, "bronze.events")) == 1
