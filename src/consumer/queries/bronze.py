@@ -20,6 +20,7 @@ from consumer.queries.micro_batches import MicroBatches
 from consumer.sources.discovery import Discovery
 from consumer.sources.landing import LandingOptions, landing_source
 from consumer.sources.landing_log import LandingLog
+from consumer.sources.lease import lease
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import Contract, contract_text, parse_contract
 from lakeproof.errors import LakeproofError
@@ -68,50 +69,56 @@ def run_bronze(settings: Settings, query: BronzeQuery, session: Callable[[], Spa
     Raises
     ------
     LakeproofError
-        The contract, the storage, the catalog or the query failed; what was committed stays.
+        The contract, the storage, the catalog or the query failed, or another consumer runs the stream; what was
+        committed stays.
     """
-    with ThreadPoolExecutor(1) as pool:
-        preparing = pool.submit(_prepare, settings, query)
-        spark = session()
-    plan = preparing.result()
+    with lease(settings.landing_log_database, query.stream) as held:
+        with ThreadPoolExecutor(1) as pool:
+            preparing = pool.submit(_prepare, settings, query)
+            spark = session()
+        plan = preparing.result()
+        with _stop_file_on_signals() as stop_file:
+            _run(spark, settings, query, plan, MicroBatches(settings, query.stream, plan.landing_log, held), stop_file)
 
-    with _stop_file_on_signals() as stop_file:
-        source = landing_source(
-            LandingOptions(
-                query.stream,
-                query.landing,
-                plan.contract.digest,
-                stop_file,
-                plan.until,
-                pickled_settings=pickle.dumps(settings),
-            )
+
+def _run(
+    spark: SparkSession, settings: Settings, query: BronzeQuery, plan: "_Plan", process: MicroBatches, stop_file: Path
+) -> None:
+    source = landing_source(
+        LandingOptions(
+            query.stream,
+            query.landing,
+            plan.contract.digest,
+            stop_file,
+            plan.until,
+            pickled_settings=pickle.dumps(settings),
         )
-        spark.dataSource.register(source)
-        process = MicroBatches(settings, query.stream, plan.landing_log)
-        running = (
-            spark.readStream.format(source.name())
-            .load()
-            .writeStream.queryName(f"bronze-{query.stream}")
-            .option("checkpointLocation", f"{settings.checkpoints_uri}/bronze-{query.stream}")
-            .trigger(processingTime="0 seconds" if query.available_now else query.trigger)
-            .foreachBatch(process)
-            .start()
-        )
-        log.info(
-            "started",
-            stream=query.stream,
-            landing=query.landing,
-            contract=plan.contract.version,
-            mode="available now" if query.available_now else f"every {query.trigger}",
-        )
-        try:
-            process.recover(spark, running.id)
-            _wait(running, stop_file, query.available_now)
-        except StreamingQueryException as error:
-            raise _query_error(process.failure or error, settings) from error
-        finally:
-            running.stop()
-        log.info("stopped", stream=query.stream, micro_batches=process.count, on_signal=stop_file.exists())
+    )
+    spark.dataSource.register(source)
+    running = (
+        spark.readStream.format(source.name())
+        .load()
+        .writeStream.queryName(f"bronze-{query.stream}")
+        .option("checkpointLocation", f"{settings.checkpoints_uri}/bronze-{query.stream}")
+        .trigger(processingTime="0 seconds" if query.available_now else query.trigger)
+        .foreachBatch(process)
+        .start()
+    )
+    log.info(
+        "started",
+        stream=query.stream,
+        landing=query.landing,
+        contract=plan.contract.version,
+        mode="available now" if query.available_now else f"every {query.trigger}",
+    )
+    try:
+        process.recover(spark, running.id)
+        _wait(running, stop_file, query.available_now)
+    except StreamingQueryException as error:
+        raise _query_error(process.failure or error, settings) from error
+    finally:
+        running.stop()
+    log.info("stopped", stream=query.stream, micro_batches=process.count, on_signal=stop_file.exists())
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from consumer.bronze.append import Marker, append_once
 from consumer.bronze.judged import judge_files
 from consumer.bronze.recover import accounted_sources, has_other_checkpoints, unfinished, units_of
 from consumer.sources.landing_log import LandedFile, LandingLog
+from consumer.sources.lease import Lease
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.reasons import Reason
@@ -35,13 +36,16 @@ class MicroBatches:
         Name of the stream.
     landing_log
         Has the texts of the contracts that micro-batches were begun under.
+    lease
+        The stream's lease, which is checked before each append.
     """
 
-    def __init__(self, settings: Settings, stream: str, landing_log: LandingLog) -> None:
+    def __init__(self, settings: Settings, stream: str, landing_log: LandingLog, lease: Lease) -> None:
         self._settings = settings
         self._tables = stream_tables(stream)
         self._stream = stream
         self._landing_log = landing_log
+        self._lease = lease
         self._recovering = Lock()
         self._recovered = False
         self._others_in_ledger = False
@@ -88,10 +92,10 @@ class MicroBatches:
         judged.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             # The ledger comes last: a ledger row means that all before it is committed.
-            append_once(frames.bronze_rows(judged, batch), self._tables.bronze, marker)
-            append_once(frames.dead_letter_rows(judged, batch), self._tables.dead_letters, marker)
+            self._append(frames.bronze_rows(judged, batch), self._tables.bronze, marker)
+            self._append(frames.dead_letter_rows(judged, batch), self._tables.dead_letters, marker)
             outcomes = frames.count_outcomes(judged)
-            append_once(frames.ledger_rows(spark, files, outcomes, batch), LEDGER, marker)
+            self._append(frames.ledger_rows(spark, files, outcomes, batch), LEDGER, marker)
         finally:
             judged.unpersist()
         self.count += 1
@@ -106,6 +110,10 @@ class MicroBatches:
             seconds=round(monotonic() - began, 3),
         )
 
+    def _append(self, frame: DataFrame, table: str, marker: Marker) -> None:
+        self._lease.check()
+        append_once(frame, table, marker)
+
     def _finish(self, spark: SparkSession, marker: Marker) -> None:
         """Append the dead letters and the ledger rows that a micro-batch of a lost checkpoint still lacks."""
         contract = self._contract(marker.contract)
@@ -116,11 +124,11 @@ class MicroBatches:
         judged.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             gone = judged[REASONS][0]["code"].eqNullSafe(Reason.CHANGED.value)
-            append_once(frames.dead_letter_rows(judged.where(~gone), batch), self._tables.dead_letters, marker)
+            self._append(frames.dead_letter_rows(judged.where(~gone), batch), self._tables.dead_letters, marker)
             outcomes = frames.count_outcomes(judged.where(~gone))
             changed = held.keys() - {source for source, _ in outcomes}
             outcomes |= {(source, None): held[source] for source in changed if held[source]}
-            append_once(frames.ledger_rows(spark, files, outcomes, batch), LEDGER, marker)
+            self._append(frames.ledger_rows(spark, files, outcomes, batch), LEDGER, marker)
         finally:
             judged.unpersist()
         log.warning(

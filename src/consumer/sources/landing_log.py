@@ -14,21 +14,17 @@ from sqlalchemy import (
     BigInteger,
     Column,
     DateTime,
-    Engine,
     Integer,
     LargeBinary,
     MetaData,
     String,
     Table,
     UniqueConstraint,
-    create_engine,
-    event,
     func,
     select,
 )
-from sqlalchemy.exc import SQLAlchemyError
 
-from lakeproof.errors import UnavailableError
+from consumer.sources.database import open_database
 from lakeproof.storage import StoredFile
 
 _metadata = MetaData()
@@ -96,14 +92,8 @@ class LandingLog:
 
     def __init__(self, database: str, stream: str) -> None:
         self._stream = stream
-        self._engine = _engine(database)
-        try:
-            _metadata.create_all(self._engine)
-            self.log_id = self._log_id()
-        except SQLAlchemyError as error:
-            raise UnavailableError(
-                f"The landing log cannot be opened: {error.__cause__ or error}.", "Check LAKE_LANDING_LOG_URI."
-            ) from error
+        self._engine = open_database(database, _metadata)
+        self.log_id = self._log_id()
 
     def append(self, files: Iterable[StoredFile]) -> int:
         """Add the files that the log does not have yet, in the order given, and return how many.
@@ -185,16 +175,3 @@ class LandingLog:
     def _known(self) -> set[str]:
         with self._engine.connect() as connection:
             return set(connection.scalars(select(_files.c.uri).where(_files.c.stream == self._stream)))
-
-
-def _engine(database: str) -> Engine:
-    engine = create_engine(database.replace("postgresql://", "postgresql+psycopg://", 1))
-    if engine.dialect.name == "sqlite":
-
-        @event.listens_for(engine, "connect")
-        def prepare(connection: object, _record: object) -> None:
-            cursor = connection.cursor()  # type: ignore[attr-defined]
-            cursor.execute("PRAGMA journal_mode=WAL")
-            cursor.execute("PRAGMA busy_timeout=60000")
-
-    return engine

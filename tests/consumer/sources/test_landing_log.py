@@ -80,5 +80,6 @@ def test_the_text_of_a_contract_is_kept(database: str) -> None:
 
 
 def test_a_database_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match="LAKE_LANDING_LOG_URI"):
-        LandingLog(f"sqlite:///{tmp_path}/missing/log.db", "events")
+        LandingLog(f"sqlite:///{tmp_path}/file/log.db", "events")

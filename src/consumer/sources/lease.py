@@ -1,0 +1,148 @@
+"""The lease: one consumer for each stream.
+
+It lies beside the landing log. A consumer renews it while it lives; one that was killed on this machine is noticed at
+once, one on another machine when its lease runs out. It saves wasted work and checkpoints written by two: that nothing
+comes twice even so is the markers' business, see :mod:`consumer.bronze.append`.
+"""
+
+import platform
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+import psutil
+from sqlalchemy import Column, Engine, Float, Integer, MetaData, String, Table, insert, select, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from consumer.sources.database import open_database
+from lakeproof.errors import LakeproofError
+
+LEASE_SECONDS = 30.0
+"""How long a lease lasts that nobody renews, and so how long one of a machine that died blocks the next consumer."""
+
+_RENEWALS = 6  # in the time that a lease lasts
+_metadata = MetaData()
+_leases = Table(
+    "leases",
+    _metadata,
+    Column("stream", String, primary_key=True),
+    Column("holder", String, nullable=False),
+    Column("host", String, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("started", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+)
+
+
+class LeaseHeldError(LakeproofError):
+    """Another consumer runs this stream."""
+
+    exit_code = 3
+
+
+@contextmanager
+def lease(database: str, stream: str) -> Iterator["Lease"]:
+    """Hold the stream's lease for the time of the context.
+
+    Raises
+    ------
+    LeaseHeldError
+        Another consumer holds it, and lives.
+    """
+    held = Lease(open_database(database, _metadata), stream)
+    held.take()
+    done = Event()
+    renewing = Thread(target=held.renew_until, args=(done,), name="lease", daemon=True)
+    renewing.start()
+    try:
+        yield held
+    finally:
+        done.set()
+        renewing.join()
+        held.give_back()
+
+
+class Lease:
+    """The lease of a stream, as this process sees it."""
+
+    def __init__(self, engine: Engine, stream: str) -> None:
+        self._engine = engine
+        self._stream = stream
+        self._holder = uuid.uuid4().hex
+
+    def take(self) -> None:
+        """Take the lease if it is free, has run out, or belongs to a process of this machine that is dead."""
+        me = psutil.Process()
+        mine = {
+            "holder": self._holder,
+            "host": platform.node(),
+            "pid": me.pid,
+            "started": me.create_time(),
+            "expires_at": time.time() + LEASE_SECONDS,
+        }
+        with self._engine.begin() as connection:
+            row = connection.execute(select(_leases).where(_leases.c.stream == self._stream)).one_or_none()
+            if row is None:
+                try:
+                    connection.execute(insert(_leases), mine | {"stream": self._stream})
+                except IntegrityError:
+                    raise self._held("another consumer", LEASE_SECONDS) from None
+                return
+            is_here = row.host == platform.node()
+            if row.expires_at > time.time() and not (is_here and not _lives(row.pid, row.started)):
+                raise self._held(f"process {row.pid} on {row.host}", row.expires_at - time.time())
+            # Only from the holder that was seen: of two that try at once, one gets it.
+            was = _leases.c.holder == row.holder
+            taken = connection.execute(update(_leases).where(_leases.c.stream == self._stream, was).values(mine))
+            if taken.rowcount != 1:
+                raise self._held("another consumer", LEASE_SECONDS)
+
+    def check(self) -> None:
+        """Make sure that the lease is still ours, and renew it.
+
+        Raises
+        ------
+        LeaseHeldError
+            It ran out (the process was suspended, or the database was gone for long), and another consumer took it.
+        """
+        with self._engine.begin() as connection:
+            renewed = connection.execute(
+                update(_leases)
+                .where(_leases.c.stream == self._stream, _leases.c.holder == self._holder)
+                .values(expires_at=time.time() + LEASE_SECONDS)
+            )
+        if renewed.rowcount != 1:
+            raise self._held("another consumer, which took over while this one did not renew its lease,", LEASE_SECONDS)
+
+    def renew_until(self, done: Event) -> None:
+        """Renew the lease until `done` is set or it is lost; whoever is about to write will notice by itself."""
+        while not done.wait(LEASE_SECONDS / _RENEWALS):
+            try:
+                self.check()
+            except LeaseHeldError:
+                return
+            except SQLAlchemyError:
+                continue  # a database that is locked or away for a moment
+
+    def give_back(self) -> None:
+        """Let the next consumer start at once."""
+        with self._engine.begin() as connection:
+            mine = (_leases.c.stream == self._stream) & (_leases.c.holder == self._holder)
+            connection.execute(update(_leases).where(mine).values(expires_at=0.0))
+
+    def _held(self, by: str, seconds: float) -> LeaseHeldError:
+        return LeaseHeldError(
+            f"The stream {self._stream!r} is run by {by} already.",
+            f"Stop that one first. A lease of a machine that died runs out within {max(seconds, 1):.0f} s.",
+        )
+
+
+def _lives(pid: int, started: float) -> bool:
+    try:
+        process = psutil.Process(pid)
+        # A process id is used again: it is the same process only if it began at the same time.
+        return abs(process.create_time() - started) < 1 and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,83 @@
+"""The lease: one consumer for each stream, and none that a dead one blocks."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from consumer.sources import lease as module
+from consumer.sources.lease import LeaseHeldError, lease
+
+HOLD = """
+import sys, time
+from consumer.sources.lease import lease
+with lease(sys.argv[1], "events"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'log.db'}"
+
+
+@pytest.fixture
+def holder(database: str) -> "subprocess.Popen[str]":
+    """Another process that holds the lease."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, database], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_consumer_is_refused_with_a_clear_line(database: str, holder: "subprocess.Popen[str]") -> None:
+    try:
+        with (
+            pytest.raises(LeaseHeldError, match=f"'events' is run by process {holder.pid} on .* already"),
+            lease(database, "events"),
+        ):
+            pass
+        with lease(database, "sensors"):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_a_killed_consumer_blocks_nobody(database: str, holder: "subprocess.Popen[str]") -> None:
+    holder.kill()
+    holder.wait()
+    with lease(database, "events"):
+        pass
+
+
+def test_given_back_it_is_free_at_once(database: str) -> None:
+    for _ in range(3):
+        with lease(database, "events"):
+            pass
+
+
+def test_a_lease_that_ran_out_is_taken_and_its_holder_notices(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEASE_SECONDS", 0.2)
+    monkeypatch.setattr(module, "_RENEWALS", 0.0001)  # as if suspended: the next renewal is far away
+    first, second = (module.Lease(module.open_database(database, module._metadata), "events") for _ in range(2))
+    first.take()
+    with pytest.raises(LeaseHeldError):
+        second.take()
+    time.sleep(0.3)
+    second.take()
+    second.check()
+    with pytest.raises(LeaseHeldError, match="took over"):
+        first.check()
+
+
+def test_a_lease_is_renewed_while_it_is_held(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEASE_SECONDS", 0.6)
+    with lease(database, "events") as held:
+        time.sleep(1.5)
+        with pytest.raises(LeaseHeldError):
+            module.Lease(module.open_database(database, module._metadata), "events").take()
+        held.check()
