@@ -62,7 +62,7 @@ def start_session(settings: Settings, name: str, java_options: Sequence[str] = (
     if settings.spark_master.startswith("local"):
         # One JVM: nothing to distribute, and nobody else's business.
         options["spark.driver.extraClassPath"] = os.pathsep.join(jars)
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:
         options["spark.jars"] = ",".join(jars)
     builder = SparkSession.builder.appName(name).master(settings.spark_master)

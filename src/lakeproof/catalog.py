@@ -3,9 +3,9 @@
 Nothing else in the project spells a catalog property or an S3 option.
 """
 
-import os
+from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import S3Settings, Settings
@@ -28,10 +28,9 @@ def open_catalog(settings: Settings) -> "Catalog":
     from pyiceberg.catalog import load_catalog
 
     database = settings.catalog_database
-    if database.startswith("sqlite:///"):
-        folder = os.path.dirname(database.removeprefix("sqlite:///"))  # noqa: PTH120 - a URI's path
-        os.makedirs(folder or ".", exist_ok=True)  # noqa: PTH103
     try:
+        if database.startswith("sqlite:///"):
+            Path(database.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
         return load_catalog(CATALOG, **pyiceberg_properties(settings))
     except Exception as error:
         raise UnavailableError(
@@ -63,12 +62,14 @@ def spark_properties(settings: Settings) -> dict[str, str]:
         host = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
         catalog |= {"type": "jdbc", "uri": f"jdbc:postgresql://{host}{parts.path}"}
         if parts.username:
-            catalog["jdbc.user"] = parts.username
+            catalog["jdbc.user"] = unquote(parts.username)
         if parts.password:
-            catalog["jdbc.password"] = parts.password
+            catalog["jdbc.password"] = unquote(parts.password)
     hadoop = {}
     if uses_s3(settings):
-        catalog |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} | _s3_file_io(settings.s3)
+        # The JDK's HTTP client: Iceberg's default one needs a newer AWS SDK than S3A was built for (see ivy.xml).
+        catalog |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "http-client.type": "urlconnection"}
+        catalog |= _s3_file_io(settings.s3)
         hadoop = _s3a(settings.s3)
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in catalog.items()} | hadoop
 
@@ -122,6 +123,7 @@ def _s3a(s3: S3Settings) -> dict[str, str]:
     prefix = "spark.hadoop.fs.s3a"
     properties = {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
         f"{prefix}.endpoint.region": s3.region,
         # Commits a checkpoint file by completing its upload: S3 has no atomic rename.
         "spark.sql.streaming.checkpointFileManagerClass": (

@@ -54,7 +54,7 @@ class Settings(BaseSettings):
         512 * 1024**2, ge=1, description="bytes of files that one micro-batch takes at most, or one file"
     )
     spark_master: str = Field("local[*]", description="Spark master")
-    spark_ui_port: int = Field(4040, description="port of Spark's web page")
+    spark_ui_port: int = Field(4040, ge=0, le=65535, description="port of Spark's web page; 0: any")
     driver_memory: str = Field("2g", description="heap of the Spark driver")
     jars: Path = Field(Path("target/jars/spark"), description="folder of the jars that Spark starts with")
     s3: S3Settings = Field(default_factory=S3Settings)

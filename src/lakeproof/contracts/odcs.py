@@ -81,10 +81,7 @@ def parse_contract(text: bytes, origin: str) -> Contract:
         The text is not YAML, not a data contract, or asks for what this project cannot do.
     """
     try:
-        document = OpenDataContractStandard.model_validate(yaml.safe_load(text))
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UsageError(f"{origin}:{line}: not YAML: {error.problem}.", "Correct the file.") from None
+        document = OpenDataContractStandard.model_validate(_yaml(text, origin))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -93,6 +90,17 @@ def parse_contract(text: bytes, origin: str) -> Contract:
         return _contract(document, hashlib.sha256(text).hexdigest())
     except _ContractError as error:
         raise UsageError(f"{origin}: {error}", "Correct the contract.") from None
+
+
+def _yaml(text: bytes, origin: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise UsageError(f"{origin}:{line}: not YAML: {error.problem}.", "Correct the file.") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text, a date like 2026-99-99, endless nesting
+        problem = str(error).splitlines()[0]
+        raise UsageError(f"{origin}: not YAML: {problem}.", "Correct the file.") from None
 
 
 class _ContractError(Exception):

@@ -1,6 +1,8 @@
 """Storage in a local folder."""
 
+import errno
 import os
+import stat
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -94,6 +96,7 @@ class LocalStorage:
     def write_new(self, uri: str, data: bytes) -> None:
         """Write beside the final name under a name that readers skip, then link it into place."""
         path = local_path(uri)
+        taken = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp") as file:
@@ -101,13 +104,16 @@ class LocalStorage:
                 file.flush()
                 os.fsync(file.fileno())
                 Path(file.name).chmod(0o644)
-                os.link(file.name, path)
-        except FileExistsError:
-            raise
+                try:
+                    os.link(file.name, path)
+                except FileExistsError:
+                    taken = True
         except OSError as error:
             raise UnavailableError(
                 f"{path} cannot be written: {error.strerror}.", "Check the folder, its permissions and the disk."
             ) from error
+        if taken:
+            raise FileExistsError(uri)
 
 
 def _scan(folder: str) -> tuple[list[StoredFile], list[str]]:
@@ -116,13 +122,19 @@ def _scan(folder: str) -> tuple[list[StoredFile], list[str]]:
     try:
         with os.scandir(folder) as entries:
             for entry in sorted(entries, key=lambda item: item.name):
-                if entry.is_dir():
-                    folders.append(entry.path)
-                    continue
                 try:
-                    files.append(_stored_file(entry.path, entry.stat()))
+                    status = entry.stat()
                 except FileNotFoundError:
-                    continue  # renamed or removed since the listing began
+                    continue  # renamed or removed since the listing began, or a link to nothing
+                except OSError as error:
+                    if error.errno != errno.ELOOP:
+                        raise
+                    continue  # a link to itself
+                if stat.S_ISDIR(status.st_mode):
+                    if not _leads_back(entry):
+                        folders.append(entry.path)
+                elif stat.S_ISREG(status.st_mode):  # to read a pipe would wait forever
+                    files.append(_stored_file(entry.path, status))
     except FileNotFoundError:
         return [], []
     except OSError as error:
@@ -130,6 +142,11 @@ def _scan(folder: str) -> tuple[list[StoredFile], list[str]]:
             f"{error.filename} cannot be listed: {error.strerror}.", "Check the folder's permissions."
         ) from error
     return files, folders
+
+
+def _leads_back(entry: "os.DirEntry[str]") -> bool:
+    """Whether it is a link to a folder that holds it."""
+    return entry.is_symlink() and Path(entry.path).parent.resolve().is_relative_to(Path(entry.path).resolve())
 
 
 def _stored_file(path: str, status: os.stat_result) -> StoredFile:

@@ -1,0 +1,49 @@
+# Everything that is needed is prepared by the target itself. The logic is in scripts/.
+.DEFAULT_GOAL := help
+.PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-test test lint requirements jars-lock
+
+help: ## this text
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+start: ## start the demo (in containers where a Docker engine answers) and show what lands
+	@scripts/start.sh
+
+stop: ## stop producer and consumer; MinIO stays up
+	@scripts/stop.sh
+
+clean: ## stop everything and remove the data, not what was downloaded
+	@scripts/clean.sh
+
+duckdb: ## open DuckDB's shell on the tables
+	@scripts/duckdb.sh
+
+minio: ## MinIO's console, or how to have one
+	@scripts/minio.sh
+
+spark: ## Spark's page of the running consumer
+	@scripts/spark.sh
+
+producer-logs: ## follow the producer's log
+	@scripts/logs.sh producer
+
+consumer-logs: ## follow the consumer's log
+	@scripts/logs.sh consumer
+
+setup: ## prepare .venv, dependencies and jars
+	@scripts/setup.sh
+
+setup-test: ## prepare what the tests need, too
+	@scripts/setup-test.sh
+
+test: setup-test ## run every check and test
+	@scripts/check.sh
+
+lint: ## run the checks, not the tests
+	@scripts/setup.sh dev
+	@scripts/check.sh lint
+
+requirements: setup ## pin the dependencies of pyproject.toml anew (after a change of it)
+	@scripts/requirements.sh
+
+jars-lock: setup ## record the hashes of the jars anew (after a change of ivy.xml)
+	@scripts/jars.sh --lock

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Every check: style, types, architecture, scripts, tests.
+#   scripts/check.sh lint    all but the tests
+source "$(dirname "$0")/common.sh"
+
+"$BIN/ruff" check .
+"$BIN/ruff" format --check .
+"$BIN/mypy"
+"$BIN/lint-imports"
+"$BIN/shellcheck" scripts/*.sh .ci/run
+[[ ${1:-} == lint ]] || "$BIN/pytest"

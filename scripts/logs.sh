@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Follow the log of a program of the demo: scripts/logs.sh producer|consumer
+source "$(dirname "$0")/common.sh"
+
+if docker_answers && [[ -n $(docker compose ps --all --quiet "$1") ]]; then exec docker compose logs --follow --tail 50 "$1"; fi
+demo_settings
+log=$LOGS/$1.log
+[[ -f $log ]] || fail "There is no $log: the $1 was never started here." "make start"
+exec tail -n 50 -F "$log"

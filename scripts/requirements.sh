@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Compile requirements/*.txt from pyproject.toml: pinned, hashed, naming no index. Options go to uv, e.g. --upgrade.
+source "$(dirname "$0")/common.sh"
+
+compile() {
+  local output=requirements/$1.txt
+  shift
+  say "$output"
+  UV_CUSTOM_COMPILE_COMMAND="make requirements" "$BIN/uv" pip compile --quiet --universal --python-version 3.11 \
+    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --output-file "$output" "$@"
+}
+
+# The widest first: the others take its versions, so that a package has one version everywhere.
+compile dev --all-extras "$@" pyproject.toml requirements/bootstrap.in
+same=(--constraints requirements/dev.txt)
+compile bootstrap "${same[@]}" requirements/bootstrap.in
+for program in producer consumer reader; do
+  compile "$program" "${same[@]}" --extra "$program" pyproject.toml
+done
+compile run "${same[@]}" --extra producer --extra consumer --extra reader --extra demo pyproject.toml

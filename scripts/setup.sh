@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Prepare what is missing: .venv, dependencies pinned by hash, Spark's jars. Quick where nothing is.
+#   scripts/setup.sh        what the programs need
+#   scripts/setup.sh dev    and what the checks need
+# PYTHON names the interpreter to make .venv with; by default the first of those below that will do.
+source "$(dirname "$0")/common.sh"
+wanted=${1:-run}
+
+usable() { "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-python3.11 python3.12 python3.13 python3}; do
+    if usable "$candidate"; then
+      say "$candidate"
+      return
+    fi
+  done
+  fail "There is no Python 3.11 or newer with venv here${PYTHON:+ ($PYTHON is not)}." \
+    "Install it (Debian, Ubuntu: apt-get install python3.11 python3.11-venv), or name it: make setup PYTHON=/path/to/python3."
+}
+
+check_java() {
+  local version major
+  version=$("$JAVA" -version 2>&1) || fail "Java is missing: '$JAVA -version' does not run." \
+    "Install a JDK 17 (Debian, Ubuntu: apt-get install openjdk-17-jdk-headless), or set JAVA_HOME."
+  major=$(sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' <<<"$version" | head -n 1)
+  ((${major:-0} >= 17)) || fail "Java is too old: $(head -n 1 <<<"$version"); Spark 4 needs 17 or newer." \
+    "Install a JDK 17, or set JAVA_HOME to one."
+}
+
+# A .venv that was moved or copied has scripts that run another folder's Python: it is made anew.
+make_venv() {
+  if usable "$BIN/python" && grep -qF "$BIN/" "$BIN/pip" 2>/dev/null; then return; fi
+  local python
+  python=$(find_python)
+  say "Making .venv with $("$python" --version) …"
+  "$python" -m venv --clear .venv
+}
+
+# install NAME: requirements/NAME.txt. uv is fast; pip has its own settings for mirrors, so it is asked where uv fails.
+install() {
+  local requirements=requirements/$1.txt stamp=.venv/$1.stamp
+  ! fresh "$stamp" "$requirements" || return 0
+  say "Installing $requirements …"
+  if [[ $1 == bootstrap ]] || ! "$BIN/uv" pip install --quiet --python "$BIN/python" --require-hashes \
+    --build-constraints requirements/bootstrap.txt --requirements "$requirements"; then
+    "$BIN/python" -m pip install --quiet --disable-pip-version-check --require-hashes --requirement "$requirements" ||
+      fail "The dependencies could not be installed." "Check the network and pip's settings, then run it again."
+  fi
+  sha256 "$requirements" >"$stamp"
+}
+
+install_project() {
+  ! fresh .venv/project.stamp pyproject.toml || return 0
+  "$BIN/uv" pip install --quiet --python "$BIN/python" --no-deps --no-build-isolation --editable .
+  sha256 pyproject.toml >.venv/project.stamp
+}
+
+# The consumer's JVM starts in half the time from an archive of its classes. It is made in an empty folder and with no
+# settings but these, so that it touches no lake; a run without it is slower, no more.
+archive_classes() {
+  local stamp=target/jars/spark.jsa.stamp folder
+  "$JAVA" -version >target/jars/java-version 2>&1
+  ! fresh "$stamp" jars.sha256 requirements/run.txt target/jars/java-version || return 0
+  say "Archiving the JVM's classes (once, for quicker starts) …"
+  folder=$(mktemp -d)
+  (cd "$folder" && env -i HOME="$HOME" PATH="$PATH" ${JAVA_HOME:+JAVA_HOME="$JAVA_HOME"} \
+    LAKE_CONTRACTS="$ROOT/contracts" LAKE_JARS="$ROOT/target/jars/spark" "$BIN/consumer" archive) \
+    >target/jars/archive.log 2>&1 ||
+    say "  That failed (see target/jars/archive.log): starts are slower, nothing else. To try again: .venv/bin/consumer archive"
+  sha256 jars.sha256 requirements/run.txt target/jars/java-version >"$stamp"
+  rm -rf "$folder"
+}
+
+check_java
+make_venv
+install bootstrap
+[[ $wanted == dev ]] || install run
+[[ $wanted != dev ]] || install dev
+install_project
+scripts/jars.sh
+archive_classes

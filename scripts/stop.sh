@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Stop producer and consumer, wherever they run. MinIO stays up; --all stops it too.
+source "$(dirname "$0")/common.sh"
+
+stopped=
+if docker_answers && [[ -n $(docker compose ps --all --quiet) ]]; then
+  if [[ ${1:-} == --all ]]; then
+    docker compose down
+  else
+    docker compose stop producer consumer
+    say "MinIO stays up; make clean stops it and removes the data."
+  fi
+  stopped=yes
+fi
+
+demo_settings
+if [[ -n $RUN ]]; then
+  pid=$(supervisor pid)
+  say "Stopping producer and consumer; the consumer ends its micro-batch first …"
+  supervisor shutdown >/dev/null
+  while kill -0 "$pid" 2>/dev/null; do sleep 0.2; done
+  rm -rf "$RUN" "$HOME_DIR/.demo"
+  say "Stopped. The data is in $HOME_DIR."
+  stopped=yes
+fi
+[[ -n $stopped ]] || say "Nothing runs."

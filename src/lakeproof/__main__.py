@@ -1,0 +1,5 @@
+"""``python -m lakeproof``."""
+
+from lakeproof.cli import main
+
+main()

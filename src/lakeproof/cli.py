@@ -1,0 +1,96 @@
+"""The command line of what belongs to no program: checks of the machine, and the settings."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from lakeproof.command import application, run
+from lakeproof.doctor import Program, checks_for, examine, shown
+from lakeproof.errors import UsageError
+from lakeproof.settings import Settings, load_settings
+
+_WIDE = 500
+
+app = application("lakeproof", "Check this machine and show the settings that all programs share.")
+
+
+@app.command()
+def doctor(
+    program: Annotated[
+        Program | None, typer.Option("--for", help="Check the needs of one program only.", show_default=False)
+    ] = None,
+) -> None:
+    """Check what the programs need: Java, jars, folders, ports, buckets, the catalog. Exit code 1 if anything fails."""
+    settings = load_settings()
+    # A name may stand for a folder that one program reads and another writes: the later, stricter check says all.
+    order = [program] if program else [Program.READER, Program.CONSUMER, Program.PRODUCER]
+    checks = {check.name: check for each in order for check in checks_for(settings, each)}
+    console = _console()
+    table = Table("check", "", "found", box=None, pad_edge=False)
+    failed = False
+    with console.status("Checking …"):
+        for finding in examine(list(checks.values())):
+            state = "[green]ok[/]"
+            if finding.error:
+                state = "[yellow]warning[/]" if finding.check.optional else "[red]failed[/]"
+                failed = failed or not finding.check.optional
+            table.add_row(finding.check.name, state, escape(finding.detail))
+            if finding.error and finding.error.hint:
+                table.add_row("", "", f"[dim]{escape(finding.error.hint)}[/]")
+    console.print(table)
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command("settings")
+def show_settings(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Print only the values of these, a line each.", show_default=False)
+    ] = None,
+) -> None:
+    """Print the settings as the programs see them, from the environment and .env; passwords stay hidden."""
+    values = _values(load_settings())
+    if unknown := [name for name in names or () if name not in values]:
+        raise UsageError(f"There is no setting {unknown[0]!r}.", f"There are: {', '.join(values)}.")
+    if names:
+        sys.stdout.writelines(f"{values[name]}\n" for name in names)
+        return
+    table = Table("setting", "value", box=None, pad_edge=False)
+    for key, value in values.items():
+        table.add_row(key, escape(value))
+    _console().print(table)
+
+
+def _console() -> Console:
+    """A console that does not break lines where no person watches."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDE)
+
+
+def _values(settings: Settings) -> dict[str, str]:
+    return {
+        "home": str(settings.home.absolute()),
+        "landing": settings.landing_uri,
+        "warehouse": settings.warehouse_uri,
+        "checkpoints": settings.checkpoints_uri,
+        "logs": str(settings.logs_dir),
+        "contracts": str(settings.contracts.absolute()),
+        "catalog": settings.catalog,
+        "catalog_uri": shown(settings.catalog_database),
+        "landing_log_uri": shown(settings.landing_log_database),
+        "spark_master": settings.spark_master,
+        "spark_ui_port": str(settings.spark_ui_port),
+        "driver_memory": settings.driver_memory,
+        "jars": str(settings.jars.absolute()),
+        "s3.endpoint_url": settings.s3.endpoint_url or "",
+        "s3.region": settings.s3.region,
+        "s3.access_key_id": settings.s3.access_key_id or "",
+    }
+
+
+def main() -> None:
+    """Run the program."""
+    run(app)

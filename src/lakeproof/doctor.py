@@ -1,0 +1,232 @@
+"""Whether this machine has what a program needs: one check per need, one line and a hint for what is wrong."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import structlog
+
+from lakeproof.catalog import open_catalog
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.settings import Settings
+from lakeproof.storage.local import local_path
+
+_OLDEST_JAVA = 17
+_JAVA_VERSION = re.compile(r'(?:JAVA_VERSION=| version )"(?:1\.)?(\d+)')
+_SQLITE = "sqlite:///"
+_LANDING = "landing zone"
+
+
+class Program(StrEnum):
+    """A program whose needs can be checked."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    READER = "reader"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A need of a program.
+
+    Parameters
+    ----------
+    name
+        What is needed.
+    look
+        Says what was found, or raises `LakeproofError`.
+    optional
+        Whether the program gets by without it.
+    """
+
+    name: str
+    look: Callable[[], str]
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found: `error` is None where all is well."""
+
+    check: Check
+    detail: str
+    error: LakeproofError | None
+
+
+def check_environment(settings: Settings, program: Program, landing: str | None = None) -> None:
+    """Make sure that `program` can run; what it can do without is logged as a warning.
+
+    Parameters
+    ----------
+    settings
+        The settings that it runs with.
+    program
+        Which one.
+    landing
+        URI of the landing zone, where it is not that of the settings.
+
+    Raises
+    ------
+    LakeproofError
+        The first need that is not met.
+    """
+    for finding in examine(checks_for(settings, program, landing)):
+        if finding.error and not finding.check.optional:
+            raise finding.error
+        if finding.error:
+            structlog.get_logger().warning(finding.error.message, hint=finding.error.hint)
+
+
+def examine(checks: list[Check]) -> Iterator[Finding]:
+    """Carry out checks, one after the other."""
+    for check in checks:
+        try:
+            yield Finding(check, check.look(), None)
+        except LakeproofError as error:
+            yield Finding(check, error.message, error)
+
+
+def checks_for(settings: Settings, program: Program, landing: str | None = None) -> list[Check]:
+    """The needs of `program`, the cheapest first; `landing` as in :func:`check_environment`."""
+    checks = [Check("contracts", lambda: _contracts(settings.contracts))]
+    locations = {_LANDING: landing or settings.landing_uri}
+    if program is not Program.PRODUCER:
+        locations["warehouse"] = settings.warehouse_uri
+    if program is Program.CONSUMER:
+        locations["checkpoints"] = settings.checkpoints_uri
+        checks += [
+            Check("Java", _java),
+            Check("jars", lambda: _jars(settings.jars)),
+            # A port that was asked for must be had; else Spark takes the next one that is free.
+            Check(
+                "port of Spark's page", lambda: _port(settings.spark_ui_port), optional=not _asked_for_port(settings)
+            ),
+            Check("logs", lambda: _writable(settings.logs_dir)),
+            _database("landing log", settings.landing_log_database),
+        ]
+    for name, uri in locations.items():
+        # The reader writes nothing, and the consumer only looks into the landing zone.
+        writes = name != _LANDING if program is Program.CONSUMER else program is Program.PRODUCER
+        checks.append(_location(name, uri, settings, writes))
+    if program is not Program.PRODUCER:
+        checks.append(_catalog(settings, program))
+    return checks
+
+
+def _asked_for_port(settings: Settings) -> bool:
+    return "spark_ui_port" in settings.model_fields_set
+
+
+def _contracts(folder: Path) -> str:
+    names = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
+    if not names:
+        raise UsageError(
+            f"There are no contracts in {folder.absolute()}.", "Run in the project's folder, or set LAKE_CONTRACTS."
+        )
+    return names
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")  # as Spark looks for it
+    java = shutil.which(f"{home}/bin/java" if home else "java")
+    hint = f"Install a JDK {_OLDEST_JAVA} or newer, or set JAVA_HOME to one."
+    if java is None:
+        raise UnavailableError(f"Java is missing{f' in JAVA_HOME ({home})' if home else ''}.", hint)
+    found = _JAVA_VERSION.search(_java_release(Path(java)))
+    if found is None:
+        raise UnavailableError(f"{java} does not say which version it is.", hint)
+    if int(found[1]) < _OLDEST_JAVA:
+        raise UnavailableError(f"{java} is Java {found[1]}; Spark 4 needs {_OLDEST_JAVA} or newer.", hint)
+    return f"Java {found[1]} at {java}"
+
+
+def _java_release(java: Path) -> str:
+    """Text that has Java's version: from its file `release`, since starting a JVM takes a tenth of a second."""
+    try:
+        return (java.resolve().parents[1] / "release").read_text()
+    except OSError:
+        try:
+            return subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+
+
+def _jars(folder: Path) -> str:
+    count = len(list(folder.glob("*.jar")))
+    if not count:
+        raise UnavailableError(f"There are no jars in {folder.absolute()}.", "Run `make setup`, or set LAKE_JARS.")
+    return f"{count} in {folder}"
+
+
+def _port(port: int) -> str:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that was just closed is free
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise UnavailableError(
+                f"Port {port} cannot be used for Spark's page: {error.strerror}.",
+                "Stop what uses it, or set LAKE_SPARK_UI_PORT to another (0: any).",
+            ) from error
+    return str(port or "any")
+
+
+def _location(name: str, uri: str, settings: Settings, writes: bool) -> Check:
+    def look() -> str:
+        if uri.startswith("s3://"):
+            from lakeproof.storage.s3 import check_bucket
+
+            check_bucket(uri, settings.s3)
+        elif not uri.startswith("file://"):
+            raise UsageError(f"{uri} is neither file:// nor s3://.", "Give a folder, a file:// or an s3:// address.")
+        elif writes:  # the landing zone's address is percent-encoded, those that Iceberg and Spark read are not
+            _writable(local_path(uri) if name == _LANDING else Path(uri.removeprefix("file://")))
+        return uri
+
+    return Check(name, look)
+
+
+def _catalog(settings: Settings, program: Program) -> Check:
+    if program is Program.CONSUMER or not settings.catalog_database.startswith(_SQLITE):
+        return _database("catalog", settings.catalog_database, lambda: str(open_catalog(settings).list_namespaces()))
+    return Check("catalog", lambda: settings.catalog_database)
+
+
+def _database(name: str, uri: str, connect: Callable[[], str] | None = None) -> Check:
+    """A SQLite file must be writable, which needs no driver; any other database must answer."""
+
+    def look() -> str:
+        if uri.startswith(_SQLITE):
+            _writable(Path(uri.removeprefix(_SQLITE)).parent)
+        elif connect:
+            connect()
+        return shown(uri)
+
+    return Check(name, look)
+
+
+def shown(uri: str) -> str:
+    """`uri` without its password."""
+    return re.sub(r"(://[^/:@]*):[^@]*@", r"\1:***@", uri)
+
+
+def _writable(folder: Path) -> str:
+    """Write into `folder`, or where it would be made: permissions alone do not tell of full or read-only disks."""
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=nearest) as file:
+            file.write(b"lakeproof")
+            file.flush()
+    except OSError as error:
+        raise UnavailableError(
+            f"The folder {folder} cannot be written: {nearest}: {error.strerror}.",
+            "Check its permissions and the disk, or set LAKE_HOME to another folder.",
+        ) from error
+    return str(folder)

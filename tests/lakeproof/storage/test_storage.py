@@ -1,0 +1,186 @@
+"""One behaviour, over every backend."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.settings import S3Settings
+from lakeproof.storage import Storage, open_storage
+from lakeproof.storage.errors import FileChangedError
+from lakeproof.storage.local import local_path
+from lakeproof.storage.s3 import check_bucket
+
+NO_S3 = S3Settings(_env_file=None)
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.s3)])
+def root(request, tmp_path):
+    if request.param == "local":
+        return (tmp_path / "landing").as_uri()
+    return f"s3://{request.getfixturevalue('bucket')}/landing"
+
+
+@pytest.fixture
+def storage(root, request) -> Storage:
+    s3 = request.getfixturevalue("s3_settings") if root.startswith("s3") else NO_S3
+    return open_storage(root, s3)
+
+
+@pytest.fixture
+def name_of(root) -> Callable[[str], str]:
+    """A name's URI below the root, spelled as the backend lists it."""
+    return lambda name: f"{root}/{quote(name) if root.startswith('file') else name}"
+
+
+def test_a_root_without_files_is_empty(storage):
+    assert list(storage.list()) == []
+    assert list(storage.list_recent(None)) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["a.json", "dt=2026-01-01/hh=05/b.json", "with space & ünïcode 🎉 %41.json", "_x", ".y"]
+)
+def test_what_was_written_is_listed_and_read(storage, name_of, name):
+    storage.write_new(name_of(name), b"[1]\x00\xff")
+    (file,) = storage.list()
+    assert file.uri == name_of(name)
+    assert file.size == 5
+    assert file.modified_at.utcoffset().total_seconds() == 0
+    assert list(storage.list_recent(None)) == [file]
+    looked_at = storage.stat(file.uri)
+    assert (looked_at.uri, looked_at.size, looked_at.etag) == (file.uri, file.size, file.etag)
+    assert abs(looked_at.modified_at - file.modified_at) < timedelta(seconds=1)  # S3 tells it less exactly
+    assert storage.read(file.uri) == storage.read(file.uri, file.etag) == b"[1]\x00\xff"
+
+
+def test_an_existing_file_is_never_replaced(storage, name_of):
+    storage.write_new(name_of("a"), b"first")
+    with pytest.raises(FileExistsError):
+        storage.write_new(name_of("a"), b"second")
+    assert storage.read(name_of("a")) == b"first"
+    assert len(list(storage.list())) == 1  # nothing half-written is left beside it
+
+
+def test_one_of_many_writers_wins(storage, name_of):
+    def write(number: int) -> bool:
+        try:
+            storage.write_new(name_of("a"), b"%d" % number)
+        except FileExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(write, range(16)))
+    assert won.count(True) == 1
+    assert storage.read(name_of("a")) == b"%d" % won.index(True)
+
+
+def test_a_missing_file_is_a_changed_one(storage, name_of):
+    assert storage.stat(name_of("gone")) is None
+    with pytest.raises(FileChangedError, match="gone"):
+        storage.read(name_of("gone"), "etag")
+
+
+def test_another_etag_is_not_read(storage, name_of):
+    storage.write_new(name_of("a"), b"1")
+    with pytest.raises(FileChangedError, match=r"overwritten|written to"):
+        storage.read(name_of("a"), "0123")
+
+
+def test_siblings_of_the_root_are_not_listed(storage, root, name_of, request):
+    s3 = request.getfixturevalue("s3_settings") if root.startswith("s3") else NO_S3
+    open_storage(f"{root}-other", s3).write_new(f"{root}-other/x", b"1")
+    storage.write_new(name_of("a"), b"1")
+    assert [file.uri for file in storage.list()] == [name_of("a")]
+
+
+@pytest.mark.s3
+def test_s3_lists_more_than_a_page_in_order_and_from_a_key(bucket, s3_settings):
+    from lakeproof.storage.s3 import s3_client
+
+    client, root = s3_client(s3_settings), f"s3://{bucket}/l"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: client.put_object(Bucket=bucket, Key=f"l/{i:04}", Body=b""), range(1005)))
+    client.put_object(Bucket=bucket, Key="l/folder/", Body=b"")  # as consoles do
+    storage = open_storage(root, s3_settings)
+    assert [file.uri for file in storage.list()] == [f"{root}/{i:04}" for i in range(1005)]
+    assert [file.uri for file in storage.list_recent(f"{root}/1002")] == [f"{root}/1003", f"{root}/1004"]
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize(
+    ("change", "bucket_name", "says"),
+    [
+        ({}, "no-such-bucket", "Create the bucket"),
+        ({"access_key_id": "nobody"}, None, "AWS_ACCESS_KEY_ID"),
+        ({"secret_access_key": "wrong"}, None, "AWS_SECRET_ACCESS_KEY"),
+        ({}, "B", "AWS_ENDPOINT_URL"),
+    ],
+)
+def test_a_bucket_that_refuses_is_one_line_and_a_hint(s3_settings, bucket, change, bucket_name, says):
+    s3 = S3Settings(_env_file=None, **(s3_settings.model_dump() | change))
+    uri = f"s3://{bucket_name or bucket}/x"
+    attempts = [
+        lambda: check_bucket(uri, s3),
+        lambda: list(open_storage(uri, s3).list()),
+        lambda: open_storage(uri, s3).write_new(f"{uri}/a", b""),
+        lambda: open_storage(uri, s3).read(f"{uri}/a"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(UnavailableError) as caught:
+            attempt()
+        assert "\n" not in caught.value.message
+        assert says in caught.value.hint
+
+
+def test_an_endpoint_without_a_scheme_is_a_usage_error():
+    with pytest.raises(UsageError, match="AWS_ENDPOINT_URL"):
+        check_bucket("s3://landing", S3Settings(_env_file=None, endpoint_url="minio:9000"))
+
+
+def test_an_unknown_scheme_is_a_usage_error():
+    with pytest.raises(UsageError, match="gs://bucket"):
+        open_storage("gs://bucket", NO_S3)
+
+
+def test_a_name_that_is_not_utf8_is_listed_and_read(tmp_path):
+    (tmp_path / os.fsdecode(b"bad-\xff.json")).write_bytes(b"[]")
+    storage = open_storage(tmp_path.as_uri(), NO_S3)
+    (file,) = storage.list()
+    assert file.uri.endswith("/bad-%FF.json")
+    assert storage.read(file.uri) == b"[]"
+    assert os.fsencode(local_path(file.uri)).endswith(b"bad-\xff.json")
+
+
+def test_a_local_file_that_grew_has_another_etag(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"1")
+    storage = open_storage(tmp_path.as_uri(), NO_S3)
+    (before,) = storage.list()
+    path.write_bytes(b"12")
+    (after,) = storage.list()
+    assert before.etag != after.etag
+
+
+def test_links_that_lead_nowhere_or_in_circles_and_pipes_do_not_stop_a_listing(tmp_path):
+    (tmp_path / "a").write_bytes(b"1")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "up").symlink_to(tmp_path)
+    storage = open_storage(tmp_path.as_uri(), NO_S3)
+    assert [file.uri for file in storage.list()] == [(tmp_path / "a").as_uri()]
+
+
+def test_a_folder_in_the_way_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    storage = open_storage((tmp_path / "file").as_uri(), NO_S3)
+    with pytest.raises(UnavailableError, match="cannot be written"):
+        storage.write_new((Path(tmp_path) / "file" / "a").as_uri(), b"")

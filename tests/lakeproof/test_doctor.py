@@ -1,0 +1,154 @@
+import socket
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from lakeproof.doctor import Program, check_environment, checks_for, examine
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.settings import S3Settings, Settings
+
+PROGRAMS = list(Program)
+
+
+def changed(settings: Settings, **changes) -> Settings:
+    return Settings(_env_file=None, **(settings.model_dump(exclude_unset=True) | changes))
+
+
+def refuse(settings: Settings, program: Program = Program.CONSUMER) -> LakeproofError:
+    with pytest.raises(LakeproofError) as caught:
+        check_environment(settings, program)
+    assert "\n" not in caught.value.message
+    assert caught.value.hint
+    return caught.value
+
+
+@pytest.fixture
+def settings(lake_settings):
+    return changed(lake_settings, spark_ui_port=0)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_machine_that_was_set_up_passes(settings, program):
+    check_environment(settings, program)
+    assert not settings.home.exists()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_it_costs_no_start_much(settings, program):
+    check_environment(settings, program)
+    best = min(_seconds(lambda: check_environment(settings, program)) for _ in range(5))
+    assert best < 0.05
+
+
+def _seconds(call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_lake_on_s3_passes(s3_lake_settings, program):
+    check_environment(changed(s3_lake_settings, spark_ui_port=0), program)
+
+
+def test_no_java(settings, monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "Java is missing" in refuse(settings).message
+    check_environment(settings, Program.PRODUCER)
+    check_environment(settings, Program.READER)
+
+
+def test_java_home_without_java(settings, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert str(tmp_path) in refuse(settings).message
+
+
+@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2"])
+@pytest.mark.parametrize("with_release", [True, False])
+def test_an_old_java(settings, monkeypatch, tmp_path, version, with_release):
+    _fake_java(tmp_path, version, with_release)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    error = refuse(settings)
+    assert f"is Java {'8' if version.startswith('1.8') else '11'};" in error.message
+    assert "17" in error.hint
+
+
+def test_a_newer_java(settings, monkeypatch, tmp_path):
+    _fake_java(tmp_path, "21.0.1", True)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    check_environment(settings, Program.CONSUMER)
+
+
+def _fake_java(home: Path, version: str, with_release: bool) -> None:
+    java = home / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2020-01-01' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    if with_release:
+        (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+
+
+def test_no_jars(settings, tmp_path):
+    error = refuse(changed(settings, jars=tmp_path / "none"))
+    assert isinstance(error, UnavailableError)
+    assert "make setup" in error.hint
+
+
+def test_no_contracts(settings, tmp_path):
+    assert isinstance(refuse(changed(settings, contracts=tmp_path), Program.READER), UsageError)
+
+
+@pytest.mark.parametrize("program", [Program.PRODUCER, Program.CONSUMER])
+def test_a_folder_that_cannot_be_written(settings, tmp_path, program):
+    (tmp_path / "file").write_bytes(b"")
+    error = refuse(changed(settings, home=tmp_path / "file" / "lake"), program)
+    assert "cannot be written" in error.message
+    assert isinstance(refuse(changed(settings, home=Path("/proc/lake")), program), UnavailableError)
+
+
+def test_a_port_that_was_asked_for_must_be_free(settings):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert f"Port {port}" in refuse(changed(settings, spark_ui_port=port)).message
+        check_environment(changed(settings, spark_ui_port=port), Program.READER)
+
+
+def test_the_default_port_in_use_is_a_warning(lake_settings):
+    (check,) = [check for check in checks_for(lake_settings, Program.CONSUMER) if "port" in check.name]
+    assert check.optional
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_bucket_that_is_not_there(s3_lake_settings, program):
+    error = refuse(changed(s3_lake_settings, spark_ui_port=0, landing="s3://no-such-bucket/l"), program)
+    assert "no-such-bucket" in error.message
+    assert error.hint.startswith("Create the bucket")
+
+
+@pytest.mark.s3
+def test_a_bucket_that_refuses_the_key(s3_lake_settings, s3_settings):
+    s3 = S3Settings(_env_file=None, **(s3_settings.model_dump() | {"secret_access_key": "wrong"}))
+    error = refuse(changed(s3_lake_settings, s3=s3), Program.PRODUCER)
+    assert "AWS_SECRET_ACCESS_KEY" in error.hint
+
+
+def test_a_catalog_that_does_not_answer(settings):
+    error = refuse(changed(settings, catalog_uri="postgresql://me:hush@127.0.0.1:1/lake"), Program.READER)
+    assert "hush" not in str(error)
+
+
+def test_the_producer_is_asked_for_its_own_target(settings, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UnavailableError):
+        check_environment(settings, Program.PRODUCER, landing=(tmp_path / "file" / "x").as_uri())
+
+
+def test_the_doctor_goes_on_after_a_failure(settings, tmp_path):
+    findings = list(examine(checks_for(changed(settings, jars=tmp_path, contracts=tmp_path), Program.CONSUMER)))
+    assert {finding.check.name for finding in findings if finding.error} == {"jars", "contracts"}
+    assert len(findings) > 6

@@ -1,0 +1,97 @@
+"""`make start` to `make clean`, without containers, as somebody types them."""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def make(tmp_path):
+    # Too deep for the path of a socket, and with a space.
+    home = tmp_path / "a lake" / ("deep" * 20)
+    environment = os.environ | {"LAKE_HOME": str(home), "LAKE_DEMO": "local", "LAKE_SPARK_UI_PORT": "14040"}
+
+    def call(*targets: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            ["make", *targets], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+        )
+
+    call.home = home
+    yield call
+    call("clean")
+
+
+def _reader(home: Path, statement: str) -> list[dict[str, int]]:
+    done = subprocess.run(
+        [ROOT / ".venv" / "bin" / "reader", "sql", statement, "--format", "json"],
+        env=os.environ | {"LAKE_HOME": str(home)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_demo_from_start_to_clean(make):
+    began = time.monotonic()
+    start = make("start")
+    assert start.returncode == 0, start.stdout + start.stderr
+    assert time.monotonic() - began < 120  # the README promises 45 s; this machine may be busy
+    assert "LAKE_DEMO is local" in start.stdout
+    assert "bronze.events" in start.stdout
+    assert "dead_letters.events" in start.stdout
+    assert "make duckdb" in start.stdout
+
+    again = make("start")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "runs already" in again.stdout
+    assert again.stdout.count("RUNNING") == 2
+
+    page = make("spark")
+    assert "http://127.0.0.1:140" in page.stdout, page.stdout + page.stderr
+
+    stop = make("stop")
+    assert stop.returncode == 0, stop.stdout + stop.stderr
+    assert "Stopped" in stop.stdout
+    assert "Nothing runs" in make("stop").stdout
+    assert make("spark").returncode != 0
+
+    rows = [
+        {"n": 0},
+        *_reader(make.home, "select count(*) n from bronze.events"),
+        *_reader(make.home, "select count(*) n from dead_letters.events"),
+    ]
+    assert all(row["n"] > 0 for row in rows[1:])
+    time.sleep(2)
+    assert _reader(make.home, "select count(*) n from bronze.events") == [rows[1]]  # nothing goes on
+
+    clean = make("clean")
+    assert clean.returncode == 0, clean.stdout + clean.stderr
+    assert not make.home.exists()
+
+
+def test_clean_refuses_a_folder_that_holds_something_else(make):
+    make.home.mkdir(parents=True)
+    (make.home / "thesis.tex").write_text("years of work")
+    done = make("clean")
+    assert done.returncode != 0
+    assert "thesis.tex" in done.stderr
+    assert (make.home / "thesis.tex").exists()
+    (make.home / "thesis.tex").unlink()
+
+
+def test_what_does_not_run_is_said_in_one_line(make):
+    assert "Nothing runs" in make("stop").stdout
+    assert "make start" in make("producer-logs").stderr
+    assert "make start" in make("spark").stderr
+    assert "target/bin/minio" in make("minio").stdout

@@ -1,0 +1,224 @@
+"""The house around the programs: what is pinned, what starts them, and that both say the same."""
+
+import ast
+import hashlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from configparser import RawConfigParser
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
+EXTRAS_OF = {
+    "producer": ["producer"],
+    "consumer": ["consumer"],
+    "reader": ["reader"],
+    "run": ["producer", "consumer", "reader", "demo"],
+    "dev": list(EXTRAS),
+}
+
+
+def check(*command: str | Path) -> None:
+    done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def pinned(path: Path) -> dict[str, str]:
+    """Names and versions of a requirements file."""
+    found = re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", path.read_text(), re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in found}
+
+
+@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.stem)
+def test_requirements_are_pinned_by_hash_and_name_no_index(path):
+    text = path.read_text()
+    assert "://" not in text
+    assert "--index" not in text
+    assert "--find-links" not in text
+    for block in re.split(r"\n(?=[a-z0-9])", text[text.index("\n\n") if text.startswith("\n\n") else 0 :], flags=re.I):
+        if "==" in block.splitlines()[0]:
+            assert "--hash=sha256:" in block, block
+
+
+def test_requirements_have_one_version_of_a_package():
+    everything = pinned(ROOT / "requirements" / "dev.txt")
+    for path in REQUIREMENTS:
+        assert pinned(path).items() <= everything.items(), path
+
+
+@pytest.mark.parametrize("name", EXTRAS_OF)
+def test_requirements_are_those_of_pyproject(name):
+    """Every declared dependency is pinned, at a version that the declaration takes; else: `make requirements`."""
+    have = pinned(ROOT / "requirements" / f"{name}.txt")
+    for text in PROJECT["dependencies"] + [item for extra in EXTRAS_OF[name] for item in EXTRAS[extra]]:
+        wanted = Requirement(text)
+        assert have[canonicalize_name(wanted.name)] in wanted.specifier, text
+
+
+def test_the_producer_needs_no_spark_and_the_reader_no_jvm():
+    assert not pinned(ROOT / "requirements" / "producer.txt").keys() & {"pyspark", "duckdb", "pyarrow"}
+    assert "pyspark" not in pinned(ROOT / "requirements" / "reader.txt")
+
+
+def test_jars_are_those_that_were_recorded_and_at_most_150_mb():
+    folder = ROOT / "target" / "jars" / "spark"
+    recorded = dict(reversed(line.split()) for line in (ROOT / "jars.sha256").read_text().splitlines())
+    jars = {f"./{jar.name}": jar for jar in folder.glob("*.jar")}
+    assert jars.keys() == recorded.keys()
+    for name, jar in jars.items():
+        assert hashlib.sha256(jar.read_bytes()).hexdigest() == recorded[name], name
+    assert sum(jar.stat().st_size for jar in jars.values()) <= 150_000_000
+    modules = [re.sub(r"-\d[^/]*$", "", name) for name in jars]
+    assert len(set(modules)) == len(modules)  # no module in two versions
+    assert not [name for name in jars if "bundle" in name]
+
+
+def test_ivy_settings_name_no_host():
+    assert "://" not in (ROOT / "ivysettings.xml").read_text()
+
+
+def test_the_dockerfile_lints():
+    check(BIN / "hadolint", "--failure-threshold", "info", "Dockerfile")
+
+
+def test_the_compose_file_is_one():
+    check(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", "docker-compose.yml")
+
+
+def test_compose_itself_loads_the_file():
+    loader = ROOT / "target" / "bin" / "compose-go"
+    assert loader.is_file(), "run `make setup-test`"
+    done = subprocess.run([loader, "docker-compose.yml"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    assert services["consumer"]["environment"]["SPARK_LOCAL_IP"] == "consumer"
+    assert services["consumer"]["environment"]["LAKE_WAREHOUSE"] == "s3://warehouse"
+    assert services["buckets"]["command"][0].count("$MINIO_ROOT") == 2  # left to the shell in the container
+
+
+def test_images_are_pinned():
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)", dockerfile, re.MULTILINE))
+    images = set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) - stages
+    images |= {service["image"] for service in COMPOSE["services"].values() if "image" in service}
+    assert images
+    for image in images:
+        assert re.search(r":[^:]*\d{2}", image), image
+        assert not image.endswith("latest")
+
+
+def test_compose_refers_to_what_there_is():
+    services, volumes = COMPOSE["services"], COMPOSE["volumes"]
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+    variables = set(re.findall(r"(?<!\$)\$\{(\w+)", (ROOT / "docker-compose.yml").read_text()))
+    assert variables <= {line.split("=")[0] for line in (ROOT / ".env").read_text().splitlines()}
+    for name, service in services.items():
+        assert set(service.get("depends_on", {})) <= services.keys(), name
+        assert {volume.split(":")[0] for volume in service.get("volumes", [])} <= volumes.keys(), name
+        if "build" in service:
+            assert service["build"]["target"] in stages, name
+        # Demo passwords are known to all: nothing but this machine may reach a port.
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+
+
+def test_the_demo_is_the_same_with_and_without_containers():
+    config = RawConfigParser(inline_comment_prefixes=None)
+    config.read(ROOT / "demo" / "supervisord.conf")
+    for program in ("producer", "consumer"):
+        local = shlex.split(config[f"program:{program}"]["command"])
+        containers = COMPOSE["services"][program]["command"]
+        assert local[0] == f".venv/bin/{program}"
+        assert [part.replace("%(ENV_DEMO_STORAGE)s", "s3") for part in local[1:]] == containers[1:]
+
+
+def test_the_compose_environment_is_read_by_the_programs(monkeypatch, tmp_path):
+    from lakeproof.settings import Settings
+
+    monkeypatch.chdir(tmp_path)
+    environment = COMPOSE["services"]["consumer"]["environment"]
+    for name, value in (COMPOSE["x-lake"] | environment).items():
+        if name != "<<":
+            monkeypatch.setenv(name, value)
+    settings = Settings()
+    known = {f"LAKE_{name}".upper() for name in Settings.model_fields}
+    assert {name for name in COMPOSE["x-lake"] if name.startswith("LAKE_")} <= known
+    assert settings.landing_uri == "s3://landing"
+    assert settings.checkpoints_uri == "s3://checkpoints"
+    assert settings.catalog_database == "sqlite:////lake/catalog.db"
+    assert settings.s3.endpoint_url == "http://minio:9000"
+
+
+def test_the_defaults_of_env_leave_the_lake_embedded():
+    names = {line.split("=")[0] for line in (ROOT / ".env").read_text().splitlines() if "=" in line and line[0] != "#"}
+    assert not [name for name in names if name.startswith(("AWS_", "LAKE_"))]
+
+
+def test_make_help_tells_of_every_target():
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    told = set(re.findall(r"^  make (\S+) +\S", done.stdout, re.MULTILINE))
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    assert told == set(phony.split())
+    assert subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout == done.stdout
+
+
+def test_scripts_are_clean_and_can_be_run():
+    scripts = [path for path in (ROOT / "scripts").glob("*.sh") if path.name != "common.sh"] + [ROOT / ".ci" / "run"]
+    check(BIN / "shellcheck", ROOT / "scripts" / "common.sh", *scripts)
+    assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []
+
+
+def test_ci_calls_the_tests_and_nothing_else():
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test"
+
+
+def test_pre_commit_is_valid():
+    check(BIN / "pre-commit", "validate-config")
+
+
+@pytest.mark.parametrize("program", PROJECT["scripts"])
+def test_each_program_runs_as_a_script_and_as_a_module(program):
+    for command in ([BIN / program, "--help"], [sys.executable, "-m", program, "--help"]):
+        check(*command)
+
+
+@pytest.mark.parametrize("program", ["lakeproof", "producer", "consumer", "reader"])
+def test_what_a_program_imports_is_declared(program):
+    """Without this, a package that only the developers' .venv happens to have is missed on a fresh machine."""
+    distributions = packages_distributions()
+    imported: set[str] = set()
+    for path in (ROOT / "src" / program).rglob("*.py"):
+        for node in _runtime_nodes(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.split(".")[0])
+    # What lakeproof imports beyond its own dependencies, it imports where a program needs it, which then declares it.
+    extras = EXTRAS.get(program, [item for name in ("producer", "consumer", "reader") for item in EXTRAS[name]])
+    declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"] + extras}
+    declared |= {"py4j", "botocore", "lakeproof", "producer", "consumer", "reader"}  # parts of PySpark and boto3; ours
+    for name in imported - sys.stdlib_module_names - {"lakeproof", program}:
+        assert {canonicalize_name(each) for each in distributions.get(name, [name])} & declared, name
+
+
+def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those under ``if TYPE_CHECKING``."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from _runtime_nodes(node)
