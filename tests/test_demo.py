@@ -43,10 +43,8 @@ def _reader(home: Path, statement: str) -> list[dict[str, int]]:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_demo_from_start_to_clean(make):
-    began = time.monotonic()
     start = make("start")
     assert start.returncode == 0, start.stdout + start.stderr
-    assert time.monotonic() - began < 120  # the README promises 45 s; this machine may be busy
     assert "LAKE_DEMO is local" in start.stdout
     assert "bronze.events" in start.stdout
     assert "dead_letters.events" in start.stdout

@@ -27,7 +27,7 @@ def archive_classes(settings: Settings, stream: str) -> Path:
     part = archive.with_suffix(".part")
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="lakeproof-") as folder:
-        lake = Settings(home=Path(folder), contracts=settings.contracts, jars=settings.jars, spark_ui_port=0)
+        lake = _lake(Path(folder), settings)
         landed = Path(folder) / "landing" / stream / f"{uuid.uuid4().hex}.json"
         landed.parent.mkdir(parents=True)
         landed.write_text(json.dumps([{field.name: _sample(field) for field in contract}, {}]))
@@ -41,6 +41,24 @@ def archive_classes(settings: Settings, stream: str) -> Path:
             gateway.proc.wait(300)
     part.replace(archive)
     return archive
+
+
+def _lake(home: Path, settings: Settings) -> Settings:
+    """An embedded lake in `home`, whatever the environment says of another one."""
+    return Settings(
+        home=home,
+        landing=str(home / "landing"),
+        warehouse=str(home / "warehouse"),
+        checkpoints=str(home / "checkpoints"),
+        logs=home / "logs",
+        catalog="sql",
+        catalog_uri=f"sqlite:///{home / 'catalog.db'}",
+        landing_log_uri=f"sqlite:///{home / 'landing-log.db'}",
+        contracts=settings.contracts,
+        jars=settings.jars,
+        spark_master="local[*]",
+        spark_ui_port=0,
+    )
 
 
 def _sample(field: Field) -> object:

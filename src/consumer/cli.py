@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from lakeproof.command import application, run
+from lakeproof.contracts import contract_text
+from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings, load_settings
 
@@ -48,6 +50,8 @@ def run_stream(
         raise UsageError(f"--trigger {trigger!r} is not a time.", 'Write it like "5 seconds" or "500 milliseconds".')
     settings = load_settings()
     landing = f"{_landing_root(settings, data_source)}/{stream}"
+    contract_text(settings.contracts, stream)  # a name that is none is told before anything else
+    check_environment(settings, Program.CONSUMER)
 
     # Spark takes a second to import: only when everything cheap has been checked.
     from consumer.queries.bronze import BronzeQuery, run_bronze

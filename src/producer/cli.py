@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from lakeproof.command import application, run
+from lakeproof.doctor import Program, check_environment
 from lakeproof.settings import load_settings
 from producer.encoding import JsonStyle
 from producer.sinks import SinkKind, choose_sink, open_sink
@@ -161,6 +162,8 @@ def events(
     chances = (corruption_chance, invalid_schema_chance, extra_field_chance, duplicate_chance)
     settings = load_settings()
     kind, uri = choose_sink(data_sink, target, "events", settings)
+    if kind is not SinkKind.STDOUT:
+        check_environment(settings, Program.PRODUCER, landing=uri)
 
     # Faker takes a second to import: only when everything cheap has been checked.
     from lakeproof.contracts import load_contract

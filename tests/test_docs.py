@@ -1,0 +1,97 @@
+"""The commands in the docs do what the docs say."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeproof.settings import Settings
+from lakeproof.storage.s3 import s3_client
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(document: str, language: str) -> list[str]:
+    """The code blocks of a language in a document."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def shell(script: str, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-e", "-c", script],
+        cwd=ROOT,
+        env=os.environ | {"PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], str]:
+    """The environment and the output of the README's walk-through."""
+    environment = {"LAKE_HOME": str(tmp_path_factory.mktemp("walk") / "lake"), "LAKE_SPARK_UI_PORT": "0"}
+    (walk,) = blocks("README.md", "console")
+    commands = [line.removeprefix("$ ") for line in walk.splitlines() if line.startswith("$ ")]
+    return environment, shell("\n".join(commands), environment)
+
+
+@pytest.mark.spark
+def test_the_walk_through_of_the_readme_prints_what_it_says(walked: tuple[dict[str, str], str]) -> None:
+    (walk,) = blocks("README.md", "console")
+    expected = [line for line in walk.splitlines() if not line.startswith("$ ")]
+    assert len(expected) > 5
+    assert [line.rstrip() for line in walked[1].splitlines() if line.strip()] == expected
+
+
+@pytest.mark.spark
+def test_the_guide_asks_what_can_be_asked(walked: tuple[dict[str, str], str]) -> None:
+    ask = next(block for block in blocks("docs/guide.md", "sh") if "reader tables" in block)
+    output = shell(ask, walked[0])
+    assert "page_view" in output
+    assert "$.event" in output
+    assert "ops.ledger" in output
+    assert output.count("708") >= 1  # the rows that the README's walk-through left in bronze
+
+
+@pytest.mark.spark
+@pytest.mark.s3
+def test_the_guide_runs_on_s3(minio: Any, tmp_path: Path) -> None:
+    (block,) = [block for block in blocks("docs/guide.md", "sh") if "AWS_ENDPOINT_URL" in block]
+    client = s3_client(minio.settings())
+    for bucket in re.findall(r"s3://([a-z]+)", block):
+        if bucket not in {found["Name"] for found in client.list_buckets()["Buckets"]}:
+            client.create_bucket(Bucket=bucket)
+    for name, value in minio.environment().items():
+        block = re.sub(rf"^export {name}=.*$", f"export {name}={value}", block, flags=re.MULTILINE)
+    output = shell(block, {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"})
+    assert "1000" in output
+
+
+def test_the_guide_lists_every_setting_with_its_default() -> None:
+    table = dict(re.findall(r"^\| `(LAKE_\w+)` \| `([^`]+)` \|", (ROOT / "docs/guide.md").read_text(), re.MULTILINE))
+    fields = {f"LAKE_{name.upper()}": field for name, field in Settings.model_fields.items() if name != "s3"}
+    assert table.keys() == fields.keys()
+    for name, field in fields.items():
+        if field.default is not None:
+            assert table[name] == str(field.default), name
+
+
+def test_every_link_in_the_docs_leads_somewhere() -> None:
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    broken = [
+        f"{document.relative_to(ROOT)}: {target}"
+        for document in documents
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text())
+        if not (document.parent / target).exists()
+    ]
+    assert broken == []
+    tests = re.findall(r"`(tests/[\w/.]+)`", (ROOT / "docs/guarantees.md").read_text())
+    assert tests
+    assert [path for path in tests if not (ROOT / path).exists()] == []
