@@ -82,9 +82,10 @@ def check(settings: Settings, landing: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("checkpoint", ["kept", "lost"])
 @pytest.mark.parametrize("step", CRASHES)
-def test_a_crash_is_finished_by_the_next_run(
-    lake_settings: Settings, landing: Path, drain: Drain, crash: Any, step: str
+def test_the_next_run_loses_and_doubles_nothing(
+    lake_settings: Settings, landing: Path, drain: Drain, crash: Any, step: str, checkpoint: str
 ) -> None:
     land(landing, "1.json")
     drain(lake_settings)
@@ -94,24 +95,8 @@ def test_a_crash_is_finished_by_the_next_run(
     with pytest.raises(CrashError):
         drain(lake_settings)
     crash.disarm()
-    land(landing, "3.json")
-    drain(lake_settings)
-    check(lake_settings, landing)
-
-
-@pytest.mark.parametrize("step", CRASHES)
-def test_a_checkpoint_lost_in_the_crash_loses_and_doubles_nothing(
-    lake_settings: Settings, landing: Path, drain: Drain, crash: Any, step: str
-) -> None:
-    land(landing, "1.json")
-    drain(lake_settings)
-    for name in ("2.json", "all-bad.json", "none.json"):
-        land(landing, name)
-    crash(step)
-    with pytest.raises(CrashError):
-        drain(lake_settings)
-    crash.disarm()
-    shutil.rmtree(lake_settings.home / "checkpoints")
+    if checkpoint == "lost":
+        shutil.rmtree(lake_settings.home / "checkpoints")
     land(landing, "3.json")
     drain(lake_settings)
     check(lake_settings, landing)
