@@ -10,7 +10,10 @@ build() {
   command -v go >/dev/null || fail "Go is missing; the tests build $name with it." "Install Go 1.24 or newer."
   say "Building $name …"
   folder=$(mktemp -d)
-  GOBIN=$folder go install "$package@$version" || fail "$name could not be built." "Check the network, then run it again."
+  GOBIN=$folder go install "$package@$version" 2>"target/bin/$name.log" || {
+    tail -n 20 "target/bin/$name.log" >&2
+    fail "$name could not be built." "Check the network, then run it again. All that was said: target/bin/$name.log"
+  }
   mv "$folder"/* "target/bin/$name"
   rmdir "$folder"
 }
