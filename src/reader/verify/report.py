@@ -1,0 +1,108 @@
+"""What verify found, for people and for programs."""
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TextIO
+
+from reader.output import console
+
+if TYPE_CHECKING:
+    from reader.verify.findings import Finding
+    from reader.verify.run import Verification
+
+_NAMED = 20
+
+
+class ReportFormat(StrEnum):
+    """How the report is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def write_report(verifications: Sequence["Verification"], report_format: ReportFormat, out: TextIO) -> None:
+    """Write what was found: as one JSON object that names every source which is not ok, or as tables for people."""
+    if report_format is ReportFormat.JSON:
+        json.dump(_as_json(verifications), out, ensure_ascii=False, indent=1)
+        out.write("\n")
+    else:
+        _print(verifications)
+
+
+def _as_json(verifications: Sequence["Verification"]) -> dict[str, Any]:
+    from reader.verify.findings import Status
+
+    return {
+        "clean": not any(verification.off for verification in verifications),
+        "streams": [
+            {
+                "stream": found.stream,
+                "landed_units": found.landed_units,
+                "bronze_rows": found.bronze_rows,
+                "dead_letters": found.dead_letters,
+                "sampled_rows": found.sampled_rows,
+                "counts": {status.value: count for status, count in found.counts().items()},
+                "sources": [
+                    {"source": finding.source, "status": finding.status.value, "details": finding.details}
+                    for finding in found.findings
+                    if finding.status is not Status.OK
+                ],
+                "resent": found.resent,
+            }
+            for found in verifications
+        ],
+    }
+
+
+def _print(verifications: Sequence["Verification"]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from reader.verify.findings import Status
+
+    out = console()
+    summary = Table("stream", title="Sources, recounted")
+    for status in Status:
+        summary.add_column(status, justify="right")
+    for heading in ("landed units", "in bronze", "dead letters"):
+        summary.add_column(heading, justify="right")
+    for found in verifications:
+        numbers = (*found.counts().values(), found.landed_units, found.bronze_rows, found.dead_letters)
+        summary.add_row(found.stream, *(f"{number:,}" for number in numbers))
+    out.print(summary)
+    for found in verifications:
+        if found.sampled_rows:
+            out.print(f"{found.stream}: values of {found.sampled_rows:,} rows of bronze were compared.")
+        if found.resent:
+            out.print(_resent(found), soft_wrap=True, highlight=False)
+        if found.off:
+            _print_off(found.off, f"{found.stream}: sources that are off")
+    clean = not any(found.off for found in verifications)
+    out.print(
+        Text("Clean: each landed unit is in one table, once.", "green")
+        if clean
+        else Text("Not clean: see the sources that are off.", "red")
+    )
+
+
+def _print_off(off: Sequence["Finding"], title: str) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("source", "is", "why", title=f"{title}: {len(off):,}")
+    table.columns[0].overflow = table.columns[2].overflow = "fold"
+    for finding in off[:_NAMED]:
+        table.add_row(Text(finding.source), finding.status, Text("\n".join(finding.details)))
+    out = console()
+    out.print(table)
+    if len(off) > _NAMED:
+        out.print(f"and {len(off) - _NAMED:,} more; all of them with --format json")
+
+
+def _resent(found: "Verification") -> str:
+    copies = sum(len(names) - 1 for names in found.resent)
+    first = " = ".join(found.resent[0][:2])
+    return f"{found.stream}: {copies:,} files were landed again under another name with the same bytes: {first}" + (
+        ", …" if copies > 1 else ""
+    )

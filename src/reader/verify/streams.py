@@ -1,0 +1,90 @@
+"""Which streams can be verified, and verifying them one after the other."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.settings import Settings
+from lakeproof.tables import LEDGER, stream_tables
+from reader.connect import connect
+from reader.rest_facade import unreadable
+from reader.verify.run import Verification, verify_stream
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+
+class CannotCheckError(LakeproofError):
+    """A table or the landing zone cannot be read, so nothing is known."""
+
+    exit_code = 2
+
+
+def verify(settings: Settings, stream: str | None = None, values: bool = False) -> list[Verification]:
+    """Verify a stream, or each one that has a contract and tables; shows its progress on a terminal.
+
+    Parameters
+    ----------
+    settings
+        Where the lake is.
+    stream
+        Name of the stream; None for all.
+    values
+        Whether to compare the values of a sample of bronze rows.
+
+    Raises
+    ------
+    CannotCheckError
+        Something that is needed cannot be read.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    terminal = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    try:
+        names = _streams(settings, stream)
+        with (
+            Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress,
+            connect(settings) as session,
+        ):
+            task = progress.add_task("")
+
+            def show(what: str, done: int, due: int) -> None:
+                progress.update(task, description=what, completed=done, total=due or None)
+
+            return [verify_stream(settings, session, name, values, show) for name in names]
+    except LakeproofError as error:
+        raise CannotCheckError(f"Could not check. {error.message}", error.hint) from error
+
+
+def _streams(settings: Settings, stream: str | None) -> Sequence[str]:
+    if stream is not None:
+        load_contract(settings.contracts, stream)
+    catalog = open_catalog(settings)
+    contracts = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+    missing = {name: _missing_tables(catalog, name) for name in ([stream] if stream else contracts)}
+    # A stream that nothing was read from yet has none of its own tables; one that lost a table is told.
+    begun = [name for name, lacking in missing.items() if stream or not _own_tables(name) <= lacking]
+    if not begun:
+        raise UnavailableError("The lake has no tables yet.", "Run `make start`, or producer and consumer.")
+    for name in begun:
+        if missing[name]:
+            raise UnavailableError(
+                f"The stream {name} lacks the table {min(missing[name])}.", "Run the consumer, or restore the table."
+            )
+    return begun
+
+
+def _missing_tables(catalog: "Catalog", stream: str) -> set[str]:
+    try:
+        return {name for name in (*_own_tables(stream), LEDGER) if not catalog.table_exists(name)}
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def _own_tables(stream: str) -> set[str]:
+    names = stream_tables(stream)
+    return {names.bronze, names.dead_letters}

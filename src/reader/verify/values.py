@@ -1,0 +1,160 @@
+"""Read a sample of bronze rows again from the landed bytes, and compare the values.
+
+By the tables of docs/json-types.md, in code of its own: what a JSON token is as the value of a column.
+"""
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from lakeproof.contracts import Contract, DecimalType, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.tables import POSITION, SOURCE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN = 60
+_DAY = 86_400 * 1_000_000
+_EPOCH = date(1970, 1, 1).toordinal()
+# The calendar repeats every 400 years: year 0, which Python does not have, is year 2000 that many days earlier.
+_DAYS_FROM_0_TO_2000 = 5 * 146_097
+
+
+class _Number(str):
+    """A number as written."""
+
+    __slots__ = ()
+
+
+class Sample:
+    """Rows of bronze to be compared with what was landed.
+
+    Parameters
+    ----------
+    contract
+        The stream's contract.
+    rows
+        The contract's columns, ``_source`` and ``_position``.
+    """
+
+    def __init__(self, contract: Contract, rows: "pa.Table") -> None:
+        self._contract = contract
+        self._rows = rows
+        self._places: dict[str, dict[int, int]] = {}
+        places = zip(rows[SOURCE].to_pylist(), rows[POSITION].to_pylist(), strict=True)
+        for number, (source, position) in enumerate(places):
+            if source is not None and position is not None:
+                self._places.setdefault(source, {})[position] = number
+
+    def __len__(self) -> int:
+        return sum(map(len, self._places.values()))
+
+    def positions(self, source: str) -> frozenset[int]:
+        """Positions of the sampled rows of a source."""
+        return frozenset(self._places.get(source, ()))
+
+    def differences(self, source: str, units: Mapping[int, bytes]) -> Iterator[str]:
+        """Say of each value of a source in which bronze differs from `units`, the landed bytes by position."""
+        for position, number in sorted(self._places.get(source, {}).items()):
+            if position not in units:
+                continue  # no such unit, which is told elsewhere
+            try:
+                record = json.loads(units[position], parse_int=_Number, parse_float=_Number)
+            except (ValueError, RecursionError):
+                record = None
+            if not isinstance(record, dict):
+                yield f"unit {position} is in bronze, but it is no JSON object"
+                continue
+            for field in self._contract:
+                kept = self._rows[field.name][number]
+                if not _is_same(field.type, record.get(field.name), kept):
+                    landed = json.dumps(record.get(field.name), ensure_ascii=False)
+                    yield f"unit {position}: {field.name} is {_short(str(kept))} in bronze, landed is {_short(landed)}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _is_same(kind: Type, token: Any, kept: "pa.Scalar[Any]") -> bool:
+    """Whether a column's value is what the JSON `token` stands for; a string, number, … or None for null."""
+    if token is None or not kept.is_valid:
+        return token is None and not kept.is_valid
+    try:
+        return _has_value(kind, token, kept)
+    except (ValueError, TypeError, ArithmeticError):
+        return False  # not a token of that type
+
+
+def _has_value(kind: Type, token: Any, kept: Any) -> bool:
+    match kind:
+        case ObjectType():
+            return isinstance(token, dict) and all(
+                _is_same(field.type, token.get(field.name), kept[field.name]) for field in kind.fields
+            )
+        case ListType():
+            return (
+                isinstance(token, list)
+                and len(token) == len(kept.values)
+                and all(_is_same(kind.item, item, value) for item, value in zip(token, kept.values, strict=True))
+            )
+        case MapType():
+            entries = {entry["key"].as_py(): entry["value"] for entry in kept.values}
+            return (
+                isinstance(token, dict)
+                and len(kept.values) == len(token) == len(entries)
+                and all(key in entries and _is_same(kind.value, item, entries[key]) for key, item in token.items())
+            )
+        case DecimalType():
+            return isinstance(token, _Number) and Fraction(Decimal(token)) == Fraction(kept.as_py())
+        case PrimitiveType():
+            return _is_scalar(kind, token, kept)
+
+
+def _is_scalar(kind: PrimitiveType, token: Any, kept: Any) -> bool:
+    match kind:
+        case PrimitiveType.SCALAR:
+            text = json.dumps(token) if isinstance(token, bool) else token
+            return isinstance(text, str) and str(text) == kept.as_py()
+        case PrimitiveType.BOOLEAN:
+            return isinstance(token, bool) and bool(kept.as_py() is token)
+        case PrimitiveType.INT | PrimitiveType.LONG:
+            return isinstance(token, _Number) and bool(int(token) == kept.as_py())
+        case PrimitiveType.DOUBLE:
+            return isinstance(token, _Number) and bool(float(token) == kept.as_py())
+        case PrimitiveType.FLOAT:
+            return isinstance(token, _Number) and _is_nearest_float(token, kept.as_py())
+    if type(token) is not str:
+        return False
+    match kind:
+        case PrimitiveType.TIMESTAMP:
+            return bool(_microseconds(token) == kept.value)
+        case PrimitiveType.DATE:
+            return bool(date.fromisoformat(token).toordinal() - _EPOCH == kept.value)
+        case _:
+            return bool(token == kept.as_py())
+
+
+def _is_nearest_float(token: str, kept: float) -> bool:
+    # Rounded once, or twice by way of a double: which may be the other neighbour where it lies in the middle.
+    twice: float = struct.unpack("<f", struct.pack("<f", float(token)))[0]
+    exact = Fraction(Decimal(token))
+    return kept == twice or abs(Fraction(kept) - exact) < abs(Fraction(twice) - exact)
+
+
+def _microseconds(text: str) -> int:
+    """Microseconds since 1970 of an ISO 8601 timestamp with a zone."""
+    days = 0
+    if text.startswith("0000"):
+        text, days = "2000" + text[4:], -_DAYS_FROM_0_TO_2000
+    moment = datetime.fromisoformat(text)
+    offset = moment.utcoffset()
+    if offset is None:
+        raise ValueError(text)
+    days += moment.toordinal() - _EPOCH
+    seconds = (moment.hour * 60 + moment.minute) * 60 + moment.second
+    return days * _DAY + (seconds - round(offset.total_seconds())) * 1_000_000 + moment.microsecond

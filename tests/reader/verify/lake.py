@@ -1,0 +1,132 @@
+"""A lake for verify: batches that land, and are consumed by the consumer's own judge, but without Spark."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from consumer.bronze.judge import Judge
+from consumer.sources.files import envelopes
+from consumer.sources.landing_log import LandedFile
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.settings import Settings
+from lakeproof.storage import StoredFile, open_storage
+from lakeproof.storage.local import local_path
+from lakeproof.tables import ensure_tables
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+BRONZE, DEAD_LETTERS, LEDGER = "bronze.events", "dead_letters.events", "ops.ledger"
+
+Row = dict[str, Any]
+
+
+class Lake:
+    """A lake of the stream events."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.root = f"{settings.landing_uri}/events"
+        self.storage = open_storage(self.root, settings.s3)
+        self.contract = load_contract(settings.contracts, "events")
+        self.catalog = open_catalog(settings)
+        ensure_tables(self.catalog, self.contract)
+        self._consumed: set[str] = set()
+
+    def uri(self, name: str) -> str:
+        """URI of a landed file."""
+        return f"{self.root}/{quote(name)}"
+
+    def land(self, files: dict[str, bytes]) -> None:
+        """Land batches."""
+        for name, content in files.items():
+            self.storage.write_new(self.uri(name), content)
+
+    def overwrite(self, name: str, content: bytes) -> None:
+        """Overwrite a landed file of a local folder."""
+        local_path(self.uri(name)).write_bytes(content)
+
+    def remove(self, name: str) -> None:
+        """Remove a landed file of a local folder."""
+        local_path(self.uri(name)).unlink()
+
+    def consume(self, changed: frozenset[str] = frozenset()) -> None:
+        """Judge what has landed since, and append it; `changed` are names that are overwritten before they are read."""
+        files = [file for file in self.storage.list() if file.uri not in self._consumed]
+        self._consumed |= {file.uri for file in files}
+        listed = [
+            LandedFile(seq, file.uri, file.size, file.etag, file.modified_at)
+            for seq, file in enumerate(files)
+            if not file.uri.endswith(".tmp")
+        ]
+        for name in changed:
+            self.overwrite(name, b"overwritten")
+        judge = Judge(self.contract)
+        tables: dict[str, list[pa.Table]] = {BRONZE: [], DEAD_LETTERS: []}
+        ledger = []
+        for file, envelope in zip(listed, envelopes(listed, self.storage), strict=True):
+            failure = envelope.failure
+            batches = judge.refuse(*failure, envelope.value) if failure else judge.judge(envelope.value)
+            units = pa.Table.from_batches(batches, schema=judge._schema)
+            good = units.filter(units["reasons"].is_null())
+            dead = units.filter(units["reasons"].is_valid())
+            tables[BRONZE].append(_with(good.drop_columns(["reasons", "raw"]), file.uri))
+            letters = _with(dead.select(["reasons", "raw", "_position"]), file.uri)
+            tables[DEAD_LETTERS].append(letters.append_column("_attempt", pa.array([1] * len(letters), pa.int32())))
+            ledger.append(_booking(file, len(good), dead["reasons"].to_pylist()))
+        for name, parts in tables.items():
+            self.catalog.load_table(name).append(pa.concat_tables(parts))
+        self._append(LEDGER, ledger)
+
+    def append(self, name: str, *rows: Row) -> None:
+        """Append rows to a table; columns that are not given are null."""
+        self._append(name, list(rows))
+
+    def edit(self, name: str, change: Callable[[list[Row]], list[Row] | None]) -> None:
+        """Rewrite a table: `change` alters the list of its rows, or returns another one."""
+        table = self.catalog.load_table(name)
+        rows = table.scan().to_arrow().to_pylist()
+        changed = change(rows)
+        table.overwrite(pa.Table.from_pylist(rows if changed is None else changed, schema=table.schema().as_arrow()))
+
+    def rows(self, name: str) -> list[Row]:
+        """Rows of a table."""
+        found: list[Row] = self.catalog.load_table(name).scan().to_arrow().to_pylist()
+        return found
+
+    def _append(self, name: str, rows: list[Row]) -> None:
+        table = self.catalog.load_table(name)
+        table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+
+
+def _with(units: pa.Table, source: str) -> pa.Table:
+    for name, value, kind in (
+        ("_source", source, pa.string()),
+        ("_micro_batch_id", 0, pa.int64()),
+        ("_landed_at", NOON, pa.timestamp("us", "UTC")),
+        ("_ingested_at", NOON, pa.timestamp("us", "UTC")),
+        ("_contract_version", "1.0.0", pa.string()),
+    ):
+        units = units.append_column(name, pa.array([value] * len(units), kind))
+    return units
+
+
+def _booking(file: LandedFile | StoredFile, bronze: int, reasons: list[list[dict[str, str]]]) -> Row:
+    dead = Counter("+".join(sorted({reason["code"] for reason in unit})) for unit in reasons)
+    return {
+        "stream": "events",
+        "source": file.uri,
+        "size": file.size,
+        "etag": file.etag,
+        "micro_batch_id": 0,
+        "checkpoint_id": "test",
+        "units": bronze + dead.total(),
+        "bronze": bronze,
+        "dead_letters": sorted(dead.items()),
+        "landed_at": NOON,
+        "_ingested_at": NOON,
+        "_contract_version": "1.0.0",
+    }
