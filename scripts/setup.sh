@@ -43,7 +43,7 @@ install() {
   local requirements=requirements/$1.txt stamp=.venv/$1.stamp
   ! fresh "$stamp" "$requirements" || return 0
   say "Installing $requirements …"
-  if [[ $1 == bootstrap ]] || ! "$BIN/uv" pip install --quiet --python "$BIN/python" --require-hashes \
+  if [[ $1 == bootstrap ]] || ! "$BIN/uv" pip install --quiet --compile-bytecode --python "$BIN/python" --require-hashes \
     --build-constraints requirements/bootstrap.txt --requirements "$requirements"; then
     "$BIN/python" -m pip install --quiet --disable-pip-version-check --require-hashes --requirement "$requirements" ||
       fail "The dependencies could not be installed." "Check the network and pip's settings, then run it again."
@@ -54,6 +54,7 @@ install() {
 install_project() {
   ! fresh .venv/project.stamp pyproject.toml || return 0
   "$BIN/uv" pip install --quiet --python "$BIN/python" --no-deps --no-build-isolation --editable .
+  "$BIN/python" -m compileall -q src
   sha256 pyproject.toml >.venv/project.stamp
 }
 

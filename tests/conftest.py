@@ -11,10 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage.s3 import s3_client
+
+# CI runs the same examples each time; new ones are found where somebody is there to look at them.
+hypothesis.settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
 
 ROOT = Path(__file__).parents[1]
 MINIO = ROOT / "target" / "bin" / "minio"

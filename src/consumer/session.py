@@ -35,7 +35,6 @@ def start_session(settings: Settings, name: str, java_options: Sequence[str] = (
     if not jars:
         raise UnavailableError(f"There are no jars in {settings.jars}.", "Run `make setup`, or set LAKE_JARS.")
     settings.logs_dir.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     archive = class_archive(settings)
     jvm = [
         f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
@@ -60,10 +59,13 @@ def start_session(settings: Settings, name: str, java_options: Sequence[str] = (
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
     }
     if settings.spark_master.startswith("local"):
-        # One JVM: nothing to distribute, and nobody else's business.
+        # One machine: nothing to distribute, and nobody else's business.
+        os.environ.setdefault("PYSPARK_PYTHON", str(files("consumer") / "worker.sh"))
+        os.environ["LAKEPROOF_PYTHON"] = sys.executable
         options["spark.driver.extraClassPath"] = os.pathsep.join(jars)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         options["spark.jars"] = ",".join(jars)
     builder = SparkSession.builder.appName(name).master(settings.spark_master)
     for key, value in (options | spark_properties(settings)).items():
