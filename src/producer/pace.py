@@ -9,6 +9,8 @@ from itertools import count, islice
 from time import monotonic, sleep
 from types import FrameType
 
+from lakeproof.signals import ending_signals
+
 # A signal ends a pause after this many seconds at most.
 _SLICE = 0.1
 
@@ -36,12 +38,8 @@ def stop_on_signals() -> Iterator[Stop]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with ending_signals(handle):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def landing_times(stop: Stop, batches: int | None, pause: float, start: datetime | None = None) -> Iterator[datetime]:

@@ -1,7 +1,6 @@
 """The query from the landing zone to bronze, the dead letters and the ledger."""
 
 import pickle
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.contracts import Contract, contract_text, parse_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
+from lakeproof.signals import ending_signals
 from lakeproof.storage import open_storage
 from lakeproof.tables import ensure_tables
 
@@ -167,12 +167,8 @@ def _stop_file_on_signals() -> Iterator[Path]:
                 stop_file.touch()
                 log.info("stopping: finishing the micro-batch")
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with ending_signals(stop):
             yield stop_file
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _query_error(error: Exception, settings: Settings) -> LakeproofError:
