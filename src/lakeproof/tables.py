@@ -27,11 +27,6 @@ _PROPERTIES = {
     # Every commit rewrites the metadata file: keep few old ones.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    # No shuffle before a write; the writer keeps a file open per day instead.
-    "write.distribution-mode": "none",
-    # An append that carries an id is staged, and published by a commit of its own: see consumer/bronze/append.py.
-    "write.wap.enabled": "true",
-    "write.spark.fanout.enabled": "true",
 }
 
 

@@ -8,13 +8,16 @@ wakes up too late, changes nothing.
 The id is kept in the snapshot's summary, as ``wap.id``, or as ``published-wap-id`` where another commit came between.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyspark.sql import SparkSession
 
+from consumer.bronze.data_files import DataFile, Target
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError
 
@@ -76,46 +79,53 @@ class MarkerLostError(LakeproofError):
     """The table's newest marker does not fit the checkpoint: appending could repeat or skip a micro-batch."""
 
 
-def append_once(frame: DataFrame, table: str, marker: Marker) -> bool:
-    """Append `frame` to `table`, unless the table already holds the marker.
-
-    A frame of no rows is appended too: its snapshot keeps the sequence of markers whole.
-
-    Returns
-    -------
-    bool
-        Whether it was appended now.
+def target(spark: SparkSession, table: str, marker: Marker) -> Target | None:
+    """How to write data files for `table`; None where it holds the micro-batch already.
 
     Raises
     ------
     MarkerLostError
         The newest marker is neither this micro-batch's nor the one before it.
     """
-    spark = frame.sparkSession
-    newest = newest_micro_batch(spark, table, marker.checkpoint_id)
-    if newest is not None and newest >= marker.micro_batch_id:
+    loaded = _load(spark, table)
+    if _has_marker(loaded, table, marker):
+        return None
+    jvm: Any = spark._jvm
+    schema = Schema.model_validate_json(jvm.org.apache.iceberg.SchemaParser.toJson(loaded.schema()))
+    day = loaded.spec().fields().get(0)
+    return Target(
+        folder=f"{loaded.location()}/data",
+        schema=schema_to_pyarrow(schema),
+        day_of=schema.find_column_name(day.sourceId()) or "",
+        partition=day.name(),
+    )
+
+
+def append_once(spark: SparkSession, table: str, marker: Marker, files: Iterable[DataFile]) -> bool:
+    """Append data files to `table`, unless the table already holds the marker.
+
+    No files are an append, too: its snapshot keeps the sequence of markers whole.
+
+    Returns
+    -------
+    bool
+        Whether they were appended now.
+
+    Raises
+    ------
+    MarkerLostError
+        The newest marker is neither this micro-batch's nor the one before it.
+    """
+    loaded = _load(spark, table)
+    if _has_marker(loaded, table, marker):
         return False
-    if marker.micro_batch_id != (0 if newest is None else newest + 1):
-        raise MarkerLostError(
-            f"{table} holds micro-batch {newest} of this checkpoint as its newest, but the next is "
-            f"{marker.micro_batch_id}.",
-            "The table was rolled back or its snapshots were expired by other means than lakeproof's. "
-            "Compare with `reader verify` before going on with a new checkpoint.",
-        )
-    spark.conf.set("spark.wap.id", str(marker))
-    try:
-        frame.writeTo(f"{CATALOG}.{table}").append()
-    finally:
-        spark.conf.unset("spark.wap.id")
-    return _publish(spark, table, marker)
+    _stage(spark, loaded, marker, files)
+    return _publish(loaded, marker)
 
 
 def newest_micro_batch(spark: SparkSession, table: str, checkpoint_id: str) -> int | None:
     """Find the newest micro-batch of a checkpoint that a table holds."""
-    for marked in marked_snapshots(spark, table):
-        if marked.marker.checkpoint_id == checkpoint_id:
-            return marked.marker.micro_batch_id
-    return None
+    return _newest(_load(spark, table), checkpoint_id)
 
 
 def marked_snapshots(spark: SparkSession, table: str) -> Iterator[MarkedSnapshot]:
@@ -123,7 +133,30 @@ def marked_snapshots(spark: SparkSession, table: str) -> Iterator[MarkedSnapshot
 
     Not by time: clocks go back. Snapshots without one, such as compactions, are passed over.
     """
-    loaded = _load(spark, table)
+    return _marked(_load(spark, table))
+
+
+def _has_marker(loaded: Any, table: str, marker: Marker) -> bool:
+    newest = _newest(loaded, marker.checkpoint_id)
+    if newest is not None and newest >= marker.micro_batch_id:
+        return True
+    if marker.micro_batch_id != (0 if newest is None else newest + 1):
+        raise MarkerLostError(
+            f"{table} holds micro-batch {newest} of this checkpoint as its newest, but the next is "
+            f"{marker.micro_batch_id}.",
+            "The table was rolled back or its snapshots were expired by other means than lakeproof's. "
+            "Compare with `reader verify` before going on with a new checkpoint.",
+        )
+    return False
+
+
+def _newest(loaded: Any, checkpoint_id: str) -> int | None:
+    return next(
+        (one.marker.micro_batch_id for one in _marked(loaded) if one.marker.checkpoint_id == checkpoint_id), None
+    )
+
+
+def _marked(loaded: Any) -> Iterator[MarkedSnapshot]:
     snapshot = loaded.currentSnapshot()
     while snapshot is not None:
         summary, parent = snapshot.summary(), snapshot.parentId()
@@ -133,8 +166,24 @@ def marked_snapshots(spark: SparkSession, table: str) -> Iterator[MarkedSnapshot
         snapshot = None if parent is None else loaded.snapshot(parent)
 
 
-def _publish(spark: SparkSession, table: str, marker: Marker) -> bool:
-    loaded = _load(spark, table)
+def _stage(spark: SparkSession, loaded: Any, marker: Marker, files: Iterable[DataFile]) -> None:
+    """Commit a snapshot that no reader sees."""
+    jvm: Any = spark._jvm
+    iceberg = jvm.org.apache.iceberg
+    bounds = iceberg.MetricsConfig.forTable(loaded)
+    append = loaded.newAppend()
+    for file in files:
+        written = loaded.io().newInputFile(file.uri, file.size)
+        metrics = iceberg.parquet.ParquetUtil.fileMetrics(written, bounds)
+        data_file = iceberg.DataFiles.builder(loaded.spec()).withInputFile(written).withMetrics(metrics)
+        append.appendFile(data_file.withPartitionPath(file.partition).build())
+    append.set(_STAGED, str(marker))
+    append.stageOnly()
+    append.commit()
+
+
+def _publish(loaded: Any, marker: Marker) -> bool:
+    loaded.refresh()
     snapshots = loaded.snapshots()  # the newest last, and that is ours, unless another commit came between
     backwards = (snapshots.get(index) for index in range(snapshots.size() - 1, -1, -1))
     staged = next(snapshot for snapshot in backwards if snapshot.summary().get(_STAGED) == str(marker))

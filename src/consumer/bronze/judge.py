@@ -44,8 +44,9 @@ class Judge:
         Yields
         ------
         pa.RecordBatch
-            A row per unit, in order; columns of :func:`consumer.bronze.columns.judged_schema`. Nothing for an array
-            of no records. A batch that cannot be split is one row, with position 0 and `value` as it is.
+            A row per unit: first those of records that meet the contract, then the others; columns of
+            :func:`consumer.bronze.columns.judged_schema`. Nothing for an array of no records. A batch that cannot be
+            split is one row, with position 0 and `value` as it is.
         """
         batch = value if isinstance(value, bytes) else bytes(value)
         units = split(batch)
@@ -87,17 +88,13 @@ class Judge:
         if good:
             exact_columns = value_columns(records, self.contract)
             columns = [pa.concat_arrays(pair) for pair in zip(columns, exact_columns, strict=True)]
-        batch = self._batch(
+        return self._batch(
             [first + index for index in (*accepted, *good)],
             columns,
             [first + index for index in bad],
             faults,
             [units[index] for index in bad],
         )
-        order = [0] * len(units)
-        for row, index in enumerate((*accepted, *good, *bad)):
-            order[index] = row
-        return batch.take(pa.array(order, pa.int64()))
 
     def _batch(
         self,

@@ -29,6 +29,8 @@ def accounted_sources(spark: SparkSession, stream: str, sources: Iterable[str], 
 
 def has_other_checkpoints(spark: SparkSession, stream: str, checkpoint_id: str) -> bool:
     """Whether the ledger has rows of the stream from another checkpoint: only then a look-up can find anything."""
+    if next(marked_snapshots(spark, LEDGER), None) is None:
+        return False  # nothing was ever taken; a query would take seconds to say so in a new session
     ledger = spark.table(f"{CATALOG}.{LEDGER}")
     return not ledger.where((F.col("stream") == stream) & (F.col("checkpoint_id") != checkpoint_id)).isEmpty()
 

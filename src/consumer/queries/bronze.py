@@ -78,7 +78,7 @@ def run_bronze(settings: Settings, query: BronzeQuery, session: Callable[[], Spa
             spark = session()
         plan = preparing.result()
         with _stop_file_on_signals() as stop_file:
-            _run(spark, settings, query, plan, MicroBatches(settings, query.stream, plan.landing_log, held), stop_file)
+            _run(spark, settings, query, plan, MicroBatches(settings, plan.contract, plan.landing_log, held), stop_file)
 
 
 def _run(

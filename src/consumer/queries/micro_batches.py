@@ -6,21 +6,20 @@ from threading import Lock
 from time import monotonic
 
 import structlog
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from consumer.bronze import frames
-from consumer.bronze.append import Marker, append_once
-from consumer.bronze.judged import judge_files
+from consumer.bronze.append import Marker, append_once, target
+from consumer.bronze.data_files import DataFile, DataFileWriter
 from consumer.bronze.recover import accounted_sources, has_other_checkpoints, unfinished, units_of
+from consumer.bronze.rows import MicroBatch, Outcome, ledger_rows
+from consumer.bronze.write import Task, write_judged
 from consumer.sources.landing_log import LandedFile, LandingLog
 from consumer.sources.lease import Lease
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
-from lakeproof.reasons import Reason
 from lakeproof.settings import Settings
 from lakeproof.storage import StoredFile, open_storage
-from lakeproof.tables import LEDGER, REASONS, stream_tables
+from lakeproof.tables import LEDGER, stream_tables
 
 log = structlog.get_logger()
 
@@ -32,18 +31,19 @@ class MicroBatches:
     ----------
     settings
         How to reach the landing zone.
-    stream
-        Name of the stream.
+    contract
+        The stream's contract as it is now.
     landing_log
         Has the texts of the contracts that micro-batches were begun under.
     lease
         The stream's lease, which is checked before each append.
     """
 
-    def __init__(self, settings: Settings, stream: str, landing_log: LandingLog, lease: Lease) -> None:
+    def __init__(self, settings: Settings, contract: Contract, landing_log: LandingLog, lease: Lease) -> None:
         self._settings = settings
-        self._tables = stream_tables(stream)
-        self._stream = stream
+        self._tables = stream_tables(contract.stream)
+        self._stream = contract.stream
+        self._newest_contract = contract.digest
         self._landing_log = landing_log
         self._lease = lease
         self._recovering = Lock()
@@ -80,24 +80,13 @@ class MicroBatches:
         checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
         self.recover(spark, checkpoint_id)
         landed = rows.toArrow().to_pylist()
-        contract = self._contract(landed[0]["contract"])
+        # The first one is empty where nothing has landed yet; it is appended all the same, for the sequence of markers.
+        contract = self._contract(landed[0]["contract"] if landed else self._newest_contract)
         files = [LandedFile(**{key: row[key] for key in row if key != "contract"}) for row in landed]
-        if self._others_in_ledger:
+        if self._others_in_ledger and files:
             known = accounted_sources(spark, self._stream, (file.uri for file in files), checkpoint_id)
             files = [file for file in files if file.uri not in known]
-        batch = frames.MicroBatch(micro_batch_id, checkpoint_id, contract, datetime.now(UTC))
-        marker = Marker(checkpoint_id, micro_batch_id, contract.digest)
-
-        judged = judge_files(spark, files, contract, self._settings.s3)
-        judged.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            # The ledger comes last: a ledger row means that all before it is committed.
-            self._append(frames.bronze_rows(judged, batch), self._tables.bronze, marker)
-            self._append(frames.dead_letter_rows(judged, batch), self._tables.dead_letters, marker)
-            outcomes = frames.count_outcomes(judged)
-            self._append(frames.ledger_rows(spark, files, outcomes, batch), LEDGER, marker)
-        finally:
-            judged.unpersist()
+        outcomes = self._complete(spark, files, MicroBatch(micro_batch_id, checkpoint_id, contract, datetime.now(UTC)))
         self.count += 1
         log.info(
             "micro-batch",
@@ -110,36 +99,46 @@ class MicroBatches:
             seconds=round(monotonic() - began, 3),
         )
 
-    def _append(self, frame: DataFrame, table: str, marker: Marker) -> None:
-        self._lease.check()
-        append_once(frame, table, marker)
-
     def _finish(self, spark: SparkSession, marker: Marker) -> None:
         """Append the dead letters and the ledger rows that a micro-batch of a lost checkpoint still lacks."""
         contract = self._contract(marker.contract)
-        held = units_of(spark, self._tables, marker)
-        files = self._as_listed(held)
-        batch = frames.MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC))
-        judged = judge_files(spark, files, contract, self._settings.s3)
-        judged.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            gone = judged[REASONS][0]["code"].eqNullSafe(Reason.CHANGED.value)
-            self._append(frames.dead_letter_rows(judged.where(~gone), batch), self._tables.dead_letters, marker)
-            outcomes = frames.count_outcomes(judged.where(~gone))
-            changed = held.keys() - {source for source, _ in outcomes}
-            outcomes |= {(source, None): held[source] for source in changed if held[source]}
-            self._append(frames.ledger_rows(spark, files, outcomes, batch), LEDGER, marker)
-        finally:
-            judged.unpersist()
+        files = self._as_listed(units_of(spark, self._tables, marker))
+        batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC))
+        outcomes = self._complete(spark, files, batch)
         log.warning(
             "finished the micro-batch of a lost checkpoint",
             stream=self._stream,
             checkpoint=marker.checkpoint_id,
             id=marker.micro_batch_id,
             files=len(files),
-            changed_since=sorted(changed),
             **_totals(outcomes),
         )
+
+    def _complete(self, spark: SparkSession, files: list[LandedFile], batch: MicroBatch) -> dict[Outcome, int]:
+        """Append what the tables do not have yet of a micro-batch; return what became of its units."""
+        marker = Marker(batch.checkpoint_id, batch.id, batch.contract.digest)
+        names = self._tables
+        bronze, dead_letters = target(spark, names.bronze, marker), target(spark, names.dead_letters, marker)
+        written = write_judged(spark, files, Task(batch, bronze, dead_letters, self._settings.s3))
+        outcomes = dict(written.outcomes)
+        if written.changed:
+            # What they held when they were judged is in the tables, and can only be counted there.
+            log.warning("changed since they were judged", stream=self._stream, files=sorted(written.changed))
+            held = units_of(spark, names, marker)
+            outcomes |= {(source, None): held[source] for source in written.changed if held.get(source)}
+        # The ledger comes last: a ledger row means that all before it is committed.
+        self._append(spark, names.bronze, marker, written.bronze)
+        self._append(spark, names.dead_letters, marker, written.dead_letters)
+        ledger = target(spark, LEDGER, marker)
+        if ledger is not None:
+            writer = DataFileWriter(ledger, open_storage(ledger.folder, self._settings.s3))
+            writer.write(ledger_rows(files, outcomes, batch))
+            self._append(spark, LEDGER, marker, writer.close())
+        return outcomes
+
+    def _append(self, spark: SparkSession, table: str, marker: Marker, files: list[DataFile]) -> None:
+        self._lease.check()
+        append_once(spark, table, marker, files)
 
     def _as_listed(self, uris: Iterable[str]) -> list[LandedFile]:
         """Look up files in the landing log; one that it does not have (it may be new) is looked at where it lies."""
@@ -162,7 +161,7 @@ class MicroBatches:
         return parse_contract(text, f"contract {digest[:12]}")
 
 
-def _totals(outcomes: dict[frames.Outcome, int]) -> dict[str, object]:
+def _totals(outcomes: dict[Outcome, int]) -> dict[str, object]:
     dead: dict[str, int] = {}
     for (_, reasons), count in outcomes.items():
         if reasons is not None:

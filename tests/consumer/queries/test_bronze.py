@@ -235,13 +235,13 @@ def test_a_file_that_changes_between_listing_and_reading_is_a_dead_letter(
 
     (landing / "a.json").write_bytes(b"[%s]" % event())
     (landing / "b.json").write_bytes(b"[%s]" % event())
-    real = micro_batches.judge_files
+    real = micro_batches.write_judged
 
     def change_then_judge(*arguments: Any) -> Any:
         (landing / "a.json").write_bytes(b"[%s,%s]" % (event(), event()))
         return real(*arguments)
 
-    monkeypatch.setattr(micro_batches, "judge_files", change_then_judge)
+    monkeypatch.setattr(micro_batches, "write_judged", change_then_judge)
     drain(lake_settings)
     assert units(lake_settings) == {
         f"{landing.as_uri()}/a.json": [(0, "changed")],
@@ -255,3 +255,11 @@ def test_later_runs_go_on_where_the_first_ended(lake_settings: Settings, landing
         drain(lake_settings)
     found = rows(lake_settings, "bronze.events")
     assert sorted((row["event_id"], row["_micro_batch_id"]) for row in found) == [("0", 0), ("1", 1), ("2", 2)]
+
+
+def test_a_start_before_anything_has_landed(lake_settings: Settings, landing: Path, drain: Drain) -> None:
+    drain(lake_settings)
+    drain(lake_settings)
+    (landing / "1.json").write_bytes(b"[%s]" % event())
+    drain(lake_settings)
+    assert units(lake_settings) == {f"{landing.as_uri()}/1.json": [(0, None)]}

@@ -102,6 +102,33 @@ def test_the_next_run_loses_and_doubles_nothing(
     check(lake_settings, landing)
 
 
+@pytest.mark.parametrize("checkpoint", ["kept", "lost"])
+@pytest.mark.parametrize("step", CRASHES[1:3])
+def test_a_file_overwritten_between_crash_and_replay_keeps_the_rows_it_had(
+    lake_settings: Settings, landing: Path, drain: Drain, crash: Any, step: str, checkpoint: str
+) -> None:
+    drain(lake_settings)
+    land(landing, "1.json")
+    land(landing, "2.json")
+    crash(step)
+    with pytest.raises(CrashError):
+        drain(lake_settings)
+    crash.disarm()
+    if checkpoint == "lost":
+        shutil.rmtree(lake_settings.home / "checkpoints")
+    (landing / "1.json").write_bytes(b"[1,2,3]")
+    drain(lake_settings)
+    drain(lake_settings)
+    first, second = ((landing / f"{number}.json").as_uri() for number in (1, 2))
+    bronze = [(row["_source"], row["_position"]) for row in rows(lake_settings, "bronze.events")]
+    assert sorted(bronze) == [(first, 0), (second, 0)]
+    dead = [(row["_source"], row["_position"]) for row in rows(lake_settings, "dead_letters.events")]
+    # What the overwritten file held beside its bronze row can be had no more, unless it was committed before.
+    assert sorted(dead) == ([(second, 1)] if step == "before dead letters" else [(first, 1), (second, 1)])
+    ledger = {row["source"]: (row["units"], row["bronze"]) for row in rows(lake_settings, "ops.ledger")}
+    assert ledger == {first: (1, 1), second: (2, 1)}
+
+
 def test_checkpoint_and_landing_log_lost_together_lose_and_double_nothing(
     lake_settings: Settings, landing: Path, drain: Drain, crash: Any
 ) -> None:

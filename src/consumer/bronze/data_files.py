@@ -1,0 +1,138 @@
+"""Parquet data files of a table, written by whoever has the rows; a commit of the driver makes them part of it."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakeproof.storage import Storage
+
+_FLUSH_BYTES = 64 << 20
+"""Bytes of Arrow rows that make a row group, or several, one for each day."""
+_MAX_OPEN = 256
+NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+"""How Iceberg writes the partition of rows whose day is null."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table, as a task has to know it to write data files for it.
+
+    Parameters
+    ----------
+    folder
+        URI below which its data files lie.
+    schema
+        Its columns as Arrow types, each with its Iceberg field id.
+    day_of
+        The timestamp column by whose day it is partitioned.
+    partition
+        Name of the partition field.
+    """
+
+    folder: str
+    schema: pa.Schema
+    day_of: str
+    partition: str
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file that no table knows of yet.
+
+    Parameters
+    ----------
+    uri
+        Where it lies.
+    size
+        Bytes.
+    partition
+        Its partition as Iceberg writes it: ``field=2026-11-21``.
+    """
+
+    uri: str
+    size: int
+    partition: str
+
+
+class DataFileWriter:
+    """Writes rows of one table: a file for each day, whole or not at all.
+
+    Parameters
+    ----------
+    target
+        The table.
+    storage
+        Where its files go.
+    """
+
+    def __init__(self, target: Target, storage: Storage) -> None:
+        self._target = target
+        self._storage = storage
+        self._rows: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._open: dict[str, tuple[pa.BufferOutputStream, pq.ParquetWriter]] = {}
+        self._written: list[DataFile] = []
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take rows with the table's columns, in its order."""
+        if rows.num_rows:
+            self._rows.append(rows)
+            self._bytes += rows.nbytes
+            if self._bytes >= _FLUSH_BYTES:
+                self._flush()
+
+    def close(self) -> list[DataFile]:
+        """Write what is left; return all files of this writer, which hold every row that it took."""
+        self._flush()
+        self._close_files()
+        return self._written
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        table = pa.Table.from_batches(self._rows).cast(self._target.schema)
+        self._rows, self._bytes = [], 0
+        for day, rows in _by_day(table, self._target.day_of):
+            if day not in self._open:
+                if len(self._open) >= _MAX_OPEN:
+                    self._close_files()
+                buffer = pa.BufferOutputStream()
+                self._open[day] = (buffer, pq.ParquetWriter(buffer, self._target.schema, compression="zstd"))
+            self._open[day][1].write_table(rows)
+
+    def _close_files(self) -> None:
+        # A file goes out whole once it is finished: encoded and compressed, it is a tenth of what was read for it.
+        for day, (buffer, writer) in self._open.items():
+            writer.close()
+            content = buffer.getvalue().to_pybytes()
+            partition = f"{self._target.partition}={day}"
+            uri = f"{self._target.folder}/{partition}/{uuid.uuid4().hex}.parquet"
+            self._storage.write_new(uri, content)
+            self._written.append(DataFile(uri, len(content), partition))
+        self._open = {}
+
+
+def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
+    """Cut a table into the rows of each day (UTC), written as Iceberg names it; the order within a day stays."""
+    compute: Any = pc  # its stubs lack a function
+    days: Any = table[column].cast(pa.date32())
+    edges: Any = pc.min_max(days).as_py()
+    if edges["min"] == edges["max"] and not days.null_count:
+        yield _name(edges["min"]), table
+        return
+    numbers = days.cast(pa.int32())
+    order = pc.sort_indices(table.append_column("_day", numbers), [("_day", "ascending")])
+    runs = compute.run_end_encode(days.take(order).combine_chunks())
+    begin = 0
+    for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield _name(day), table.take(order.slice(begin, end - begin))
+        begin = end
+
+
+def _name(day: Any) -> str:
+    return NO_DAY if day is None else day.isoformat()

@@ -1,0 +1,129 @@
+"""Rows of the three tables that a judged micro-batch goes to: bronze, the dead letters and the ledger."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from consumer.sources.envelope import Envelope
+from consumer.sources.landing_log import LandedFile
+from lakeproof import tables
+from lakeproof.contracts import Contract
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("stream", pa.string()),
+    ("source", pa.string()),
+    ("size", pa.int64()),
+    ("etag", pa.string()),
+    ("micro_batch_id", pa.int64()),
+    ("checkpoint_id", pa.string()),
+    ("units", pa.int64()),
+    ("bronze", pa.int64()),
+    ("dead_letters", pa.map_(pa.string(), pa.int64())),
+    ("landed_at", _TIMESTAMP),
+    (tables.INGESTED_AT, _TIMESTAMP),
+    (tables.CONTRACT_VERSION, pa.string()),
+]
+
+Outcome = tuple[str, str | None]
+"""A source, and the set of reasons of some of its units; None for those that went to bronze."""
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What the rows of a micro-batch have in common.
+
+    Parameters
+    ----------
+    id
+        Its number within the checkpoint.
+    checkpoint_id
+        The checkpoint's unique id.
+    contract
+        The contract that judges it.
+    ingested_at
+        When it was judged, UTC.
+    """
+
+    id: int
+    checkpoint_id: str
+    contract: Contract
+    ingested_at: datetime
+
+
+def bronze_rows(judged: pa.RecordBatch, envelope: Envelope, batch: MicroBatch) -> pa.RecordBatch:
+    """Rows of ``bronze.<stream>``: those judged units of an envelope that meet the contract."""
+    good = judged.slice(0, judged[tables.REASONS].null_count)
+    columns = {field.name: good[field.name] for field in batch.contract}
+    columns[tables.SOURCE] = _repeat(envelope.source, pa.string(), good)
+    columns[tables.POSITION] = good[tables.POSITION]
+    return pa.RecordBatch.from_pydict(columns | _provenance(envelope, batch, good))
+
+
+def dead_letter_rows(judged: pa.RecordBatch, envelope: Envelope, batch: MicroBatch) -> pa.RecordBatch:
+    """Rows of ``dead_letters.<stream>``: the other judged units of an envelope."""
+    bad = judged.slice(judged[tables.REASONS].null_count)
+    columns = {
+        tables.REASONS: bad[tables.REASONS],
+        tables.RAW: bad[tables.RAW],
+        tables.SOURCE: _repeat(envelope.source, pa.string(), bad),
+        tables.POSITION: bad[tables.POSITION],
+        **_provenance(envelope, batch, bad),
+        tables.ATTEMPT: _repeat(1, pa.int32(), bad),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def reason_sets(dead_letters: pa.RecordBatch) -> list[str]:
+    """The set of reasons of each dead letter, as the ledger writes it: sorted, joined by ``+``."""
+    reasons: Any = dead_letters[tables.REASONS]
+    codes = reasons.flatten().field("code").to_pylist()
+    sets, begin = [], 0
+    for length in reasons.value_lengths().to_pylist():
+        sets.append("+".join(sorted(set(codes[begin : begin + length]))))
+        begin += length
+    return sets
+
+
+def ledger_rows(files: Iterable[LandedFile], outcomes: Mapping[Outcome, int], batch: MicroBatch) -> pa.RecordBatch:
+    """Rows of ``ops.ledger``: one per source, also for a source without units."""
+    by_source: dict[str, dict[str | None, int]] = {}
+    for (source, reasons), count in outcomes.items():
+        by_source.setdefault(source, {})[reasons] = count
+    rows = []
+    for file in files:
+        counts = by_source.get(file.uri, {})
+        rows.append(
+            {
+                "stream": batch.contract.stream,
+                "source": file.uri,
+                "size": file.size,
+                "etag": file.etag,
+                "micro_batch_id": batch.id,
+                "checkpoint_id": batch.checkpoint_id,
+                "units": sum(counts.values()),
+                "bronze": counts.get(None, 0),
+                "dead_letters": sorted((key, count) for key, count in counts.items() if key is not None),
+                "landed_at": file.landed_at,
+                tables.INGESTED_AT: batch.ingested_at,
+                tables.CONTRACT_VERSION: batch.contract.version,
+            }
+        )
+    return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_LEDGER_COLUMNS))
+
+
+def _provenance(envelope: Envelope, batch: MicroBatch, rows: pa.RecordBatch) -> dict[str, Any]:
+    return {
+        tables.MICRO_BATCH_ID: _repeat(batch.id, pa.int64(), rows),
+        tables.LANDED_AT: _repeat(envelope.landed_at, _TIMESTAMP, rows),
+        tables.INGESTED_AT: _repeat(batch.ingested_at, _TIMESTAMP, rows),
+        tables.CONTRACT_VERSION: _repeat(batch.contract.version, pa.string(), rows),
+    }
+
+
+def _repeat(value: object, kind: pa.DataType, rows: pa.RecordBatch) -> Any:
+    scalar: Any = pa.scalar(value, kind)
+    return pa.repeat(scalar, rows.num_rows)

@@ -1,0 +1,129 @@
+"""Judge files in Spark, and write the tables' data files in the same pass.
+
+Each task reads its files, judges their units and writes what came of them; only names of data files and counts travel
+through the JVM. So a unit is judged once, and nothing is kept or computed a second time for the second table.
+"""
+
+import pickle
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from consumer.bronze.data_files import DataFile, DataFileWriter, Target
+from consumer.bronze.judge import Judge
+from consumer.bronze.rows import MicroBatch, Outcome, bronze_rows, dead_letter_rows, reason_sets
+from consumer.sources.files import balanced_groups, envelopes
+from consumer.sources.landing_log import LandedFile
+from lakeproof.reasons import Reason
+from lakeproof.settings import S3Settings
+from lakeproof.storage import open_storage
+
+# Several groups of files for each core, so that one that takes longer does not leave the others idle; but none that is
+# smaller than this, since each makes files of its own in the tables.
+_GROUPS_PER_CORE = 4
+_BYTES_PER_GROUP = 8 * 1024**2
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a task has to know beside its files.
+
+    Parameters
+    ----------
+    batch
+        The micro-batch.
+    bronze, dead_letters
+        Where to write data files; None for a table that has this micro-batch already.
+    s3
+        How to reach S3.
+    """
+
+    batch: MicroBatch
+    bronze: Target | None
+    dead_letters: Target | None
+    s3: S3Settings
+
+
+@dataclass
+class Written:
+    """What tasks made of their files; no table knows of it yet.
+
+    Parameters
+    ----------
+    bronze, dead_letters
+        Data files.
+    outcomes
+        How many units of each source had which set of reasons.
+    changed
+        Sources that are not what the landing log lists any more, and were left out.
+    """
+
+    bronze: list[DataFile] = field(default_factory=list)
+    dead_letters: list[DataFile] = field(default_factory=list)
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    changed: list[str] = field(default_factory=list)
+
+
+def write_judged(spark: SparkSession, files: list[LandedFile], task: Task) -> Written:
+    """Judge `files`, spread over the cluster by their size, and write the data files.
+
+    Where bronze has the micro-batch already, a file that changed since then is left out: what it held was judged, and
+    is not there to be judged again. Otherwise it is a dead letter.
+    """
+    wanted = 1 + sum(file.size for file in files) // _BYTES_PER_GROUP
+    groups = balanced_groups(files, min(wanted, len(files), _GROUPS_PER_CORE * spark.sparkContext.defaultParallelism))
+    whole = Written()
+    if not groups:
+        return whole
+
+    def write_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_numpy():
+                written = pickle.dumps(write_group(groups[int(index)], task))
+                yield pa.RecordBatch.from_pydict({"written": pa.array([written], pa.binary())})
+
+    # A partition for each group. Only indexes travel through the JVM: the tasks read the files themselves.
+    indexes = spark.range(0, len(groups), 1, len(groups))
+    for row in indexes.mapInArrow(write_groups, "written binary").collect():  # type: ignore[arg-type]
+        part: Written = pickle.loads(row.written)  # noqa: S301 - our own
+        whole.bronze += part.bronze
+        whole.dead_letters += part.dead_letters
+        whole.outcomes.update(part.outcomes)
+        whole.changed += part.changed
+    return whole
+
+
+def write_group(files: list[LandedFile], task: Task) -> Written:
+    """Judge files of one storage, one after the other, and write the data files."""
+    judge = Judge(task.batch.contract)
+    bronze = _writer(task.bronze, task.s3)
+    dead_letters = _writer(task.dead_letters, task.s3)
+    written = Written()
+    for envelope in envelopes(files, open_storage(files[0].uri, task.s3)):
+        if envelope.failure is None:
+            judged = judge.judge(envelope.value)
+        elif envelope.failure[0] == Reason.CHANGED and task.bronze is None:
+            written.changed.append(envelope.source)
+            continue
+        else:
+            judged = judge.refuse(*envelope.failure, envelope.value)
+        for units in judged:
+            good = bronze_rows(units, envelope, task.batch)
+            bad = dead_letter_rows(units, envelope, task.batch)
+            if good.num_rows:
+                written.outcomes[envelope.source, None] += good.num_rows
+            written.outcomes.update((envelope.source, reasons) for reasons in reason_sets(bad))
+            if bronze:
+                bronze.write(good)
+            if dead_letters:
+                dead_letters.write(bad)
+    written.bronze = bronze.close() if bronze else []
+    written.dead_letters = dead_letters.close() if dead_letters else []
+    return written
+
+
+def _writer(target: Target | None, s3: S3Settings) -> DataFileWriter | None:
+    return DataFileWriter(target, open_storage(target.folder, s3)) if target else None
