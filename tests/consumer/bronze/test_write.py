@@ -1,0 +1,100 @@
+"""What a task makes of its files: every unit in one data file, the right counts, and nothing twice on a replay."""
+
+import dataclasses
+import gzip
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from consumer.bronze.data_files import DataFile, Target
+from consumer.bronze.rows import MicroBatch
+from consumer.bronze.write import Task, write_group
+from consumer.sources.landing_log import LandedFile
+from lakeproof.contracts import load_contract
+from lakeproof.settings import S3Settings
+from lakeproof.storage import open_storage
+from lakeproof.storage.local import local_path
+from lakeproof.tables import bronze_schema, dead_letter_schema
+
+CONTRACT = load_contract(Path(__file__).parents[3] / "contracts", "events")
+GOOD = b'{"user_id":"u","event_id":"%d","event_timestamp":"2026-11-2%dT06:00:00Z","event_type":"page_view"}'
+S3 = S3Settings(_env_file=None)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    def target(name: str, schema: Any, day_of: str) -> Target:
+        return Target((tmp_path / name).as_uri(), schema_to_pyarrow(schema), day_of, f"{day_of}_day")
+
+    return Task(
+        MicroBatch(7, "checkpoint", CONTRACT, datetime(2026, 11, 22, tzinfo=UTC)),
+        target("bronze", bronze_schema(CONTRACT), "event_timestamp"),
+        target("dead", dead_letter_schema(), "_ingested_at"),
+        S3,
+    )
+
+
+@pytest.fixture
+def landed(tmp_path: Path) -> list[LandedFile]:
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    (folder / "a.json").write_bytes(b"[" + GOOD % (1, 1) + b",{}," + GOOD % (2, 2) + b',{"user_id":1}]')
+    (folder / "b.json.gz").write_bytes(gzip.compress(GOOD % (3, 1)))
+    (folder / "c.json").write_bytes(b"[" + GOOD % (4, 1) + b",")
+    (folder / "d.json").write_bytes(b"[]")
+    listed = sorted(open_storage(folder.as_uri(), S3).list(), key=lambda file: file.uri)
+    return [LandedFile(seq, file.uri, file.size, file.etag, file.modified_at) for seq, file in enumerate(listed, 1)]
+
+
+def rows(files: list[DataFile]) -> list[dict[str, Any]]:
+    return [row for file in files for row in pq.ParquetFile(local_path(file.uri)).read().to_pylist()]
+
+
+def units(files: list[DataFile]) -> Counter[tuple[str, int]]:
+    return Counter((Path(row["_source"]).name, row["_position"]) for row in rows(files))
+
+
+def test_every_unit_is_in_one_data_file(task: Task, landed: list[LandedFile]) -> None:
+    written = write_group(landed, task)
+    assert units(written.bronze) == Counter([("a.json", 0), ("a.json", 2), ("b.json.gz", 0)])
+    assert units(written.dead_letters) == Counter([("a.json", 1), ("a.json", 3), ("c.json", 0)])
+    assert sorted(file.partition for file in written.bronze) == [
+        "event_timestamp_day=2026-11-21",
+        "event_timestamp_day=2026-11-22",
+    ]
+    assert {row["_micro_batch_id"] for row in rows(written.bronze + written.dead_letters)} == {7}
+    assert written.changed == []
+
+
+def test_outcomes_count_units_by_source_and_set_of_reasons(task: Task, landed: list[LandedFile]) -> None:
+    outcomes = write_group(landed, task).outcomes
+    assert {(Path(source).name, reasons): count for (source, reasons), count in outcomes.items()} == {
+        ("a.json", None): 2,
+        ("a.json", "missing_field"): 1,
+        ("a.json", "missing_field+wrong_type"): 1,
+        ("b.json.gz", None): 1,
+        ("c.json", "corrupt_batch"): 1,
+    }
+
+
+def test_a_table_that_has_the_micro_batch_gets_no_data_files_again(task: Task, landed: list[LandedFile]) -> None:
+    first = write_group(landed, task)
+    again = write_group(landed, dataclasses.replace(task, bronze=None))
+    assert again.bronze == []
+    assert units(again.dead_letters) == units(first.dead_letters)
+    assert again.outcomes == first.outcomes
+
+
+def test_a_changed_file_is_a_dead_letter_at_first_and_left_out_on_a_replay(
+    task: Task, landed: list[LandedFile]
+) -> None:
+    local_path(landed[0].uri).write_bytes(b"[1]")
+    first = write_group(landed[:1], task)
+    assert first.outcomes == {(landed[0].uri, "changed"): 1}
+    replayed = write_group(landed[:1], dataclasses.replace(task, bronze=None))
+    assert (replayed.dead_letters, replayed.outcomes, replayed.changed) == ([], {}, [landed[0].uri])
