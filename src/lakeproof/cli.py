@@ -1,4 +1,4 @@
-"""The command line of what belongs to no program: checks of the machine, and the settings."""
+"""The command line of what belongs to no program: checks of the machine, the settings, and contracts."""
 
 import sys
 from typing import Annotated
@@ -9,13 +9,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from lakeproof.command import application, run
+from lakeproof.contracts.commands import contract_commands
 from lakeproof.doctor import Program, checks_for, examine, shown
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings, load_settings
 
 _WIDE = 500
 
-app = application("lakeproof", "Check this machine and show the settings that all programs share.")
+app = application("lakeproof", "Check this machine and the contracts, and show the settings that all programs share.")
+app.add_typer(contract_commands, name="contract")
 
 
 @app.command()

@@ -128,7 +128,7 @@ def _rows(catalog: "Catalog", name: str) -> int:
 
 def _landed(session: Session, stream: str, event_time: str) -> Table:
     name = stream_tables(stream).bronze
-    when = identifier(event_time)
+    when = ".".join(identifier(name) for name in event_time.split("."))
     # Bounds as DuckDB's text: years that Python's datetime does not have are welcome in bronze.
     ((rows, files, micro_batches, first, last),) = _fetch(
         session,

@@ -32,16 +32,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def drain(spark: SparkSession) -> Drain:
-    """Run the stream ``events`` of a lake over everything that has landed."""
+    """Run a stream of a lake over everything that has landed."""
 
-    def run(settings: Settings) -> None:
+    def run(settings: Settings, stream: str = "events") -> None:
         session = spark.newSession()
         # As in a program, whose only session is the active one: Iceberg asks that one for its catalogs.
         session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]
         for key, value in spark_properties(settings).items():
             # A session's own settings reach Hadoop without the prefix that a context's need.
             session.conf.set(key.removeprefix("spark.hadoop."), value)
-        query = BronzeQuery("events", f"{settings.landing_uri}/events", available_now=True)
+        query = BronzeQuery(stream, f"{settings.landing_uri}/{stream}", available_now=True)
         run_bronze(settings, query, lambda: session)
 
     return run

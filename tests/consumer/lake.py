@@ -1,13 +1,15 @@
 """What the tests of the consumer ask of a lake."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings
 
-Drain = Callable[[Settings], None]
-"""Runs a stream over everything that has landed."""
+
+class Drain(Protocol):
+    """Runs a stream over everything that has landed."""
+
+    def __call__(self, settings: Settings, stream: str = "events") -> None: ...
 
 
 def rows(settings: Settings, table: str) -> list[dict[str, Any]]:

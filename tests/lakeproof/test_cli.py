@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -63,3 +64,78 @@ def test_a_mistake_is_one_line_and_a_hint(lakeproof):
         assert done.returncode == 2
         assert done.stderr.startswith("Error: ")
         assert len(done.stderr.splitlines()) == 2
+
+
+CONTRACTS = sorted((ROOT / "contracts").glob("*.yaml"))
+EVENTS = (ROOT / "contracts" / "events.yaml").read_text()
+
+
+def test_every_contract_that_is_shipped_is_good(lakeproof):
+    assert {path.stem for path in CONTRACTS} >= {"events", "clickstream", "sensors"}
+    for arguments in ([], [path.stem for path in CONTRACTS], [str(path) for path in CONTRACTS]):
+        done = lakeproof("contract", "check", *arguments)
+        assert done.returncode == 0, done.stderr
+        assert [line.split(": ")[1] for line in done.stdout.splitlines()] == ["ok"] * len(CONTRACTS)
+
+
+def test_a_bad_contract_is_refused_with_line_and_field(lakeproof, tmp_path):
+    bad = tmp_path / "events.yaml"
+    bad.write_text(EVENTS.replace("name: product_id", "name: _product"))
+    line = EVENTS[: EVENTS.index("name: product_id")].count("\n") + 1
+    for arguments, named in ((["events"], str(bad)), ([str(bad)], str(bad)), ([], str(bad))):
+        done = lakeproof("contract", "check", *arguments, LAKE_CONTRACTS=str(tmp_path))
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"Error: {named}:{line}: _product: a property is named '_product'")
+        assert len(done.stderr.splitlines()) == 2
+    together = lakeproof("contract", "check", str(bad), "sensors", "nothing")
+    assert together.returncode == 2
+    assert "sensors: ok" in together.stdout
+    assert together.stderr.count("Error: ") == 2
+
+
+def test_a_contract_that_is_not_there(lakeproof, tmp_path):
+    for command in (
+        ["check", "nothing"],
+        ["check", "nothing.yaml"],
+        ["json-schema", "no/thing"],
+        ["diff", "events", "a"],
+    ):
+        done = lakeproof("contract", *command)
+        assert done.returncode == 2
+        assert done.stderr.startswith("Error: ")
+        assert len(done.stderr.splitlines()) == 2
+    assert lakeproof("contract", "check", LAKE_CONTRACTS=str(tmp_path)).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "says"),
+    [
+        ("status: active", "status: draft", 0, "No change that a reader could see"),
+        ("What happened.", "What it was.", 0, "full:"),
+        ("- value: purchase", "- value: purchase\n          - value: search", 10, "backward:"),
+        ("          - value: purchase\n", "", 11, "forward:"),
+        ("name: user_id", "name: visitor", 12, "breaking:"),
+        ("primaryKey: true", "primaryKey: perhaps", 2, ""),
+    ],
+)
+def test_the_exit_code_says_what_a_change_means(lakeproof, tmp_path, old, new, code, says):
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(EVENTS.replace(old, new))
+    done = lakeproof("contract", "diff", "events", str(changed))
+    assert done.returncode == code, done.stdout + done.stderr
+    assert says in done.stdout
+    assert ("Raise it." in done.stdout) == (code >= 10)
+    told = lakeproof("contract", "diff", "--help").stdout
+    assert f" {code} " in " ".join(told.split())
+
+
+def test_the_json_schema_of_a_contract(lakeproof):
+    done = lakeproof("contract", "json-schema", "clickstream")
+    assert done.returncode == 0
+    schema = json.loads(done.stdout)
+    assert schema["properties"]["event"]["properties"]["position"] == {
+        "type": ["integer", "null"],
+        "minimum": 0,
+        "maximum": 2**31 - 1,
+        "description": "Place of the product in a list, counted from 0.",
+    }

@@ -29,7 +29,7 @@ class Target:
     schema
         Its columns as Arrow types, each with its Iceberg field id.
     day_of
-        The timestamp column by whose day it is partitioned.
+        The timestamp column by whose day it is partitioned, or the path of one within it: ``event.timestamp``.
     partition
         Name of the partition field.
     """
@@ -120,7 +120,7 @@ class DataFileWriter:
 def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
     """Cut a table into the rows of each day (UTC), written as Iceberg names it; the order within a day stays."""
     compute: Any = pc  # its stubs lack a function
-    days: Any = table[column].cast(pa.date32())
+    days: Any = _column(table, column).cast(pa.date32())
     edges: Any = pc.min_max(days).as_py()
     if edges["min"] == edges["max"] and not days.null_count:
         yield _name(edges["min"]), table
@@ -132,6 +132,13 @@ def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
     for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         yield _name(day), table.take(order.slice(begin, end - begin))
         begin = end
+
+
+def _column(table: pa.Table, path: str) -> Any:
+    """A column, or a field within it: ``event.timestamp``."""
+    name, *inner = path.split(".")
+    column: Any = table[name]
+    return pc.struct_field(column, inner) if inner else column
 
 
 def _name(day: Any) -> str:

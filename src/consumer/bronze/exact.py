@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from consumer.bronze.columns import Fault
+from consumer.bronze.constraints import Examine, examiner
 from consumer.bronze.structure import WHITE_SPACE, StructureError, container_end
 from consumer.bronze.tokens import MAX_SHOWN, FloatToken, IntToken, UnfitError, converter, cut, shown, to_text
-from lakeproof.contracts import Contract, Field, ListType, MapType, ObjectType, Type
+from lakeproof.contracts import Constraints, Contract, Field, ListType, MapType, ObjectType, Type
 from lakeproof.reasons import Reason
 
 MAX_DEPTH = 500
@@ -21,6 +22,7 @@ MAX_FAULTS = 100
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ABSENT: Any = object()
+_NO_CONSTRAINTS = Constraints()
 
 _Place = tuple[Any, ...]
 """Where a value is in the record: the place of what holds it, and its key or index there; empty for the record.
@@ -193,7 +195,7 @@ def _step(key: str) -> str:
     return f"['{quoted}']"
 
 
-def _reader(kind: Type, allowed: tuple[str, ...] = ()) -> _Reader:
+def _reader(kind: Type, allowed: tuple[str, ...] = (), constraints: Constraints = _NO_CONSTRAINTS) -> _Reader:
     match kind:
         case ObjectType():
             return _object_reader(kind.fields)
@@ -201,10 +203,11 @@ def _reader(kind: Type, allowed: tuple[str, ...] = ()) -> _Reader:
             return _map_reader(_reader(kind.value))
         case ListType():
             return _list_reader(_reader(kind.item))
-    return _scalar_reader(converter(kind), frozenset(allowed))
+    examine = examiner(constraints) if constraints else None
+    return _scalar_reader(converter(kind), frozenset(allowed), examine)
 
 
-def _scalar_reader(convert: Callable[[Any], Any], allowed: frozenset[str]) -> _Reader:
+def _scalar_reader(convert: Callable[[Any], Any], allowed: frozenset[str], examine: Examine | None) -> _Reader:
     def read(value: Any, place: _Place, faults: _Faults) -> Any:
         try:
             converted = convert(value)
@@ -213,13 +216,16 @@ def _scalar_reader(convert: Callable[[Any], Any], allowed: frozenset[str]) -> _R
             return None
         if allowed and to_text(value) not in allowed:
             faults.add(Reason.NOT_ALLOWED, place, f"{shown(value)} is not among the allowed values")
+        if examine:
+            for code, detail in examine(value, converted):
+                faults.add(code, place, detail)
         return converted
 
     return read
 
 
 def _object_reader(fields: tuple[Field, ...]) -> _Reader:
-    plan = [(field.name, field.required, _reader(field.type, field.allowed)) for field in fields]
+    plan = [(field.name, field.required, _reader(field.type, field.allowed, field.constraints)) for field in fields]
     known = {field.name for field in fields}
 
     def read(value: Any, place: _Place, faults: _Faults) -> dict[str, Any] | None:

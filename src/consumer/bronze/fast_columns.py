@@ -4,7 +4,7 @@ msgspec is strict about most things; where it is not, a column looks again and d
 over unread (`Raw`), -0 read as a double, values beyond the column's range.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from msgspec import UNSET, Meta, Raw
 
 from consumer.bronze.columns import ArrowColumn, arrow_field, arrow_type
+from consumer.bronze.constraints import Examine, column_examiner, examiner
 from consumer.bronze.tokens import (
     Converter,
     FloatToken,
@@ -26,14 +27,17 @@ from consumer.bronze.tokens import (
     to_text,
     to_timestamp,
 )
-from lakeproof.contracts import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.contracts import Constraints, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
 
-# The usual forms only, and no year that a zone could push out of range. Arrow reads what they match as ISO 8601 means
-# it, or refuses it; what they don't match is converted one by one.
-_TIMESTAMP = r"^[1-8]\d{3}-\d{2}-\d{2}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$"
-_DATE = r"^[1-9]\d{3}-\d{2}-\d{2}$"
+# The usual forms of days that every such month has, and no year that a zone could push out of range: Arrow reads all
+# that they match as ISO 8601 means it. What they don't match, a 29th of February too, is converted one by one.
+_DAY = r"((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+_ZONE = r"(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
+_TIMESTAMP = rf"^[1-8]\d{{3}}-{_DAY}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{{1,6}})?{_ZONE}$"
+_DATE = rf"^[1-9]\d{{3}}-{_DAY}$"
 _NO_TEXT = pa.scalar(None, pa.string())
 _read_string = msgspec.json.Decoder(str).decode
+_read_array = msgspec.json.Decoder(list[Any]).decode
 
 
 @dataclass
@@ -89,9 +93,8 @@ class _Plain:
 class _Floating:
     """Numbers with a point."""
 
-    annotation = float
-
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, annotation: Any, kind: pa.DataType) -> None:
+        self.annotation = annotation
         self._kind = kind
 
     def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
@@ -118,12 +121,8 @@ class _Text:
         texts = pa.array(values, pa.string())
         usual = pc.match_substring_regex(texts, self._form)
         usual_texts: ArrowColumn = pc.if_else(usual, texts, _NO_TEXT)
-        try:
-            column: ArrowColumn = usual_texts.cast(self._kind)
-            unusual = pc.invert(usual)
-        except pa.ArrowInvalid:  # a 30th of February, in one of them
-            column = pa.array([None] * len(texts), self._kind)
-            unusual = texts.is_valid()
+        column: ArrowColumn = usual_texts.cast(self._kind)
+        unusual = pc.invert(usual)
         others = _indices(unusual)
         if not others:
             return column
@@ -141,22 +140,29 @@ class _Scalar:
     annotation = Raw
 
     def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
+        tokens = [b"null" if value is None else value for value in values]
+        try:
+            # Read together, since most are strings, and a call for each costs more than the reading.
+            found = _read_array(b"[" + b",".join(tokens) + b"]")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            found = [self._read(token) for token in tokens]
         texts: list[str | None] = []
-        for index, value in enumerate(values):
-            token = bytes(value) if value is not None else b"null"
-            first = token[0]
-            text = None
-            if first == 0x22:
-                try:
-                    text = _read_string(token)
-                except (msgspec.MsgspecError, UnicodeDecodeError):
-                    chunk.declined.add(owners[index])
-            elif first in b"[{":
+        for index, value in enumerate(found):
+            if type(value) is str or value is None:
+                texts.append(value)
+            elif isinstance(value, (dict, list)):
                 chunk.declined.add(owners[index])
-            elif token != b"null":
-                text = token.decode("ascii")
-            texts.append(text)
+                texts.append(None)
+            else:
+                texts.append(bytes(tokens[index]).decode("ascii"))
         return pa.array(texts, pa.string())
+
+    def _read(self, token: bytes) -> Any:
+        """A value, or a container in place of one that cannot be read."""
+        try:
+            return msgspec.json.decode(token)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return []
 
 
 class _Token:
@@ -170,6 +176,20 @@ class _Token:
 
     def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
         return _convert_each(values, owners, chunk, lambda raw: self._convert(_read_token(bytes(raw))), self._kind)
+
+
+class _Constrained:
+    """Another column's values, of which it declines those that do not meet the contract's constraints."""
+
+    def __init__(self, inner: _Column, outside: Callable[[ArrowColumn], pa.BooleanArray]) -> None:
+        self.annotation = inner.annotation
+        self._inner = inner
+        self._outside = outside
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
+        column = self._inner.build(values, owners, chunk)
+        chunk.declined.update(owners[index] for index in _indices(self._outside(column)))
+        return column
 
 
 class _Map:
@@ -225,7 +245,7 @@ class ObjectColumn:
     """Objects of known fields; `struct` is what msgspec reads them into."""
 
     def __init__(self, fields: tuple[Field, ...]) -> None:
-        self._fields = [(f"f{index}", item, _column(item.type, item.allowed)) for index, item in enumerate(fields)]
+        self._fields = [(f"f{index}", item, _field_column(item)) for index, item in enumerate(fields)]
         self._arrow_fields = [arrow_field(item) for item in fields]
         self.struct = msgspec.defstruct(
             "Record",
@@ -273,6 +293,33 @@ class ObjectColumn:
         return columns
 
 
+def _field_column(item: Field) -> _Column:
+    kind, constraints = item.type, item.constraints
+    if not constraints or isinstance(kind, ObjectType | ListType | MapType):
+        return _column(kind, item.allowed)
+    if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR, PrimitiveType.TIMESTAMP, PrimitiveType.DATE):
+        if kind is PrimitiveType.STRING or not item.allowed:
+            return _Constrained(_column(kind, item.allowed), column_examiner(constraints, arrow_type(kind)))
+    elif not item.allowed and not isinstance(kind, DecimalType):
+        return _number_column(kind, constraints)
+    allowed = frozenset(item.allowed)
+    return _Token(partial(_convert_checked, converter(kind), allowed, examiner(constraints)), arrow_type(kind))
+
+
+def _number_column(kind: PrimitiveType, constraints: Constraints) -> _Column:
+    """A column of numbers whose range msgspec checks."""
+    arrow = arrow_type(kind)
+    ends: dict[str, Any] = {}
+    if constraints.minimum:
+        ends["gt" if constraints.minimum.exclusive else "ge"] = constraints.minimum.value
+    if constraints.maximum:
+        ends["lt" if constraints.maximum.exclusive else "le"] = constraints.maximum.value
+    if kind in (PrimitiveType.FLOAT, PrimitiveType.DOUBLE):
+        return _Floating(Annotated[float, Meta(**ends)], arrow)
+    last = (1 << (31 if kind is PrimitiveType.INT else 63)) - 1
+    return _Plain(Annotated[int, Meta(**{"ge": -last - 1, "le": last} | ends)], arrow)
+
+
 def _column(kind: Type, allowed: tuple[str, ...] = ()) -> _Column:
     arrow = arrow_type(kind)
     match kind:
@@ -285,7 +332,7 @@ def _column(kind: Type, allowed: tuple[str, ...] = ()) -> _Column:
         case PrimitiveType.STRING:
             return _Plain(Literal[allowed] if allowed else str, arrow)
         case _ if allowed:
-            return _Token(partial(_convert_allowed, converter(kind), frozenset(allowed)), arrow)
+            return _Token(partial(_convert_checked, converter(kind), frozenset(allowed), None), arrow)
         case PrimitiveType.BOOLEAN:
             return _Plain(bool, arrow)
         case PrimitiveType.INT:
@@ -293,7 +340,7 @@ def _column(kind: Type, allowed: tuple[str, ...] = ()) -> _Column:
         case PrimitiveType.LONG:
             return _Plain(Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)], arrow)
         case PrimitiveType.FLOAT | PrimitiveType.DOUBLE:
-            return _Floating(arrow)
+            return _Floating(float, arrow)
         case PrimitiveType.TIMESTAMP:
             return _Text(_TIMESTAMP, to_timestamp, arrow)
         case PrimitiveType.DATE:
@@ -333,10 +380,15 @@ def _convert_each(
     return pa.array(converted, kind)
 
 
-def _convert_allowed(convert: Converter, allowed: frozenset[str], value: Any) -> Any:
-    if value is not None and to_text(value) not in allowed:
+def _convert_checked(convert: Converter, allowed: frozenset[str], examine: Examine | None, value: Any) -> Any:
+    if value is None:
+        return None
+    if allowed and to_text(value) not in allowed:
         raise msgspec.ValidationError("not allowed")
-    return None if value is None else convert(value)
+    converted = convert(value)
+    if examine and any(examine(value, converted)):
+        raise msgspec.ValidationError("outside of the constraints")
+    return converted
 
 
 def _read_token(token: bytes) -> Any:

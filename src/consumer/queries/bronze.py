@@ -131,7 +131,7 @@ class _Plan:
 def _prepare(settings: Settings, query: BronzeQuery) -> _Plan:
     """Make what is missing, keep the contract's text, and, to take what is there, find it."""
     text = contract_text(settings.contracts, query.stream)
-    contract = parse_contract(text, str(settings.contracts / f"{query.stream}.yaml"))
+    contract = parse_contract(text, str(settings.contracts / f"{query.stream}.yaml"), query.stream)
     ensure_tables(open_catalog(settings), contract)
     landing_log = LandingLog(settings.landing_log_database, query.stream)
     landing_log.keep_contract(contract.digest, text)

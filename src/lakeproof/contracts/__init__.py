@@ -1,6 +1,8 @@
 """Contracts: one Open Data Contract Standard file per stream, the only place where a stream's schema is written."""
 
 from lakeproof.contracts.model import (
+    Bound,
+    Constraints,
     Contract,
     DecimalType,
     Field,
@@ -13,6 +15,8 @@ from lakeproof.contracts.model import (
 from lakeproof.contracts.odcs import contract_text, load_contract, parse_contract
 
 __all__ = [
+    "Bound",
+    "Constraints",
     "Contract",
     "DecimalType",
     "Field",

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from enum import StrEnum
 
 
@@ -55,6 +57,49 @@ Type = PrimitiveType | DecimalType | MapType | ListType | ObjectType
 
 
 @dataclass(frozen=True)
+class Bound:
+    """An end of a range.
+
+    Parameters
+    ----------
+    value
+        By the field's type: an int (int, long), a float (float, double), a Decimal, a date, or a datetime in UTC.
+    exclusive
+        Whether the value itself is outside; never so for int and long.
+    """
+
+    value: int | float | Decimal | date
+    exclusive: bool = False
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What a value must meet beside its type; false if that is nothing.
+
+    Parameters
+    ----------
+    minimum, maximum
+        The range of a number, a timestamp or a date.
+    min_length, max_length
+        How many characters (Unicode code points) a string has.
+    pattern
+        A regular expression that is found in a string: see :mod:`lakeproof.contracts.pattern`.
+    """
+
+    minimum: Bound | None = None
+    maximum: Bound | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+
+    def __bool__(self) -> bool:
+        return self != _UNCONSTRAINED
+
+
+_UNCONSTRAINED = Constraints()
+
+
+@dataclass(frozen=True)
 class Field:
     """A named value in a record.
 
@@ -70,6 +115,8 @@ class Field:
         The values that it may take; empty for any.
     description
         For people; becomes the column's comment.
+    constraints
+        What the value must meet beside its type.
     """
 
     name: str
@@ -77,6 +124,7 @@ class Field:
     required: bool = False
     allowed: tuple[str, ...] = ()
     description: str = ""
+    constraints: Constraints = _UNCONSTRAINED
 
 
 @dataclass(frozen=True)
@@ -96,7 +144,8 @@ class Contract:
     primary_key
         Names of the fields that identify a record.
     event_time
-        Name of the timestamp field that says when it happened; the tables are partitioned by its day.
+        The timestamp that says when it happened: a field's name, or the path to one within objects, like
+        ``event.timestamp``. The tables are partitioned by its day.
     """
 
     stream: str

@@ -1,39 +1,22 @@
 """Read a contract from its Open Data Contract Standard v3 file."""
 
 import hashlib
-import re
 from pathlib import Path
 from typing import Any
 
-import yaml
 from open_data_contract_standard.model import OpenDataContractStandard, SchemaProperty
 from pydantic import ValidationError
 
-from lakeproof.contracts.model import (
-    Contract,
-    DecimalType,
-    Field,
-    ListType,
-    MapType,
-    ObjectType,
-    PrimitiveType,
-    Type,
-)
+from lakeproof.contracts.constraints import ContractError
+from lakeproof.contracts.fields import identifier, read_fields
+from lakeproof.contracts.model import Contract, DecimalType, Field, ObjectType, PrimitiveType
+from lakeproof.contracts.source import Place, read_source
 from lakeproof.errors import UsageError
 
-_IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*", re.IGNORECASE)
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-_MAX_DECIMAL_PRECISION = 38
 _TAKEN_NAMES = {"raw", "reasons"}
-# The column for a logical type whose physicalType is not given.
-_LOGICAL_DEFAULTS = {
-    "string": "string",
-    "boolean": "boolean",
-    "integer": "long",
-    "number": "double",
-    "timestamp": "timestamp",
-    "date": "date",
-}
+_ROOT: Place = ()
+_TABLE: Place = ("schema", 0)
+_FIELDS: Place = (*_TABLE, "properties")
 
 
 def load_contract(folder: Path, stream: str) -> Contract:
@@ -44,7 +27,7 @@ def load_contract(folder: Path, stream: str) -> Contract:
     UsageError
         There is no such file, or it is not a contract that this project can hold data to.
     """
-    return parse_contract(contract_text(folder, stream), str(folder / f"{stream}.yaml"))
+    return parse_contract(contract_text(folder, stream), str(folder / f"{stream}.yaml"), stream)
 
 
 def contract_text(folder: Path, stream: str) -> bytes:
@@ -65,7 +48,7 @@ def contract_text(folder: Path, stream: str) -> bytes:
     return path.read_bytes()
 
 
-def parse_contract(text: bytes, origin: str) -> Contract:
+def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contract:
     """Read a contract from the bytes of its file.
 
     Parameters
@@ -74,127 +57,141 @@ def parse_contract(text: bytes, origin: str) -> Contract:
         The file's bytes: YAML in UTF-8.
     origin
         Where they came from, for messages.
+    stream
+        The stream that it must be the contract of; None for any.
 
     Raises
     ------
     UsageError
-        The text is not YAML, not a data contract, or asks for what this project cannot do.
+        The text is not YAML, not a data contract, or asks for what this project cannot do. It names the line and the
+        field.
     """
+    source = read_source(text, origin)
     try:
-        document = OpenDataContractStandard.model_validate(_yaml(text, origin))
+        return _contract(_validated(source.document), hashlib.sha256(text).hexdigest(), stream)
+    except ContractError as error:
+        field = _field_at(source.document, error.place)
+        raise UsageError(
+            f"{origin}:{source.line(error.place)}: {f'{field}: ' if field else ''}{error.message}", error.hint
+        ) from None
+
+
+def _validated(document: Any) -> OpenDataContractStandard:
+    if not isinstance(document, dict):
+        raise ContractError(
+            _ROOT,
+            "it holds no keys, so it is no contract.",
+            "Begin it with `apiVersion: v3.2.0` and `kind: DataContract`.",
+        )
+    try:
+        return OpenDataContractStandard.model_validate(document, extra="forbid")
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{origin}: {place}: {first['msg']}.", "See the Open Data Contract Standard v3.") from None
-    try:
-        return _contract(document, hashlib.sha256(text).hexdigest())
-    except _ContractError as error:
-        raise UsageError(f"{origin}: {error}", "Correct the contract.") from None
+        first = error.errors(include_url=False)[0]
+        place = first["loc"]
+        name = place[-1] if place else "the file"
+        if first["type"] == "extra_forbidden":
+            raise ContractError(
+                place, f"the standard has no key {name!r} here.", "Correct or remove it: it would not be read."
+            ) from None
+        raise ContractError(
+            place, f"{name}: {first['msg']}.", "See docs/contracts.md, or the Open Data Contract Standard v3."
+        ) from None
 
 
-def _yaml(text: bytes, origin: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UsageError(f"{origin}:{line}: not YAML: {error.problem}.", "Correct the file.") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text, a date like 2026-99-99, endless nesting
-        problem = str(error).splitlines()[0]
-        raise UsageError(f"{origin}: not YAML: {problem}.", "Correct the file.") from None
+def _field_at(document: Any, place: Place) -> str:
+    """The path of the field that `place` is in: its name, and those of the objects around it."""
+    names = []
+    for before, step in zip((None, *place), place, strict=False):
+        try:
+            document = document[step]
+        except (KeyError, IndexError, TypeError):
+            break
+        if before == "properties" and isinstance(document, dict) and "name" in document:
+            names.append(str(document["name"]))
+    return ".".join(names)
 
 
-class _ContractError(Exception):
-    pass
-
-
-def _contract(document: OpenDataContractStandard, digest: str) -> Contract:
+def _contract(document: OpenDataContractStandard, digest: str, due: str | None) -> Contract:
+    if document.kind != "DataContract" or not (document.apiVersion or "").startswith("v3."):
+        raise ContractError(
+            ("apiVersion",) if document.kind == "DataContract" else ("kind",),
+            "it is not a data contract of the Open Data Contract Standard v3.",
+            "Begin it with `apiVersion: v3.2.0` and `kind: DataContract`.",
+        )
     if not document.version:
-        raise _ContractError("it has no version.")
+        raise ContractError(_ROOT, "it has no version.", "Add one, like `version: 1.0.0`; rows say which judged them.")
     if not document.schema_ or len(document.schema_) != 1:
-        raise _ContractError("it must have exactly one schema object: one file per stream.")
+        raise ContractError(("schema",), "it must have exactly one schema object.", "Write one file for each stream.")
     table = document.schema_[0]
-    stream = _identifier(table.name, "the schema object")
+    stream = identifier(table.name, (*_TABLE, "name"), "the schema object")
+    if due not in (None, stream):
+        raise ContractError(
+            (*_TABLE, "name"),
+            f"the schema object is named {stream!r}, and the file is the contract of {due!r}.",
+            "Name both alike: the tables get that name.",
+        )
     properties = table.properties or []
-    fields = _fields(properties, "")
-    if taken := {field.name.lower() for field in fields} & _TAKEN_NAMES:
-        raise _ContractError(f"the name {min(taken)!r} is taken: judged units have a column of that name.")
-    keys = sorted((p for p in properties if p.primaryKey), key=lambda p: p.primaryKeyPosition or 0)
-    if not keys:
-        raise _ContractError("no property has primaryKey: true; records could not be told apart.")
-    event_time = _custom(document, "eventTime")
-    if event_time not in {field.name for field in fields if field.type is PrimitiveType.TIMESTAMP}:
-        raise _ContractError(f"the custom property eventTime names {event_time!r}, which is not a timestamp field.")
+    fields = read_fields(properties, _FIELDS)
+    for index, field in enumerate(fields):
+        if field.name.lower() in _TAKEN_NAMES:
+            raise ContractError(
+                (*_FIELDS, index, "name"),
+                f"the name {field.name!r} is taken: judged units have a column of that name.",
+                "Give the field another name.",
+            )
     return Contract(
         stream=stream,
         version=document.version,
         digest=digest,
         fields=fields,
-        primary_key=tuple(str(key.name) for key in keys),
-        event_time=str(event_time),
+        primary_key=_primary_key(properties, fields),
+        event_time=_event_time(document, fields),
     )
 
 
-def _fields(properties: list[SchemaProperty], within: str) -> tuple[Field, ...]:
-    fields = tuple(_field(item, within) for item in properties)
-    folded: dict[str, str] = {}
+def _primary_key(properties: list[SchemaProperty], fields: tuple[Field, ...]) -> tuple[str, ...]:
+    keys = []
+    for index, (item, field) in enumerate(zip(properties, fields, strict=True)):
+        if not item.primaryKey:
+            continue
+        if not isinstance(field.type, PrimitiveType | DecimalType):
+            raise ContractError(
+                (*_FIELDS, index, "primaryKey"), "only a scalar can be in the primary key.", "Choose another field."
+            )
+        keys.append((item.primaryKeyPosition or 0, field.name))
+    if not keys:
+        raise ContractError(
+            _FIELDS,
+            "no property has primaryKey: true; records could not be told apart.",
+            "Add it to the field, or the fields, that identify a record.",
+        )
+    return tuple(name for _, name in sorted(keys, key=lambda key: key[0]))
+
+
+def _event_time(document: OpenDataContractStandard, fields: tuple[Field, ...]) -> str:
+    known = list(_timestamps(fields))
+    names = ", ".join(known) or "none"
+    for index, custom in enumerate(document.customProperties or []):
+        if custom.property == "eventTime":
+            if custom.value not in known:
+                raise ContractError(
+                    ("customProperties", index, "value"),
+                    f"the custom property eventTime names {custom.value!r}, which is not a timestamp field.",
+                    f"Timestamp fields of the contract: {names}.",
+                )
+            return str(custom.value)
+    raise ContractError(
+        ("customProperties",),
+        "it has no custom property eventTime, so nothing says when a record happened.",
+        f"Name a timestamp field there. Those of the contract: {names}.",
+    )
+
+
+def _timestamps(fields: tuple[Field, ...], within: str = "") -> list[str]:
+    found = []
     for field in fields:
-        twin = folded.setdefault(field.name.lower(), field.name)
-        if twin is not field.name:
-            raise _ContractError(f"the fields {twin!r} and {field.name!r} would be one column in SQL.")
-    if not fields:
-        raise _ContractError(f"{within or 'the schema object'} has no properties.")
-    return fields
-
-
-def _field(item: SchemaProperty, within: str) -> Field:
-    name = _identifier(item.name, f"a property of {within or 'the schema object'}")
-    path = f"{within}.{name}" if within else name
-    kind = _type(item, path)
-    if item.enum and isinstance(kind, ObjectType | ListType | MapType):
-        raise _ContractError(f"{path} has an enum, which only a scalar can have.")
-    return Field(
-        name=name,
-        type=kind,
-        required=bool(item.required),
-        allowed=tuple(str(value.value) for value in item.enum or []),
-        description=item.description or "",
-    )
-
-
-def _type(item: SchemaProperty, path: str) -> Type:
-    if item.logicalType == "object":
-        return ObjectType(_fields(item.properties or [], path))
-    if item.logicalType == "array":
-        if item.items is None:
-            raise _ContractError(f"{path} is an array without items.")
-        return ListType(_type(item.items, f"{path}[]"))
-    if item.logicalType == "map":
-        if item.map is None or item.map.value is None:
-            raise _ContractError(f"{path} is a map without map.value.")
-        return MapType(_type(item.map.value, f"{path}.*"))
-    name = item.physicalType or _LOGICAL_DEFAULTS.get(item.logicalType or "", "")
-    if match := _DECIMAL.fullmatch(name):
-        precision, scale = int(match[1]), int(match[2])
-        if not 0 <= scale <= precision <= _MAX_DECIMAL_PRECISION or precision == 0:
-            raise _ContractError(f"{path}: {name} is not possible; at most {_MAX_DECIMAL_PRECISION} digits.")
-        return DecimalType(precision, scale)
-    try:
-        return PrimitiveType(name)
-    except ValueError:
-        known = ", ".join(PrimitiveType)
-        raise _ContractError(
-            f"{path}: unknown type {name or item.logicalType!r}; known are {known}, decimal(p,s), object, array, map."
-        ) from None
-
-
-def _identifier(name: str | None, what: str) -> str:
-    if not name or not _IDENTIFIER.fullmatch(name):
-        raise _ContractError(f"{what} is named {name!r}; use letters, digits and _, beginning with a letter.")
-    return name
-
-
-def _custom(document: OpenDataContractStandard, name: str) -> Any:
-    for custom in document.customProperties or []:
-        if custom.property == name:
-            return custom.value
-    return None
+        if field.type is PrimitiveType.TIMESTAMP:
+            found.append(within + field.name)
+        elif isinstance(field.type, ObjectType):
+            found += _timestamps(field.type.fields, f"{within}{field.name}.")
+    return found

@@ -1,6 +1,8 @@
 """All reasons against a record, their order, paths and details."""
 
 import json
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -9,7 +11,17 @@ from hypothesis import strategies as st
 
 from consumer.bronze.columns import Fault
 from consumer.bronze.exact import MAX_DEPTH, MAX_FAULTS, ExactJudge
-from lakeproof.contracts import Contract, Field, ListType, MapType, ObjectType, PrimitiveType
+from lakeproof.contracts import (
+    Bound,
+    Constraints,
+    Contract,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+)
 
 INT, STRING, SCALAR = PrimitiveType.INT, PrimitiveType.STRING, PrimitiveType.SCALAR
 CONTRACT = Contract(
@@ -147,6 +159,55 @@ def test_details(unit: bytes, detail: str) -> None:
     verdict = judge(unit)
     assert isinstance(verdict, list)
     assert [fault.detail for fault in verdict] == [detail]
+
+
+CONSTRAINED = Contract(
+    "orders",
+    "1",
+    "",
+    (
+        Field("code", STRING, constraints=Constraints(min_length=2, max_length=4, pattern="^[A-Z]+$")),
+        Field("level", INT, constraints=Constraints(Bound(0), Bound(9))),
+        Field(
+            "price", DecimalType(10, 2), constraints=Constraints(Bound(Decimal("0.5"), True), Bound(Decimal(99), True))
+        ),
+        Field("at", PrimitiveType.TIMESTAMP, constraints=Constraints(Bound(datetime(2000, 1, 1, tzinfo=UTC)))),
+        Field("in", ObjectType((Field("any", SCALAR, constraints=Constraints(max_length=3)),))),
+    ),
+    (),
+    "",
+)
+
+
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [
+        (b'{"code":"A"}', ["wrong_length $.code: a length of at least 2 is due, not 1: the string \"A\""]),
+        (b'{"code":"a"}', ["wrong_length $.code: a length of at least 2 is due, not 1: the string \"a\"",
+            "pattern_mismatch $.code: text with the pattern ^[A-Z]+$ is due, not the string \"a\""]),
+        (b'{"code":"ABCDE"}', ["wrong_length $.code: a length of at most 4 is due, not 5: the string \"ABCDE\""]),
+        (b'{"code":"AB\\n"}',
+            ["pattern_mismatch $.code: text with the pattern ^[A-Z]+$ is due, not the string \"AB\\u000a\""]),
+        ('{"code":"😀"}'.encode(), ["wrong_length $.code: a length of at least 2 is due, not 1: the string \"😀\"",
+            "pattern_mismatch $.code: text with the pattern ^[A-Z]+$ is due, not the string \"😀\""]),
+        (b'{"code":"\\ud800AB"}', ["invalid_utf8 $.code: the string \"\\ud800AB\" is not Unicode text"]),
+        (b'{"level":-1}', ["out_of_range $.level: at least 0 is due, not the number -1"]),
+        (b'{"level":10}', ["out_of_range $.level: at most 9 is due, not the number 10"]),
+        (b'{"level":3000000000}', ["out_of_range $.level: an integer of 32 bits is due, not the number 3000000000"]),
+        (b'{"level":"a"}',
+            ["wrong_type $.level: an integer without point or exponent is due, not the string \"a\""]),
+        (b'{"price":0.50}', ["out_of_range $.price: more than 0.5 is due, not the number 0.50"]),
+        (b'{"price":99}', ["out_of_range $.price: less than 99 is due, not the number 99"]),
+        (b'{"at":"1999-12-31T23:00:00Z"}',
+            ["out_of_range $.at: at least 2000-01-01T00:00:00Z is due, not the string \"1999-12-31T23:00:00Z\""]),
+        (b'{"at":"1999-12-31T23:00:00-01:00","price":0.51,"level":0}', []),
+        (b'{"in":{"any":1.50}}', ["wrong_length $.in.any: a length of at most 3 is due, not 4: the number 1.50"]),
+    ],
+)  # fmt: skip
+def test_constraints(unit: bytes, expected: list[str]) -> None:
+    verdict = ExactJudge(CONSTRAINED).judge(unit)
+    faults = verdict if isinstance(verdict, list) else []
+    assert [f"{fault.code} {fault.path}: {fault.detail}" for fault in faults] == expected
 
 
 def test_many_reasons_are_counted_and_not_all_listed() -> None:

@@ -1,8 +1,11 @@
 """The fast judge accepts nothing that the exact one would not, and reads the same values."""
 
 import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +13,8 @@ from consumer.bronze.columns import arrow_type, value_columns
 from consumer.bronze.exact import ExactJudge
 from consumer.bronze.fast import FastJudge
 from lakeproof.contracts import (
+    Bound,
+    Constraints,
     Contract,
     DecimalType,
     Field,
@@ -84,6 +89,39 @@ def objects(types: st.SearchStrategy[Type]) -> st.SearchStrategy[ObjectType]:
     return st.builds(ObjectType, fields(types))
 
 
+BOUNDS: dict[Type, list[int | float | date]] = {
+    PrimitiveType.INT: [-1, 0, 1, 1 << 30, -(1 << 31), (1 << 31) - 1],
+    PrimitiveType.LONG: [-1, 0, 1, (1 << 53) + 1, -(1 << 63), (1 << 63) - 1],
+    PrimitiveType.FLOAT: [0.1, -0.0, 1.0, 12.34, 3.4028235e38, -1.5, 5e-324],
+    PrimitiveType.DOUBLE: [0.1, -0.0, 1.0, 12.34, 1e308, -1.5, 5e-324],
+    PrimitiveType.DATE: [date(1, 1, 1), date(2026, 11, 21), date(2024, 2, 29), date(9999, 12, 31)],
+    PrimitiveType.TIMESTAMP: [
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+        datetime(2026, 11, 21, 12, 30, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC),
+    ],
+}
+DECIMAL_BOUNDS = [Decimal(text) for text in ("0", "0.1", "12.34", "12.345", "-1e2", "123456789012345678901234567890")]
+PATTERNS = ["^[a-z]+$", "a", "", "^.$", r"^\d", "1|true", r"^[^\w]*$", "[äα]", "😀", r"\n$", "^-?0", "(?:a,|:){1,3}b?"]
+
+
+@st.composite
+def constraints_of(draw: st.DrawFn, kind: Type) -> Constraints:
+    """None, mostly; as a contract's file may ask of that type."""
+    if draw(st.integers(0, 2)):
+        return Constraints()
+    if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR):
+        least, most = draw(st.none() | st.integers(0, 3)), draw(st.none() | st.integers(3, 40))
+        return Constraints(min_length=least, max_length=most, pattern=draw(st.none() | st.sampled_from(PATTERNS)))
+    values = DECIMAL_BOUNDS if isinstance(kind, DecimalType) else BOUNDS.get(kind)
+    if not values:
+        return Constraints()
+    may_exclude = kind not in (PrimitiveType.INT, PrimitiveType.LONG)
+    ends = st.none() | st.builds(Bound, st.sampled_from(values), st.booleans() if may_exclude else st.just(False))
+    return Constraints(draw(ends), draw(ends))
+
+
 @st.composite
 def fields(draw: st.DrawFn, types: st.SearchStrategy[Type]) -> tuple[Field, ...]:
     names = draw(st.lists(st.sampled_from(FIELD_NAMES), unique=True, min_size=1, max_size=4))
@@ -94,7 +132,8 @@ def fields(draw: st.DrawFn, types: st.SearchStrategy[Type]) -> tuple[Field, ...]
         allowed = (
             draw(st.lists(st.sampled_from(["a", "1", "1.0", "-0", "true", "", "ä😀", "\x00"]))) if may_list else []
         )
-        found.append(Field(name, kind, draw(st.booleans()), tuple(allowed)))
+        required = draw(st.booleans())
+        found.append(Field(name, kind, required, tuple(allowed), constraints=draw(constraints_of(kind))))
     return tuple(found)
 
 
@@ -208,6 +247,66 @@ def test_agrees_on_every_token_in_every_type() -> None:
                 assert together == sum(len(FastJudge(contract).judge([unit])[0]) for unit in units)
                 accepted += together
     assert accepted > 1_000
+
+
+CONSTRAINED = [*BOUNDS, DecimalType(10, 2), PrimitiveType.STRING, PrimitiveType.SCALAR]
+
+
+def constraints_on(kind: Type) -> list[Constraints]:
+    """One constraint at a time, each end and each pattern."""
+    if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR):
+        lengths = [Constraints(min_length=2), Constraints(max_length=1), Constraints(min_length=1, max_length=1)]
+        return [Constraints(pattern=pattern) for pattern in PATTERNS] + lengths
+    exclusive = (False,) if kind in (PrimitiveType.INT, PrimitiveType.LONG) else (False, True)
+    bounds = [Bound(value, each) for value in BOUNDS.get(kind, DECIMAL_BOUNDS) for each in exclusive]
+    return [Constraints(minimum=bound) for bound in bounds] + [Constraints(maximum=bound) for bound in bounds]
+
+
+@pytest.mark.parametrize("kind", CONSTRAINED, ids=str)
+def test_agrees_on_every_token_under_constraints(kind: PrimitiveType | DecimalType) -> None:
+    asked = constraints_on(kind)
+    units = [b'{"a":' + token + b"}" for token in TOKENS]
+    unconstrained = agrees(Contract("s", "1", "", (Field("a", kind),), (), ""), units)
+    accepted = [
+        agrees(Contract("s", "1", "", (Field("a", kind, allowed=allowed, constraints=each),), (), ""), units)
+        for each in asked
+        for allowed in ((), ("a", "1", "0", "0.1", "2026-11-21"))
+    ]
+    assert min(accepted) < unconstrained
+    assert sum(count > 1 for count in accepted) > len(asked) / 4
+
+
+def test_what_meets_its_constraints_is_accepted_fast() -> None:
+    contract = Contract(
+        "s",
+        "1",
+        "",
+        (
+            Field(
+                "code", PrimitiveType.STRING, constraints=Constraints(min_length=2, max_length=4, pattern="^[A-Z]+$")
+            ),
+            Field("level", PrimitiveType.INT, constraints=Constraints(Bound(0), Bound(9))),
+            Field("share", PrimitiveType.FLOAT, constraints=Constraints(Bound(0.0), Bound(0.1))),
+            Field("price", DecimalType(10, 2), constraints=Constraints(Bound(Decimal(0), True))),
+            Field("at", PrimitiveType.TIMESTAMP, constraints=Constraints(Bound(datetime(2000, 1, 1, tzinfo=UTC)))),
+            Field("day", PrimitiveType.DATE, constraints=Constraints(None, Bound(date(2100, 1, 1), True))),
+            Field("any", PrimitiveType.SCALAR, constraints=Constraints(max_length=3)),
+        ),
+        (),
+        "",
+    )
+    good = b'{"code":"ABC","level":9,"share":0.1,"price":0.01,"at":"2000-01-01T00:00:00Z","day":"2099-12-31","any":123}'
+    bad = [
+        good.replace(old, new)
+        for old, new in (
+            (b'"ABC"', b'"ABCDE"'), (b'"ABC"', b'"A"'), (b'"ABC"', b'"aBC"'), (b"9,", b"10,"), (b":0.1,", b":0.11,"),
+            (b"0.01", b"0.00"), (b"2000-", b"1999-"), (b"2099-12-31", b"2100-01-01"), (b"123", b"1234"),
+        )
+    ]  # fmt: skip
+    nulls = b'{"code":null,"level":null,"share":null,"price":null,"at":null,"day":null,"any":null}'
+    units = [good, *bad, nulls, b"{}"]
+    assert FastJudge(contract).judge(units)[0] == [0, len(bad) + 1, len(bad) + 2]
+    assert [len(ExactJudge(contract).judge(unit)) for unit in bad] == [1] * len(bad)
 
 
 def test_usual_records_are_accepted() -> None:

@@ -1,6 +1,8 @@
 """What a contract may say, and what is said to its author when it may not."""
 
 import hashlib
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeproof.contracts import DecimalType, ListType, MapType, ObjectType, PrimitiveType, load_contract, parse_contract
+from lakeproof.contracts import (
+    Bound,
+    Constraints,
+    DecimalType,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    load_contract,
+    parse_contract,
+)
 from lakeproof.errors import UsageError
 
 FOLDER = Path(__file__).parents[3] / "contracts"
@@ -83,51 +95,197 @@ def test_an_object_within_an_array():
     assert kind.item.fields[0].required
 
 
+def options(logical, physical=None, **options):
+    kept = {"physicalType": physical} if physical else {}
+    return {"logicalType": logical, "logicalTypeOptions": options} | kept
+
+
 @pytest.mark.parametrize(
     ("property_", "says"),
     [
-        ({"logicalType": "string", "physicalType": "varchar(3)"}, r"things.yaml: f: unknown type 'varchar\(3\)'"),
-        ({"logicalType": "number", "physicalType": "decimal(39, 1)"}, "is not possible"),
+        ({"logicalType": "string", "physicalType": "varchar(3)"}, r"f: unknown type 'varchar\(3\)' for a string"),
+        ({"logicalType": "string", "physicalType": "int"}, "f: unknown type 'int' for a string"),
+        ({"logicalType": "time"}, "f: unknown type 'time'"),
+        ({}, "f: it has no logicalType"),
+        ({"logicalType": "number", "physicalType": "decimal(39, 1)"}, "f: decimal.* is not possible"),
         ({"logicalType": "number", "physicalType": "decimal(3, 4)"}, "is not possible"),
         ({"logicalType": "number", "physicalType": "decimal(0, 0)"}, "is not possible"),
-        ({"logicalType": "array"}, "f is an array without items"),
-        ({"logicalType": "map"}, "f is a map without"),
-        ({"logicalType": "object"}, "f has no properties"),
-        ({"name": "ID", "logicalType": "string"}, "one column"),
-        ({"name": "a b", "logicalType": "string"}, "'a b'"),
+        ({"logicalType": "array"}, "f: it is an array without items"),
+        ({"logicalType": "array", "items": {"logicalType": "string", "required": True}}, "f: required is judged for"),
+        ({"logicalType": "array", "items": options("string", minLength=1)}, "f: logicalTypeOptions is judged for"),
+        ({"logicalType": "map"}, "f: it is a map without"),
+        (
+            {"logicalType": "map", "map": {"key": {"logicalType": "integer"}, "value": {"logicalType": "integer"}}},
+            "keys",
+        ),
+        ({"logicalType": "object"}, "f: it has no properties"),
+        ({"logicalType": "object", "properties": [dict(KEY)]}, "f.id: it is within an object"),
+        (
+            {"logicalType": "object", "properties": [{"name": n, "logicalType": "string"} for n in "aA"]},
+            "f.A: .* one column",
+        ),
+        ({"logicalType": "object", "properties": dict(KEY)}, "f: properties: Input should be a valid list"),
+        ({"logicalType": "array", "items": {"logicalType": "string"}, "primaryKey": True}, "f: only a scalar"),
+        ({"name": "ID", "logicalType": "string"}, "ID: the fields 'id' and 'ID' would be one column"),
+        ({"name": "a b", "logicalType": "string"}, "a b: a property is named 'a b'"),
         ({"name": "1a", "logicalType": "string"}, "'1a'"),
+        ({"name": "ä", "logicalType": "string"}, "'ä'"),
+        ({"name": "_a", "logicalType": "string"}, "_a: a property is named '_a'.*\n.*begin with _"),
         ({"name": 'a";drop', "logicalType": "string"}, "named"),
+        ({"logicalType": "string", "requird": True}, "f: the standard has no key 'requird' here"),
+        ({"logicalType": "string", "required": "perhaps"}, "f: required: Input should be a valid boolean"),
+        ({"logicalType": "integer", "enum": [{"value": "one"}]}, "f: no value of the type long is written 'one'"),
+        ({"logicalType": "number", "enum": [{"value": "01"}]}, "f: no value of the type double is written '01'"),
+        ({"logicalType": "string", "enum": [{"value": None}]}, "f: no value of the type string is written 'null'"),
+        ({"logicalType": "date", "enum": [{"value": "2026-02-30"}]}, "f: no value of the type date"),
+        (options("string", format="email"), "f: 'format' is not an option that is judged for this type"),
+        (options("string", minimum=1), "'minimum' is not an option"),
+        (options("boolean", minimum=1), "'minimum' is not an option"),
+        (options("array", minItems=1) | {"items": {"logicalType": "string"}}, "'minItems' is not an option"),
+        (options("integer", multipleOf=2), "'multipleOf' is not an option"),
+        (options("integer", minimum="x"), "f: minimum is 'x', and not a number"),
+        (options("integer", minimum=True), "f: minimum is 'True', and not a number"),
+        (options("integer", minimum=2**63), "minimum is '9223372036854775808', and not a number"),
+        (options("integer", "int", exclusiveMinimum=2**31 - 1), "exclusiveMinimum is '2147483647'"),
+        (options("number", maximum=float("inf")), "maximum is"),
+        (options("number", maximum="1e400"), "maximum is '1e400'"),
+        (options("number", maximum="1e999999999"), "maximum is '1e999999999'"),
+        (options("number", minimum=1, exclusiveMinimum=1), "one would do"),
+        (options("number", minimum=2, maximum=1), "ends before it begins"),
+        (options("number", minimum=1, exclusiveMaximum=1), "ends before it begins"),
+        (options("timestamp", minimum="2026-11-21"), "minimum is '2026-11-21', and not a timestamp"),
+        (options("timestamp", minimum="2026-11-21T12:00:00"), "not a timestamp with a zone"),
+        (options("timestamp", minimum="2026-02-30T12:00:00Z"), "not a timestamp with a zone"),
+        (options("timestamp", minimum="0001-01-01T00:00:00+01:00"), "not a timestamp with a zone"),
+        (options("date", maximum="2026-11-21T12:00:00Z"), "not a date"),
+        (options("string", minLength=-1), "f: minLength is -1"),
+        (options("string", minLength="1"), "f: minLength is '1'"),
+        (options("string", minLength=True), "f: minLength is True"),
+        (options("string", maxLength=2**31), "f: maxLength is"),
+        (options("string", minLength=2, maxLength=1), "minLength is more than maxLength"),
+        (options("string", pattern="("), r"f: the pattern '\(' cannot be used: it has a \( without"),
+        (options("string", pattern=1), "f: the pattern 1 cannot be used: it is not text"),
     ],
 )
 def test_refused_properties(property_, says):
-    with pytest.raises(UsageError, match=says):
+    with pytest.raises(UsageError, match=rf"^things.yaml:\d+: .*{says}") as caught:
         parse({"name": "f", **property_})
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "expected"),
+    [
+        (("integer", "int"), {"minimum": 0, "maximum": 9}, Constraints(Bound(0), Bound(9))),
+        (("integer",), {"exclusiveMinimum": 0, "exclusiveMaximum": 9}, Constraints(Bound(1), Bound(8))),
+        (("integer",), {"minimum": 0.5, "maximum": -0.5 + 9}, Constraints(Bound(1), Bound(8))),
+        (("integer",), {"exclusiveMinimum": 0.5, "exclusiveMaximum": 8.5}, Constraints(Bound(1), Bound(8))),
+        (("integer",), {"maximum": 2**53 + 1}, Constraints(None, Bound(2**53 + 1))),
+        (("number",), {"minimum": 0.1, "exclusiveMaximum": "1e2"}, Constraints(Bound(0.1), Bound(100.0, True))),
+        (("number", "decimal(38,2)"), {"maximum": "12345678901234567890.12"},
+         Constraints(None, Bound(Decimal("12345678901234567890.12")))),
+        (("timestamp",), {"minimum": "2026-11-21T12:00+01:00"},
+         Constraints(Bound(datetime(2026, 11, 21, 11, tzinfo=UTC)))),
+        (("date",), {"exclusiveMaximum": "2026-11-21"}, Constraints(None, Bound(date(2026, 11, 21), True))),
+        (("string",), {"minLength": 1, "maxLength": 2, "pattern": "^a"},
+         Constraints(min_length=1, max_length=2, pattern="^a")),
+        (("string", "scalar"), {"maxLength": 2}, Constraints(max_length=2)),
+        (("string",), {}, Constraints()),
+    ],
+)  # fmt: skip
+def test_constraints(kind, asked, expected):
+    assert parse({"name": "f", **options(*kind, **asked)}).fields[2].constraints == expected
+
+
+def test_numbers_and_times_are_read_as_written():
+    """YAML would make 12345678901234567.89 a float, and a day a time."""
+    money = {"name": "f", **options("number", "decimal(38,2)", maximum="MOST")}
+    at = AT | options("timestamp", minimum="FIRST")
+    text = yaml.safe_dump(
+        document([KEY, at, money, {"name": "g", "logicalType": "number", "enum": [{"value": "ONE"}]}])
+    )
+    for word, token in (("MOST", "12345678901234567.89"), ("FIRST", "2026-11-21T00:00:00Z"), ("ONE", "1.50")):
+        text = text.replace(word, token)
+    _, at, f, g = parse_contract(text.encode(), "things.yaml")
+    assert f.constraints.maximum == Bound(Decimal("12345678901234567.89"))
+    assert at.constraints.minimum == Bound(datetime(2026, 11, 21, tzinfo=UTC))
+    assert g.allowed == ("1.50",)
+
+
+def test_allowed_values_have_the_text_of_json():
+    def allowed(logical, *values):
+        enum = [{"value": value} for value in values]
+        return parse({"name": "f", "logicalType": logical, "enum": enum}).fields[2].allowed
+
+    assert allowed("boolean", True) == ("true",)
+    assert allowed("integer", 1, "-2") == ("1", "-2")
+    assert allowed("number", 1.5, "1e2") == ("1.5", "1e2")
+    assert allowed("string", "a", 1) == ("a", "1")
+
+
+def test_the_event_time_may_be_within_objects():
+    inner = {"name": "event", "logicalType": "object", "properties": [{"name": "when", "logicalType": "timestamp"}]}
+    custom = [{"property": "eventTime", "value": "event.when"}]
+    assert parse(inner, customProperties=custom).event_time == "event.when"
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         (b"a: [", r"things.yaml:1: not YAML"),
-        (b"", r"things.yaml: "),
-        (b"[]", r"things.yaml: "),
-        (b"just text", r"things.yaml: "),
-        (b"\xff\xfe\x00", r"things.yaml"),
-        (b"a: \x00", r"things.yaml"),
-        (b"a: !!python/object:os.system {}", r"things.yaml"),
-        (b"a: 2026-99-99", r"things.yaml"),
-        (b"[" * 5000, r"things.yaml"),
-        (yaml.safe_dump(document([AT])).encode(), "primaryKey"),
-        (yaml.safe_dump(document([KEY])).encode(), "eventTime"),
-        (yaml.safe_dump(document([KEY, AT], customProperties=[])).encode(), "eventTime names None"),
-        (yaml.safe_dump(document([])).encode(), "no properties"),
-        (yaml.safe_dump(document([KEY, AT], schema=[])).encode(), "exactly one schema object"),
-        (yaml.safe_dump(document([KEY, AT], version=None)).encode(), "version"),
+        (b"a: 1\nb: 1\na: 2", r"things.yaml:3: not YAML.* the key 'a' is there twice"),
+        (b"a: &x 1\nb: *x", r"things.yaml:2: not YAML.* alias"),
+        (b"a: &x [*x]", r"things.yaml:1: not YAML.* alias"),
+        (b"", r"things.yaml:1: it holds no keys"),
+        (b"[]", r"things.yaml:1: it holds no keys"),
+        (b"just text", r"things.yaml:1: it holds no keys"),
+        (b"\xff\xfe\x00", r"things.yaml:1: not YAML"),
+        ("ä: ä\n\nb: \x00".encode(), r"things.yaml:3: not YAML"),
+        (b"a: 1\nb: \xe4", r"things.yaml:2: not YAML"),
+        (b"a: 1\nb: !!python/object:os.system {}", r"things.yaml:2: not YAML"),
+        (b"a: 1\nb: " + b"1" * 5_000, r"things.yaml:2: not YAML"),
+        (b"[" * 5000, r"things.yaml:1: not YAML"),
+        (b"kind: DataContract\nversoin: 1", r"things.yaml:2: the standard has no key 'versoin' here"),
+        (yaml.safe_dump(document([AT])).encode(), r"things.yaml:\d+: no property has primaryKey"),
+        (yaml.safe_dump(document([KEY])).encode(), r"things.yaml:\d+: .* 'at', which is not a timestamp field"),
+        (yaml.safe_dump(document([KEY, AT], customProperties=[])).encode(), r"things.yaml:\d+: .* no .* eventTime"),
+        (yaml.safe_dump(document([])).encode(), r"things.yaml:\d+: it has no properties"),
+        (yaml.safe_dump(document([KEY, AT], schema=[])).encode(), r"things.yaml:\d+: .*exactly one schema object"),
+        (yaml.safe_dump(document([KEY, AT], version=None)).encode(), r"things.yaml:1: it has no version"),
+        (yaml.safe_dump(document([KEY, AT], kind="Other")).encode(), r"things.yaml:\d+: it is not a data contract"),
+        (yaml.safe_dump(document([KEY, AT], apiVersion="v2.2.2")).encode(), "not a data contract of the .* v3"),
     ],
 )
 def test_refused_files(text, says):
     with pytest.raises(UsageError, match=says) as caught:
         parse_contract(text, "things.yaml")
     assert "\n" not in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("logicalType: timestamp", "logicalType: time", "event_timestamp: unknown type 'time'"),
+        ("name: product_id", "name: USER_ID", "USER_ID: the fields 'user_id' and 'USER_ID'"),
+        ("- value: purchase", "- valeu: purchase", "event_type: the standard has no key 'valeu'"),
+        ("value: event_timestamp", "value: user_id", "the custom property eventTime names 'user_id'"),
+        ("primaryKey: true", "primaryKey: perhaps", "event_id: primaryKey: "),
+        ("physicalType: scalar", "physicalType: text", "properties: unknown type 'text'"),
+        ("- name: events", "- name: _events", "the schema object is named '_events'"),
+    ],
+)
+def test_the_line_and_the_field_are_told(old, new, says):
+    text = (FOLDER / "events.yaml").read_text().replace(old, new)
+    line = text[: text.index(new)].count("\n") + 1
+    with pytest.raises(UsageError, match=f"^events.yaml:{line}: {says}"):
+        parse_contract(text.encode(), "events.yaml")
+
+
+def test_a_file_is_the_contract_of_its_name(tmp_path):
+    (tmp_path / "things.yaml").write_bytes((FOLDER / "events.yaml").read_bytes())
+    with pytest.raises(UsageError, match=r"things.yaml:\d+: the schema object is named 'events'"):
+        load_contract(tmp_path, "things")
 
 
 @given(st.binary(max_size=200))

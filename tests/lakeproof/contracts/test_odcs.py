@@ -14,8 +14,12 @@ EVENTS = (Path(__file__).parents[3] / "contracts" / "events.yaml").read_bytes()
     ("changed", "into", "message"),
     [
         (b"name: product_id", b"name: raw", "the name 'raw' is taken"),
-        (b"name: product_id", b"name: Reasons", "the name 'reasons' is taken"),
-        (b"logicalType: map\n", b"logicalType: map\n        enum: [{value: a}]\n", "properties has an enum"),
+        (b"name: product_id", b"name: Reasons", "the name 'Reasons' is taken"),
+        (
+            b"logicalType: map\n",
+            b"logicalType: map\n        enum: [{value: a}]\n",
+            r"events.yaml:\d+: properties: it has an enum",
+        ),
     ],
 )
 def test_refused(changed: bytes, into: bytes, message: str) -> None:

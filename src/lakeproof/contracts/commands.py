@@ -1,0 +1,125 @@
+"""The commands on contracts: check, diff, json-schema."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
+from lakeproof.contracts.json_schema import json_schema
+from lakeproof.contracts.model import Contract
+from lakeproof.contracts.odcs import load_contract, parse_contract
+from lakeproof.errors import UsageError
+from lakeproof.settings import load_settings
+
+contract_commands = typer.Typer(help="Check contracts, compare them, and hand them on.", no_args_is_help=True)
+
+_WIDE = 500
+_EXIT_CODES = {
+    Compatibility.FULL: 0,
+    Compatibility.BACKWARD: 10,
+    Compatibility.FORWARD: 11,
+    Compatibility.BREAKING: 12,
+}
+_MEANINGS = {
+    Compatibility.FULL: "full: old and new readers take old and new data.",
+    Compatibility.BACKWARD: "backward: the new contract takes all old data, the old one not all new data. "
+    "Change the consumer first, then the producers.",
+    Compatibility.FORWARD: "forward: the old contract takes all new data, the new one not all old data. "
+    "Change the producers first, then the consumer.",
+    Compatibility.BREAKING: "breaking: each contract refuses some of the other's data. Go in steps.",
+}
+_NAME = "NAME (contracts/NAME.yaml) or a file"
+
+
+@contract_commands.command()
+def check(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME|FILE]...", help="Contracts; by default all of LAKE_CONTRACTS.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Check contracts as the consumer does when it starts. Exit code 2 if one is refused, with line and remedy."""
+    folder = load_settings().contracts
+    chosen = names or sorted(path.stem for path in folder.glob("*.yaml"))
+    if not chosen:
+        raise UsageError(f"There are no contracts in {folder}.", "Run in the project's folder, or set LAKE_CONTRACTS.")
+    refused = False
+    for name in chosen:
+        try:
+            contract = _load(folder, name)
+        except UsageError as error:
+            refused = True
+            sys.stderr.write(f"Error: {error}\n")
+            continue
+        sys.stdout.write(
+            f"{name}: ok: stream {contract.stream}, version {contract.version}, {len(contract.fields)} fields, "
+            f"key {', '.join(contract.primary_key)}, event time {contract.event_time}\n"
+        )
+    raise typer.Exit(UsageError.exit_code if refused else 0)
+
+
+@contract_commands.command()
+def diff(
+    old: Annotated[str, typer.Argument(metavar="OLD", help=f"{_NAME}.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help=f"{_NAME}.")],
+) -> None:
+    """Say what changes from OLD to NEW, and whether each can read the other's data, in a schema registry's words.
+
+    Backward: a reader with NEW takes data of OLD. Forward: a reader with OLD takes data of NEW.
+
+    Exit codes: 0 full (both, or no change), 10 backward only, 11 forward only, 12 breaking (neither), 2 a contract is
+    refused.
+    """
+    folder = load_settings().contracts
+    before, after = _load(folder, old), _load(folder, new)
+    found = changes(before, after)
+    verdict = compatibility(found)
+    console = Console()
+    console = console if console.is_terminal else Console(width=_WIDE)
+    if not found:
+        console.print("No change that a reader could see.", highlight=False)
+    else:
+        console.print(_table(found))
+        console.print(_MEANINGS[verdict], highlight=False)
+    if any(not (change.backward and change.forward) for change in found) and before.version == after.version:
+        console.print(
+            f"Both have the version {after.version}: rows could not say which judged them. Raise it.", highlight=False
+        )
+    raise typer.Exit(_EXIT_CODES[verdict])
+
+
+@contract_commands.command("json-schema")
+def print_json_schema(name: Annotated[str, typer.Argument(metavar="NAME|FILE", help=f"{_NAME}.")]) -> None:
+    """Print a contract as JSON Schema (draft-07), for a schema registry: what meets the contract is valid."""
+    contract = _load(load_settings().contracts, name)
+    sys.stdout.write(json.dumps(json_schema(contract), indent=2, ensure_ascii=False) + "\n")
+
+
+def _load(folder: Path, name: str) -> Contract:
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml") and path.name == name:
+        return load_contract(folder, name)
+    try:
+        return parse_contract(path.read_bytes(), name)
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}.", "Name a stream with a contract, or a contract's file.") from None
+
+
+def _table(found: tuple[Change, ...]) -> Table:
+    table = Table("field", "change", "backward", "forward", box=None, pad_edge=False)
+    for change in found:
+        table.add_row(
+            escape(change.field or "(contract)"),
+            escape(change.what),
+            "yes" if change.backward else "[red]no[/]",
+            "yes" if change.forward else "[red]no[/]",
+        )
+    return table

@@ -1,0 +1,213 @@
+"""Read a property's ``logicalTypeOptions`` and ``enum``: what its values must meet beside their type."""
+
+import math
+import re
+import sys
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from lakeproof.contracts.model import Bound, Constraints, DecimalType, PrimitiveType, Type
+from lakeproof.contracts.pattern import PatternError, portable
+from lakeproof.contracts.source import Place
+
+_RANGE = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_TEXT = ("minLength", "maxLength", "pattern")
+_MAX_LENGTH = 2**31 - 1
+_INTEGERS: dict[Type, int] = {PrimitiveType.INT: 2**31, PrimitiveType.LONG: 2**63}
+_FLOATING = {PrimitiveType.FLOAT, PrimitiveType.DOUBLE}
+_STRINGS = {PrimitiveType.STRING, PrimitiveType.SCALAR}
+_BOUNDS: dict[Type, str] = {
+    PrimitiveType.TIMESTAMP: "a timestamp with a zone, like 2026-11-21T00:00:00Z",
+    PrimitiveType.DATE: "a date, like 2026-11-21",
+}
+_LARGEST = Decimal(sys.float_info.max)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})", re.ASCII)
+_JSON_INTEGER = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
+_JSON_NUMBER = re.compile(_JSON_INTEGER.pattern + r"(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+
+
+@dataclass
+class ContractError(Exception):
+    """A contract asks for what cannot be.
+
+    Parameters
+    ----------
+    place
+        Where in the file.
+    message
+        What is wrong.
+    hint
+        What to do.
+    """
+
+    place: Place
+    message: str
+    hint: str
+
+
+def known_options(kind: Type) -> tuple[str, ...]:
+    """The options that a type has."""
+    if kind in _STRINGS:
+        return _TEXT
+    is_scalar = isinstance(kind, PrimitiveType | DecimalType)
+    return _RANGE if is_scalar and kind is not PrimitiveType.BOOLEAN else ()
+
+
+def read_constraints(options: dict[str, Any], kind: Type, place: Place) -> Constraints:
+    """Read ``logicalTypeOptions``, which stand at `place`.
+
+    Raises
+    ------
+    ContractError
+        An option is none of this type, or no value would meet them all.
+    """
+    known = known_options(kind)
+    for name in options:
+        if name not in known:
+            told = f"There are: {', '.join(known)}." if known else "This type has none: remove it."
+            raise ContractError((*place, name), f"{name!r} is not an option that is judged for this type.", told)
+    found = Constraints(
+        minimum=_bound(options, kind, place, "minimum", "exclusiveMinimum"),
+        maximum=_bound(options, kind, place, "maximum", "exclusiveMaximum"),
+        min_length=_length(options, place, "minLength"),
+        max_length=_length(options, place, "maxLength"),
+        pattern=_pattern(options, place),
+    )
+    _refuse_contradiction(found, place)
+    return found
+
+
+def read_allowed(values: list[Any], kind: Type, place: Place) -> tuple[str, ...]:
+    """Read the values of an ``enum``, as the text that a JSON value of that type has.
+
+    Raises
+    ------
+    ContractError
+        The type takes no such values.
+    """
+    if not isinstance(kind, PrimitiveType | DecimalType):
+        raise ContractError(place, "it has an enum, which only a scalar can have.", "Remove the enum.")
+    found = []
+    for index, value in enumerate(values):
+        text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+        if value is None or not _is_token(text, kind):
+            shown = "null" if value is None else text
+            raise ContractError(
+                (*place, index),
+                f"no value of the type {_name(kind)} is written {shown!r}.",
+                "List values as JSON writes them; what is not required may be null anyway.",
+            )
+        found.append(text)
+    return tuple(found)
+
+
+def _is_token(text: str, kind: PrimitiveType | DecimalType) -> bool:
+    if isinstance(kind, DecimalType) or kind in _FLOATING:
+        return bool(_JSON_NUMBER.fullmatch(text))
+    if kind in _INTEGERS:
+        return bool(_JSON_INTEGER.fullmatch(text))
+    if kind is PrimitiveType.BOOLEAN:
+        return text in ("true", "false")
+    if kind in _STRINGS:
+        return True
+    return _moment(text, kind) is not None
+
+
+def _bound(options: dict[str, Any], kind: Type, place: Place, inclusive: str, exclusive: str) -> Bound | None:
+    names = [name for name in (inclusive, exclusive) if name in options]
+    if len(names) == 2:
+        raise ContractError(
+            (*place, exclusive), f"it has {inclusive} and {exclusive}; one would do.", "Remove one of them."
+        )
+    if not names:
+        return None
+    (name,) = names
+    text = str(options[name])
+    value = None if isinstance(options[name], bool) else _value(text, kind, name)
+    if value is None:
+        due = _BOUNDS.get(kind, "a number that leaves values of the type")
+        raise ContractError((*place, name), f"{name} is {text!r}, and not {due}.", f"Write {due}.")
+    return Bound(value, name == exclusive and kind not in _INTEGERS)
+
+
+def _value(text: str, kind: Type, name: str) -> int | float | Decimal | date | None:
+    if kind in (PrimitiveType.TIMESTAMP, PrimitiveType.DATE):
+        return _moment(text, kind)
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or number.adjusted() > _LARGEST.adjusted():  # before anything writes its zeros out
+        return None
+    if kind in _FLOATING:
+        return float(number) if abs(number) <= _LARGEST else None
+    return _whole(number, _INTEGERS[kind], name) if kind in _INTEGERS else number
+
+
+def _whole(number: Decimal, behind_last: int, name: str) -> int | None:
+    """The inclusive bound of integers that is as good as `name: number`."""
+    match name:
+        case "minimum":
+            whole = math.ceil(number)
+        case "exclusiveMinimum":
+            whole = math.floor(number) + 1
+        case "maximum":
+            whole = math.floor(number)
+        case _:
+            whole = math.ceil(number) - 1
+    return whole if -behind_last <= whole < behind_last else None
+
+
+def _moment(text: str, kind: Type) -> date | None:
+    form = _TIMESTAMP if kind is PrimitiveType.TIMESTAMP else _DATE
+    if not form.fullmatch(text):
+        return None
+    try:
+        if kind is PrimitiveType.DATE:
+            return date.fromisoformat(text)
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):  # a 30th of February; before the year 1, by its zone
+        return None
+
+
+def _length(options: dict[str, Any], place: Place, name: str) -> int | None:
+    if name not in options:
+        return None
+    value = options[name]
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_LENGTH:
+        raise ContractError(
+            (*place, name), f"{name} is {value!r}, and not a number of characters.", f"Write 0 to {_MAX_LENGTH}."
+        )
+    return value
+
+
+def _pattern(options: dict[str, Any], place: Place) -> str | None:
+    if "pattern" not in options:
+        return None
+    pattern = options["pattern"]
+    try:
+        if not isinstance(pattern, str):
+            raise PatternError("it is not text")  # noqa: TRY301 - told as the others are
+        portable(pattern)
+    except PatternError as error:
+        raise ContractError(
+            (*place, "pattern"), f"the pattern {pattern!r} cannot be used: {error}.", "docs/contracts.md says what can."
+        ) from None
+    return pattern
+
+
+def _refuse_contradiction(found: Constraints, place: Place) -> None:
+    low, high = found.minimum, found.maximum
+    if low and high:
+        ends_meet = low.value == high.value and (low.exclusive or high.exclusive)
+        if low.value > high.value or ends_meet:  # type: ignore[operator]  # both are of the field's type
+            raise ContractError(place, "no value is in a range that ends before it begins.", "Correct the range.")
+    if found.min_length is not None and found.max_length is not None and found.min_length > found.max_length:
+        raise ContractError(place, "minLength is more than maxLength.", "Correct the lengths.")
+
+
+def _name(kind: PrimitiveType | DecimalType) -> str:
+    return f"decimal({kind.precision},{kind.scale})" if isinstance(kind, DecimalType) else kind.value

@@ -1,0 +1,189 @@
+"""What a change of a contract means for its readers, in a schema registry's words.
+
+Backward compatible: a reader that holds records to the new contract takes what was written under the old one. Forward
+compatible: a reader with the old contract takes what is written under the new one. Unknown fields are not taken.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakeproof.contracts.model import (
+    Bound,
+    Constraints,
+    Contract,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    Type,
+)
+
+_WIDER = {(PrimitiveType.INT, PrimitiveType.LONG), (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A difference between two contracts.
+
+    Parameters
+    ----------
+    field
+        Path of the field, like ``event.page``; empty for the contract itself.
+    what
+        What changed, for a person.
+    backward, forward
+        Whether it leaves them compatible in that direction.
+    """
+
+    field: str
+    what: str
+    backward: bool
+    forward: bool
+
+
+class Compatibility(StrEnum):
+    """What all changes together mean."""
+
+    FULL = "full"
+    BACKWARD = "backward"
+    FORWARD = "forward"
+    BREAKING = "breaking"
+
+
+def compatibility(found: tuple[Change, ...]) -> Compatibility:
+    """What `found` changes mean together."""
+    backward = all(change.backward for change in found)
+    forward = all(change.forward for change in found)
+    if backward:
+        return Compatibility.FULL if forward else Compatibility.BACKWARD
+    return Compatibility.FORWARD if forward else Compatibility.BREAKING
+
+
+def changes(old: Contract, new: Contract) -> tuple[Change, ...]:
+    """List what differs, in the order of the old fields, then of the new ones; versions may differ unsaid."""
+    return tuple(_of_contract(old, new))
+
+
+def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
+    if old.stream != new.stream:
+        yield _breaking("", f"stream {old.stream} → {new.stream}: other tables")
+    if old.primary_key != new.primary_key:
+        yield _breaking(
+            "", f"primary key {', '.join(old.primary_key)} → {', '.join(new.primary_key)}: other identities"
+        )
+    if old.event_time != new.event_time:
+        yield _breaking("", f"event time {old.event_time} → {new.event_time}: other partitions")
+    yield from _of_fields(old.fields, new.fields, "")
+
+
+def _of_fields(old: tuple[Field, ...], new: tuple[Field, ...], within: str) -> Iterator[Change]:
+    before, after = {field.name: field for field in old}, {field.name: field for field in new}
+    for name, field in before.items():
+        if name in after:
+            yield from _of_field(field, after[name], within + name)
+        else:
+            yield Change(within + name, f"{_need(field)} field removed", backward=False, forward=not field.required)
+    for name, field in after.items():
+        if name not in before:
+            yield Change(within + name, f"{_need(field)} field added", backward=not field.required, forward=False)
+
+
+def _of_field(old: Field, new: Field, path: str) -> Iterator[Change]:
+    if old.required != new.required:
+        what = f"{_need(old)} → {_need(new)}"
+        yield Change(path, what, backward=old.required, forward=new.required)
+    if old.description != new.description:
+        yield Change(path, "description changed", backward=True, forward=True)
+    different = list(_of_type(old.type, new.type, path))
+    yield from different
+    if any(change.field == path and not change.backward and not change.forward for change in different):
+        return  # of another kind altogether
+    yield from _of_allowed(set(old.allowed), set(new.allowed), path)
+    yield from _of_constraints(old.constraints, new.constraints, path)
+
+
+def _of_type(old: Type, new: Type, path: str) -> Iterator[Change]:
+    match old, new:
+        case ObjectType(), ObjectType():
+            yield from _of_fields(old.fields, new.fields, f"{path}.")
+        case ListType(), ListType():
+            yield from _of_type(old.item, new.item, f"{path}[]")
+        case MapType(), MapType():
+            yield from _of_type(old.value, new.value, f"{path}.*")
+        case _ if old != new:
+            wider, narrower = _widens(old, new), _widens(new, old)
+            word = "widened" if wider else "narrowed" if narrower else "changed"
+            yield Change(path, f"type {word}: {_name(old)} → {_name(new)}", backward=wider, forward=narrower)
+
+
+def _widens(old: Type, new: Type) -> bool:
+    """Whether each value of the old type is one of the new, in the tables too."""
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale == new.scale and old.precision < new.precision
+    return (old, new) in _WIDER
+
+
+def _of_allowed(old: set[str], new: set[str], path: str) -> Iterator[Change]:
+    if old and not new:
+        yield Change(path, "any value allowed", backward=True, forward=False)
+    elif new and not old:
+        yield Change(path, f"only {', '.join(sorted(new))} allowed", backward=False, forward=True)
+    else:
+        if added := new - old:
+            yield Change(path, f"allowed values added: {', '.join(sorted(added))}", backward=True, forward=False)
+        if removed := old - new:
+            yield Change(path, f"allowed values removed: {', '.join(sorted(removed))}", backward=False, forward=True)
+
+
+def _of_constraints(old: Constraints, new: Constraints, path: str) -> Iterator[Change]:
+    for name, before, after, tighter in (
+        ("minimum", old.minimum, new.minimum, _is_tighter(old.minimum, new.minimum, upwards=True)),
+        ("maximum", old.maximum, new.maximum, _is_tighter(old.maximum, new.maximum, upwards=False)),
+        ("minLength", old.min_length or 0, new.min_length or 0, (new.min_length or 0) > (old.min_length or 0)),
+        ("maxLength", old.max_length, new.max_length, _most(new.max_length) < _most(old.max_length)),
+    ):
+        if before != after:
+            word = "tightened" if tighter else "loosened"
+            yield Change(path, f"{name} {word}", backward=not tighter, forward=tighter)
+    if old.pattern != new.pattern:
+        word = "added" if old.pattern is None else "removed" if new.pattern is None else "changed"
+        yield Change(path, f"pattern {word}", backward=new.pattern is None, forward=old.pattern is None)
+
+
+def _is_tighter(old: Bound | None, new: Bound | None, upwards: bool) -> bool:
+    if old is None or new is None:
+        return old is None
+    if old.value == new.value:
+        return new.exclusive
+    is_higher: bool = new.value > old.value  # type: ignore[operator]  # both are of the field's type
+    return is_higher == upwards
+
+
+def _most(length: int | None) -> float:
+    return math.inf if length is None else length
+
+
+def _need(field: Field) -> str:
+    return "required" if field.required else "optional"
+
+
+def _breaking(path: str, what: str) -> Change:
+    return Change(path, what, backward=False, forward=False)
+
+
+def _name(kind: Type) -> str:
+    match kind:
+        case DecimalType():
+            return f"decimal({kind.precision},{kind.scale})"
+        case PrimitiveType():
+            return kind.value
+        case ObjectType():
+            return "object"
+        case ListType():
+            return "array"
+        case MapType():
+            return "map"

@@ -1,0 +1,126 @@
+"""A contract as JSON Schema, for schema registries and producers.
+
+Draft-07, which every registry takes. Each record that meets the contract is valid. The other way round it cannot be
+said in full: JSON Schema does not know how a number is written, what day a timestamp is, or that a key comes twice.
+"""
+
+import json
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from lakeproof.contracts.model import (
+    Bound,
+    Constraints,
+    Contract,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    Type,
+)
+from lakeproof.contracts.pattern import portable
+
+_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_TYPES: dict[PrimitiveType, dict[str, Any]] = {
+    PrimitiveType.STRING: {"type": "string"},
+    PrimitiveType.BOOLEAN: {"type": "boolean"},
+    PrimitiveType.INT: {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+    PrimitiveType.LONG: {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
+    PrimitiveType.FLOAT: {"type": "number"},
+    PrimitiveType.DOUBLE: {"type": "number"},
+    PrimitiveType.TIMESTAMP: {"type": "string", "pattern": _TIMESTAMP},
+    PrimitiveType.DATE: {"type": "string", "pattern": _DATE},
+    PrimitiveType.SCALAR: {"type": ["string", "number", "boolean"]},
+}
+
+
+def json_schema(contract: Contract) -> dict[str, Any]:
+    """Make the JSON Schema of a contract's records."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": contract.stream,
+        "description": f"Contract {contract.stream}, version {contract.version}",
+        **_of_object(contract.fields),
+    }
+
+
+def _of_object(fields: tuple[Field, ...]) -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {field.name: _of_field(field) for field in fields},
+        "additionalProperties": False,
+    }
+    if required := [field.name for field in fields if field.required]:
+        schema["required"] = required
+    return schema
+
+
+def _of_field(field: Field) -> dict[str, Any]:
+    schema = _of_type(field.type) | _of_constraints(field.constraints)
+    if field.allowed:
+        schema["enum"] = [value for text in field.allowed for value in _values(text, field.type)]
+    if field.description:
+        schema["description"] = field.description
+    return schema if field.required else _or_null(schema)
+
+
+def _of_type(kind: Type) -> dict[str, Any]:
+    match kind:
+        case ObjectType():
+            return _of_object(kind.fields)
+        case ListType():
+            return {"type": "array", "items": _or_null(_of_type(kind.item))}
+        case MapType():
+            return {"type": "object", "additionalProperties": _or_null(_of_type(kind.value))}
+        case DecimalType():
+            # One more than the largest: validators read numbers as doubles, which may round up to that.
+            largest = 10 ** (kind.precision - kind.scale)
+            return {"type": "number", "minimum": -largest, "maximum": largest}
+        case PrimitiveType():
+            return dict(_TYPES[kind])
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    allowed = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return schema | {"type": [*kinds, "null"]} | allowed
+
+
+def _of_constraints(constraints: Constraints) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for bound, inclusive, exclusive in (
+        (constraints.minimum, "minimum", "exclusiveMinimum"),
+        (constraints.maximum, "maximum", "exclusiveMaximum"),
+    ):
+        # A time's range cannot be said.
+        if bound and (number := _number(bound)) is not None:
+            found[exclusive if bound.exclusive else inclusive] = number
+    pattern = None if constraints.pattern is None else portable(constraints.pattern)
+    text = {"minLength": constraints.min_length, "maxLength": constraints.max_length, "pattern": pattern}
+    return found | {name: value for name, value in text.items() if value is not None}
+
+
+def _number(bound: Bound) -> int | float | None:
+    value = bound.value
+    if isinstance(value, date):
+        return None
+    return (int(value) if value == int(value) else float(value)) if isinstance(value, Decimal) else value
+
+
+def _values(text: str, kind: Type) -> list[Any]:
+    """The JSON values whose text is allowed: for a scalar, ``"1"`` and 1."""
+    values: list[Any] = []
+    if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR, PrimitiveType.TIMESTAMP, PrimitiveType.DATE):
+        values.append(text)
+    if kind not in (PrimitiveType.STRING, PrimitiveType.TIMESTAMP, PrimitiveType.DATE):
+        try:
+            value = json.loads(text)
+        except ValueError:
+            return values
+        if value is not None and not isinstance(value, str | list | dict):
+            values.append(value)
+    return values

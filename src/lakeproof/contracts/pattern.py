@@ -1,0 +1,167 @@
+r"""Regular expressions that mean the same wherever a contract goes.
+
+A pattern is judged with RE2, whose time is linear in the text, and goes to registries in a JSON Schema, which speak
+ECMA-262. What both read alike is taken, the rest refused: literals, ``.``, classes, ``\d \D \w \W``, groups, ``|``,
+``* + ? {n,m}``, ``^`` and ``$``. As in JSON Schema it is searched for anywhere in the text; ``^…$`` is the whole of it.
+"""
+
+import re
+
+MAX_SIZE = 1_000
+"""Characters and ranges of a pattern, repeats written out; more could not be sure to fit into RE2."""
+MAX_DEPTH = 50
+"""Groups within groups."""
+
+_SYNTAX = "^$\\.*+?()[]{}|/"
+_ESCAPED = _SYNTAX + "tnrfv"
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
+_REPEAT = re.compile(r"(?:[*+?]|\{([0-9]{1,4})(?:(,)([0-9]{1,4})?)?\})\??")
+_ANY = "[^\\n\\r\u2028\u2029]"
+# Written out, since some engines count other digits and letters among them.
+_MEMBERS = {"d": "0-9", "w": "A-Za-z0-9_"}
+_CLASSES = {"d": "[0-9]", "D": "[^0-9]", "w": "[A-Za-z0-9_]", "W": "[^A-Za-z0-9_]"}
+
+
+class PatternError(Exception):
+    """The pattern cannot be used; says why."""
+
+
+def portable(pattern: str) -> str:
+    r"""Check a pattern.
+
+    Returns
+    -------
+    str
+        The same without what engines read differently: ``.`` and ``\d`` are written out as ECMA-262 means them.
+
+    Raises
+    ------
+    PatternError
+        It does not compile, is too large, or uses what is not read alike everywhere.
+    """
+    return _Parser(pattern).parse()
+
+
+class _Parser:
+    """Each method reads on from `_at`, adds to `_out`, and returns the size of what it read."""
+
+    def __init__(self, pattern: str) -> None:
+        self._text = pattern
+        self._at = 0
+        self._out: list[str] = []
+
+    def parse(self) -> str:
+        self._branches(0)
+        if self._next():
+            raise PatternError("it has a ) without a (")
+        return "".join(self._out)
+
+    def _branches(self, depth: int) -> int:
+        if depth > MAX_DEPTH:
+            raise PatternError(f"more than {MAX_DEPTH} groups within each other")
+        size = 1
+        while (letter := self._next()) and letter != ")":
+            size += self._take() if letter == "|" else self._piece(depth)
+            if size > MAX_SIZE:
+                raise PatternError(f"with its repeats written out, it has more than {MAX_SIZE} characters")
+        return size
+
+    def _piece(self, depth: int) -> int:
+        letter = self._next()
+        if letter in "^$":
+            self._take()
+            if _REPEAT.match(self._text, self._at):
+                raise PatternError(f"{letter} cannot be repeated")
+            return 1
+        match letter:
+            case "(":
+                size = self._group(depth)
+            case "[":
+                size = self._class()
+            case ".":
+                self._at += 1
+                self._out.append(_ANY)
+                size = 1
+            case "\\":
+                self._escape(_ESCAPED, _CLASSES)
+                size = 1
+            case _ if letter in _SYNTAX and letter != "/":
+                raise PatternError(
+                    f"{letter} at character {self._at + 1} has nothing to stand for; for itself, \\{letter}"
+                )
+            case _:
+                size = self._take()
+        return size * self._repeat()
+
+    def _group(self, depth: int) -> int:
+        if self._text.startswith("(?", self._at) and not self._text.startswith("(?:", self._at):
+            raise PatternError("of groups with (?, only (?:…) is read alike everywhere")
+        self._take(3 if self._text.startswith("(?:", self._at) else 1)
+        size = self._branches(depth + 1)
+        if not self._next():
+            raise PatternError("it has a ( without a )")
+        self._take()
+        return size
+
+    def _repeat(self) -> int:
+        """Read what says how often; return the most copies that it makes."""
+        match = _REPEAT.match(self._text, self._at)
+        if not match:
+            return 1
+        self._take(len(match[0]))
+        if _REPEAT.match(self._text, self._at):
+            raise PatternError(f"two repeats follow each other at character {self._at + 1}")
+        least = int(match[1] or 1)
+        most = int(match[3]) if match[3] else least + bool(match[2])
+        if least > most:
+            raise PatternError(f"{match[0]} has its ends the wrong way round")
+        return max(most, 1)
+
+    def _class(self) -> int:
+        self._take(2 if self._text.startswith("[^", self._at) else 1)
+        if self._next() == "]":
+            raise PatternError("an empty class [] is not read alike everywhere")
+        size = 0
+        while (letter := self._next()) != "]":
+            size += 1
+            first = self._member()
+            if self._next() != "-" or self._text.startswith("-]", self._at):
+                continue
+            self._take()
+            last = self._member()
+            if not first or not last or first > last:
+                raise PatternError(f"the range that begins with {letter} is none; for a - in a class, write \\-")
+        self._take()
+        return size
+
+    def _member(self) -> str:
+        """Read one character of a class; return it, or nothing for one that stands for several."""
+        letter = self._next()
+        if not letter:
+            raise PatternError("it has a [ without a ]")
+        if letter == "[":
+            raise PatternError("a [ in a class is not read alike everywhere; write \\[")
+        if letter != "\\":
+            self._take()
+            return letter
+        escaped = self._escape(_ESCAPED + "-", _MEMBERS)
+        return "" if escaped in _MEMBERS else _CONTROLS.get(escaped, escaped)
+
+    def _escape(self, known: str, classes: dict[str, str]) -> str:
+        escaped = self._text[self._at + 1 : self._at + 2]
+        if escaped in classes:
+            self._at += 2
+            self._out.append(classes[escaped])
+        elif escaped and escaped in known:
+            self._take(2)
+        else:
+            raise PatternError(f"\\{escaped} is not read alike everywhere")
+        return escaped
+
+    def _next(self) -> str:
+        return self._text[self._at : self._at + 1]
+
+    def _take(self, count: int = 1) -> int:
+        self._out.append(self._text[self._at : self._at + count])
+        self._at += count
+        return 1

@@ -1,0 +1,53 @@
+"""Every contract that is shipped makes a stream: one good and one bad record, read by PyIceberg and DuckDB."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.consumer.lake import Drain, rows
+
+from lakeproof.contracts import load_contract
+from lakeproof.settings import Settings
+from reader.connect import connect
+from reader.summary import print_summary
+
+pytestmark = pytest.mark.spark
+
+GOOD: dict[str, dict[str, Any]] = {
+    "events": {
+        "user_id": "u",
+        "event_id": "e",
+        "event_timestamp": "2026-11-21T06:00:00Z",
+        "event_type": "page_view",
+    },
+    "clickstream": {
+        "id": "1",
+        "type": "search",
+        "event": {"timestamp": "2026-11-21T06:00:00.123456+01:00", "page": "/", "query": "shoes", "ip": "::1"},
+    },
+    "sensors": {"device_id": "d", "sensor_freq": 1.5, "event_time": "2026-11-21T06:00:00Z"},
+}
+
+
+@pytest.mark.parametrize("stream", list(GOOD))
+def test_a_shipped_contract_makes_a_stream(
+    lake_settings: Settings, drain: Drain, capsys: pytest.CaptureFixture[str], stream: str
+) -> None:
+    landing = lake_settings.home / "landing" / stream
+    landing.mkdir(parents=True)
+    (landing / "1.json").write_text(json.dumps([GOOD[stream], {"unknown": 1}]))
+    drain(lake_settings, stream)
+    [row] = rows(lake_settings, f"bronze.{stream}")
+    [dead] = rows(lake_settings, f"dead_letters.{stream}")
+    assert {"missing_field", "unknown_field"} == {reason["code"] for reason in dead["reasons"]}
+
+    table = f"bronze.{stream}"
+    day = load_contract(lake_settings.contracts, stream).event_time
+    # Pruned by the partition, so that a wrong one would lose the row.
+    where = f"{day} >= TIMESTAMP '2026-11-21 00:00:00+00:00' AND {day} < TIMESTAMP '2026-11-22 00:00:00+00:00'"
+    assert rows(lake_settings, table) == [row]
+    with connect(lake_settings) as session:
+        found = session.connection.execute(f"SELECT count(*), any_value(_position) FROM {table} WHERE {where}")
+        assert found.fetchall() == [(1, 0)]
+    print_summary(lake_settings, stream)
+    assert "2026-11-21" in capsys.readouterr().out

@@ -1,0 +1,194 @@
+"""What docs/contracts.md says is so."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lakeproof.contracts import DecimalType, PrimitiveType, parse_contract
+from lakeproof.contracts.constraints import known_options
+from lakeproof.contracts.diff import Compatibility, changes, compatibility
+from lakeproof.contracts.pattern import PatternError, portable
+from lakeproof.errors import UsageError
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "contracts.md").read_text()
+(EXAMPLE,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def table(*header: str) -> list[list[str]]:
+    """The rows of the table whose header begins so."""
+    lines = iter(PAGE.splitlines())
+    for line in lines:
+        if line.startswith(f"| {' | '.join(header)}"):
+            next(lines)
+            break
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            return rows
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    raise AssertionError(header)
+
+
+def test_the_example_is_a_contract_of_under_30_lines():
+    assert len(EXAMPLE.splitlines()) < 30
+    contract = parse_contract(EXAMPLE.encode(), "orders.yaml")
+    assert (contract.stream, contract.primary_key, contract.event_time) == ("orders", ("order_id",), "ordered_at")
+
+
+@pytest.mark.parametrize(("mistake", "said"), table("the mistake"))
+def test_each_mistake_is_told_so(mistake, said):
+    key, value = mistake.strip("`").split(": ")
+    field = {"name": "channel", "logicalType": "string"} | {key: yaml.safe_load(value)}
+    broken = re.sub(
+        r"\{name: channel.*\}$", lambda _: yaml.safe_dump(field, default_flow_style=True).strip(), EXAMPLE, flags=re.M
+    )
+    with pytest.raises(UsageError) as caught:
+        parse_contract(broken.encode(), "orders.yaml")
+    assert caught.value.message == said.strip("`")
+
+
+def test_the_table_of_types_is_complete():
+    rows = table("logicalType", "physicalType", "column")
+    listed = {re.search(r"`([\w(),]+)`", physical)[1] for _, physical, *_ in rows if physical}
+    assert listed == {*PrimitiveType, "decimal(p,s)"}
+    options = {
+        (): "none",
+        known_options(PrimitiveType.STRING): "length, pattern",
+        known_options(PrimitiveType.INT): "range",
+    }
+    for logical, physical, _, constraints in rows:
+        name = physical and re.search(r"`([\w(),]+)`", physical)[1]
+        kind = DecimalType(10, 2) if name == "decimal(p,s)" else PrimitiveType(name) if name else None
+        assert options[known_options(kind)] == constraints, logical
+        if kind:
+            added = {"name": "x", "logicalType": logical.strip("`"), "physicalType": name.replace("p,s", "10,2")}
+            if "default" in physical:
+                del added["physicalType"]
+            document = yaml.safe_load(EXAMPLE)
+            document["schema"][0]["properties"].append(added)
+            assert parse_contract(yaml.safe_dump(document).encode(), "x").fields[-1].type == kind
+
+
+def test_the_options_are_those_that_are_judged():
+    listed = {name for row in table("option", "holds if") for name in re.findall(r"`(\w+)`", row[0])}
+    assert listed == {*known_options(PrimitiveType.STRING), *known_options(PrimitiveType.INT)}
+
+
+def test_patterns_are_taken_and_refused_as_listed():
+    rows = table("taken", "refused")
+    taken = [text for row in rows for text in re.findall(r"`([^`]+)`", row[0])]
+    assert len(taken) > 10
+    for text in taken:
+        portable(("a" + text if text[0] in "*+?{" else text).replace("…", "a").replace("{n", "{2").replace("m}", "3}"))
+    for text in (r"\s", r"\b", r"\p{L}", r"\1", "a++", "(?=a)", "a{1001}"):
+        with pytest.raises(PatternError):
+            portable(text)
+
+
+@pytest.mark.parametrize("row", table("change", "backward", "forward"), ids=lambda row: row[0])
+def test_changes_mean_what_the_table_says(row):
+    what, backward, forward = row
+    expected = [(backward == "yes", forward == "yes")]
+    found = [changes(old, new) for old, new in PAIRS[what]]
+    assert found
+    assert [[(change.backward, change.forward) for change in each] for each in found] == [expected] * len(found)
+
+
+def test_the_exit_codes_are_those_of_the_command(tmp_path):
+    codes = {row[1].split(":")[0].split()[0]: int(row[0]) for row in table("exit code", "meaning")}
+    old = tmp_path / "old.yaml"
+    old.write_text(EXAMPLE)
+    for verdict, (what, to) in {
+        "full": ("status: active", "status: draft"),
+        "backward": ("maxLength: 36", "maxLength: 37"),
+        "forward": ("maxLength: 36", "maxLength: 35"),
+        "breaking": ("name: total", "name: sum"),
+    }.items():
+        new = tmp_path / "new.yaml"
+        new.write_text(EXAMPLE.replace(what, to))
+        assert lakeproof("contract", "diff", str(old), str(new)).returncode == codes[verdict]
+        pair = [parse_contract(path.read_bytes(), path.name) for path in (old, new)]
+        assert compatibility(changes(*pair)) is Compatibility(verdict)
+
+
+def test_the_command_prints_what_the_page_says():
+    (block,) = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    program, *arguments = block[0].split()
+    assert program == "lakeproof"
+    assert lakeproof(*arguments).stdout == block[1]
+
+
+def lakeproof(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "lakeproof", *arguments],
+        cwd=ROOT,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def one(field: str, **more: object) -> object:
+    """The example with another first-level field: as YAML has it."""
+    document = yaml.safe_load(EXAMPLE)
+    document["schema"][0]["properties"].append({"name": "x", **yaml.safe_load(f"{{{field}}}"), **more})
+    return parse_contract(yaml.safe_dump(document).encode(), "x")
+
+
+def both(old: str, *new: str) -> list[tuple[object, object]]:
+    return [(one(old), one(each)) for each in new]
+
+
+BASE = parse_contract(EXAMPLE.encode(), "x")
+TEXT, NEED = "logicalType: string", "logicalType: string, required: true"
+KINDS = ("logicalType: integer", "logicalType: number")
+NARROW = [
+    f"{KINDS[0]}, physicalType: int",
+    f"{KINDS[1]}, physicalType: float",
+    f"{KINDS[1]}, physicalType: 'decimal(9,2)'",
+]
+WIDE = [
+    f"{KINDS[0]}, physicalType: long",
+    f"{KINDS[1]}, physicalType: double",
+    f"{KINDS[1]}, physicalType: 'decimal(12,2)'",
+]
+OTHER_SCALE = f"{KINDS[1]}, physicalType: 'decimal(12,3)'"
+LISTED, MORE = f"{TEXT}, enum: [{{value: a}}]", f"{TEXT}, enum: [{{value: a}}, {{value: b}}]"
+RANGE, RANGED = (
+    "logicalType: integer, logicalTypeOptions: {minimum: 1}",
+    "logicalType: integer, logicalTypeOptions: {minimum: 2}",
+)
+LONG, SHORT = f"{TEXT}, logicalTypeOptions: {{maxLength: 9}}", f"{TEXT}, logicalTypeOptions: {{maxLength: 8}}"
+FORM, OTHER_FORM = f"{TEXT}, logicalTypeOptions: {{pattern: a}}", f"{TEXT}, logicalTypeOptions: {{pattern: b}}"
+PAIRS = {
+    "optional field added": [(BASE, one(TEXT))],
+    "required field added": [(BASE, one(NEED))],
+    "optional field removed": [(one(TEXT), BASE)],
+    "required field removed": [(one(NEED), BASE)],
+    "required → optional": both(NEED, TEXT),
+    "optional → required": both(TEXT, NEED),
+    "int → long, float → double, a decimal with more digits and the same scale":
+        [pair for old, new in zip(NARROW, WIDE, strict=True) for pair in both(old, new)],
+    "long → int, double → float, a decimal with fewer digits and the same scale":
+        [pair for old, new in zip(WIDE, NARROW, strict=True) for pair in both(old, new)],
+    "any other type": both(TEXT, *KINDS, "logicalType: date") + both(NARROW[2], OTHER_SCALE),
+    "allowed values added, or none listed any more": both(LISTED, MORE, TEXT),
+    "allowed values removed, or listed for the first time": both(MORE, LISTED) + both(TEXT, LISTED),
+    "range or length loosened, pattern removed": both(RANGED, RANGE, KINDS[0]) + both(SHORT, LONG) + both(FORM, TEXT),
+    "range or length tightened, pattern added": both(RANGE, RANGED) + both(LONG, SHORT) + both(TEXT, FORM),
+    "pattern changed": both(FORM, OTHER_FORM),
+    "primary key, event time, name of the stream": [
+        (BASE, replace(BASE, primary_key=("channel",))),
+        (BASE, replace(BASE, event_time="other")),
+        (BASE, replace(BASE, stream="other")),
+    ],
+    "description": both(TEXT, f"{TEXT}, description: other"),
+}  # fmt: skip
