@@ -2,6 +2,7 @@
 # Prepare what is missing: .venv, dependencies pinned by hash, Spark's jars. Quick where nothing is.
 #   scripts/setup.sh        what the programs need
 #   scripts/setup.sh dev    and what the checks need
+#   scripts/setup.sh bench  and what the benchmarks need
 # PYTHON names the interpreter to make .venv with; by default the first of those below that will do.
 source "$(dirname "$0")/common.sh"
 wanted=${1:-run}
@@ -79,6 +80,7 @@ make_venv
 install bootstrap
 [[ $wanted == dev ]] || install run
 [[ $wanted != dev ]] || install dev
+[[ $wanted != bench ]] || install bench
 install_project
 scripts/jars.sh
 archive_classes

@@ -29,7 +29,8 @@ EXTRAS_OF = {
     "consumer": ["consumer"],
     "reader": ["reader"],
     "run": ["producer", "consumer", "reader", "demo"],
-    "dev": list(EXTRAS),
+    "bench": ["producer", "consumer", "reader", "bench"],
+    "dev": ["producer", "consumer", "reader", "demo", "dev"],
 }
 
 
@@ -56,7 +57,7 @@ def test_requirements_are_pinned_by_hash_and_name_no_index(path):
 
 
 def test_requirements_have_one_version_of_a_package():
-    everything = pinned(ROOT / "requirements" / "dev.txt")
+    everything = pinned(ROOT / "requirements" / "bench.txt") | pinned(ROOT / "requirements" / "dev.txt")
     for path in REQUIREMENTS:
         assert pinned(path).items() <= everything.items(), path
 

@@ -1,0 +1,71 @@
+"""Sides over the same backlog: their table, and the goals as ratios of their times."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.harness import Bars, Goal, Sample, Table
+
+OURS, USUAL, DLT, DUCKDB = "lakeproof", "usual consumer", "dlt to Iceberg", "DuckDB to Parquet"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the producer says of a backlog: units that should reach bronze, and units that should not."""
+
+    bronze: int
+    dead_letters: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The medians of all sides over one backlog."""
+
+    backlog: str
+    truth: Truth
+    medians: Mapping[str, Sample]
+
+    def ratio(self, over: str, under: str) -> float:
+        """How many times as long one side takes as another."""
+        return self.medians[over].seconds / self.medians[under].seconds
+
+    def table(self) -> Table:
+        """A row for each side, with what it landed beside what was made."""
+        columns = ["side", "seconds", f"against {OURS}", "whole process, s", "peak MiB", "JVM", "workers"]
+        rows = [
+            [
+                name,
+                f"{sample.seconds:.1f}",
+                f"{self.ratio(name, OURS):.2f} x",
+                f"{sample.process_seconds:.1f}",
+                f"{sample.peak_rss_mib:,.0f}",
+                f"{sample.peak.jvm:,.0f}",
+                f"{sample.peak.workers:,.0f}",
+                f"{sample.figures['bronze']:,}",
+                f"{sample.figures['dead_letters']:,}",
+                "yes" if self.is_right(name) else "no",
+            ]
+            for name, sample in self.medians.items()
+        ]
+        made = ["*made by the producer*", *[""] * 6, f"{self.truth.bronze:,}", f"{self.truth.dead_letters:,}", ""]
+        return Table(self.backlog, [*columns, "bronze rows", "dead letters", "as made"], [*rows, made])
+
+    def is_right(self, side: str) -> bool:
+        """Whether a side landed as many units in each table as the producer made for it."""
+        figures = self.medians[side].figures
+        return (figures["bronze"], figures["dead_letters"]) == (self.truth.bronze, self.truth.dead_letters)
+
+    def goals(self) -> list[Goal]:
+        """The goals for the sides that were run."""
+        found = [Goal(f"{USUAL} over {OURS}, {self.backlog}", self.ratio(USUAL, OURS), at_least=5)]
+        if DLT in self.medians:
+            found.append(Goal(f"{DLT} over {OURS}, {self.backlog}", self.ratio(DLT, OURS), at_least=3.5))
+        if DUCKDB in self.medians:
+            found.append(Goal(f"{OURS} over {DUCKDB}, {self.backlog}", self.ratio(OURS, DUCKDB), at_most=3.5))
+        return found
+
+
+def bars(title: str, comparisons: Sequence[Comparison]) -> Bars:
+    """A group of bars for each backlog."""
+    sides = comparisons[0].medians
+    values = {side: [round(comparison.medians[side].seconds, 2) for comparison in comparisons] for side in sides}
+    return Bars(title, "seconds", [comparison.backlog for comparison in comparisons], values)

@@ -1,0 +1,160 @@
+"""What is landed for a benchmark: made once by the producer with a fixed seed, kept under target/bench/inputs/."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.harness import ROOT, WORK, clean_environment, module
+
+STREAM = "events"
+_SEED = 1
+_START = "2026-11-21T08:00:00Z"
+_LARGE_BYTES = 200_000_000
+
+
+@dataclass(frozen=True)
+class Input:
+    """A backlog of files.
+
+    Parameters
+    ----------
+    files, records
+        How many files, and records in each.
+    style
+        ``compact``, or ``spaced`` as Python's ``json.dumps`` writes.
+    invalid, corrupt
+        Share of records that break the contract, and of files that are cut short.
+    """
+
+    files: int
+    records: int = 1_000
+    style: str = "compact"
+    invalid: float = 0.0
+    corrupt: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What it is called in a report."""
+        return f"{self.style}, {self.invalid:.0%} bad"
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A backlog that lies ready.
+
+    Parameters
+    ----------
+    root
+        The landing zone (``LAKE_LANDING``); the files lie below ``events/`` in it.
+    sound_files
+        A JSON file with the paths of those that were not cut short.
+    """
+
+    root: Path
+    sound_files: Path
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the stream's files."""
+        return self.root / STREAM
+
+    @property
+    def truth(self) -> dict[str, Any]:
+        """The producer's report."""
+        found: dict[str, Any] = json.loads((self.root.parent / "report.json").read_text())
+        return found
+
+    def paths(self) -> Iterator[Path]:
+        """All files."""
+        return (path for path in self.folder.rglob("*.json"))
+
+    def bytes(self) -> int:
+        """Size of all files."""
+        return sum(path.stat().st_size for path in self.paths())
+
+    def warm_up(self) -> None:
+        """Read all files once, so that each side finds them in memory."""
+        for path in self.paths():
+            path.read_bytes()
+
+
+def land(wanted: Input) -> Landed:
+    """Make a backlog, or find the one that was made before from the same inputs by the same producer."""
+    folder = WORK / "inputs" / digest(wanted)
+    if not folder.exists():
+        new = _empty(folder.with_suffix(".new"))
+        print(f"  making {wanted.files:,} files of {wanted.records:,} records, {wanted.name} …", flush=True)
+        sizes = ("--batches", wanted.files, "--batch-size", wanted.records, "--seed", _SEED, "--start", _START)
+        faults = ("--invalid-schema-chance", wanted.invalid, "--corruption-chance", wanted.corrupt)
+        target = ("--target", new / "landing" / STREAM, "--report", new / "report.json")
+        command = module("producer", STREAM, *sizes, *faults, *target, "--json-style", wanted.style)
+        subprocess.run(command, cwd=ROOT, env=clean_environment(new), check=True, capture_output=True)
+        _finish(new, folder)
+    return Landed(folder / "landing", folder / "sound.json")
+
+
+def land_one_large() -> Landed:
+    """Make a backlog of one file of 200 MB, from the files of a sound one."""
+    parts = Input(files=1_000)
+    folder = WORK / "inputs" / f"{digest(parts)}-one"
+    if not folder.exists():
+        new = _empty(folder.with_suffix(".new"))
+        one = new / "landing" / STREAM / "one.json"
+        one.parent.mkdir(parents=True)
+        with one.open("wb") as file:
+            for path in sorted(land(parts).paths()):
+                if file.tell() < _LARGE_BYTES:
+                    file.write((b"," if file.tell() else b"[") + path.read_bytes()[1:-1])
+            file.write(b"]")
+        _finish(new, folder)
+    return Landed(folder / "landing", folder / "sound.json")
+
+
+def land_copies(wanted: Input, times: int) -> Landed:
+    """Make a backlog that has each file of another one several times, under other names; as hard links."""
+    folder = WORK / "inputs" / f"{digest(wanted)}-by-{times}"
+    if not folder.exists():
+        new = _empty(folder.with_suffix(".new"))
+        source = land(wanted).folder
+        for path in sorted(source.rglob("*.json")):
+            for copy in range(times):
+                target = (new / "landing" / STREAM / path.relative_to(source)).with_stem(f"{path.stem}-{copy:02d}")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.hardlink_to(path)
+        _finish(new, folder)
+    return Landed(folder / "landing", folder / "sound.json")
+
+
+def digest(wanted: Input) -> str:
+    """Name of an input: another one for other figures, another producer or another contract."""
+    code = sorted((ROOT / "src" / "producer").rglob("*.py"))
+    parts = [json.dumps(asdict(wanted), sort_keys=True).encode(), _START.encode()]
+    parts += [path.read_bytes() for path in [*code, ROOT / "contracts" / f"{STREAM}.yaml"]]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _empty(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _finish(new: Path, folder: Path) -> None:
+    sound = [path.relative_to(new) for path in sorted((new / "landing").rglob("*.json")) if _is_json(path)]
+    (new / "sound.json").write_text(json.dumps([str(folder / path) for path in sound]))
+    new.rename(folder)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        msgspec.json.decode(path.read_bytes(), type=list[msgspec.Raw])
+    except msgspec.DecodeError:
+        return False
+    return True

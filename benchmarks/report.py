@@ -1,0 +1,218 @@
+"""What a benchmark found: kept as JSON, from which its page, its picture and the summary are made."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from benchmarks.machine import ROOT
+
+DOCS = ROOT / "docs" / "benchmarks"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What was aimed at, and what was seen.
+
+    Parameters
+    ----------
+    text
+        What is compared, e.g. ``the usual consumer's time over ours, compact, 5 % bad``.
+    figure
+        What was seen.
+    at_least, at_most
+        The limit; one of the two.
+    unit
+        Of figure and limit; ``x`` for a ratio.
+    """
+
+    text: str
+    figure: float
+    at_least: float | None = None
+    at_most: float | None = None
+    unit: str = "x"
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure keeps the limit."""
+        above = self.at_least is None or self.figure >= self.at_least
+        return above and (self.at_most is None or self.figure <= self.at_most)
+
+    @property
+    def limit(self) -> str:
+        """The limit for people."""
+        return f"≥ {self.at_least:g} {self.unit}" if self.at_least is not None else f"≤ {self.at_most:g} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: cells are text, and those in all columns but the first stand right."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A bar for each side in each group: ``values[side][group]``."""
+
+    title: str
+    unit: str
+    groups: list[str]
+    values: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A line for each name over the same horizontal axis."""
+
+    title: str
+    x: str
+    y: str
+    at: list[float]
+    values: dict[str, list[float]]
+    log_x: bool = False
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How often values fall where; marks are named values, such as ``p50``."""
+
+    title: str
+    unit: str
+    values: list[float]
+    marks: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is known of a benchmark's run.
+
+    Parameters
+    ----------
+    name
+        Of the benchmark, and of its files.
+    title
+        Headline of its page.
+    about
+        Paragraphs in Markdown: what was compared, how, and what is not comparable.
+    goals, tables
+        What is shown.
+    bars, lines, histograms
+        What is drawn, one below the other, in this order.
+    machine
+        See :func:`benchmarks.machine.machine`; taken before the first run.
+    options
+        How large it was.
+    raw
+        Every single figure.
+    """
+
+    name: str
+    title: str
+    about: list[str]
+    goals: list[Goal]
+    tables: list[Table]
+    machine: dict[str, str]
+    options: dict[str, Any]
+    bars: list[Bars] = field(default_factory=list)
+    lines: list[Lines] = field(default_factory=list)
+    histograms: list[Histogram] = field(default_factory=list)
+    raw: Any = None
+
+
+def write_report(report: Report, docs: Path = DOCS) -> None:
+    """Write JSON, page and picture, and make the summary of all reports anew."""
+    docs.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(asdict(report), indent=1, ensure_ascii=False)
+    (docs / f"{report.name}.json").write_text(text + "\n")
+    render(docs)
+
+
+def render(docs: Path = DOCS) -> None:
+    """Make every page, picture and the summary from the JSON files."""
+    from benchmarks.plots import draw
+
+    reports = read_reports(docs)
+    for report in reports:
+        notes = docs / "notes" / f"{report.name}.md"
+        (docs / f"{report.name}.md").write_text(page(report, notes.read_text() if notes.exists() else ""))
+        draw(report, docs / f"{report.name}.png")
+    (docs / "README.md").write_text(summary(reports))
+
+
+def read_reports(docs: Path = DOCS) -> list[Report]:
+    """Read all reports, in the order of their names."""
+    return [msgspec.json.decode(path.read_bytes(), type=Report) for path in sorted(docs.glob("*.json"))]
+
+
+def page(report: Report, notes: str = "") -> str:
+    """Write a report as Markdown, with what somebody noted about it (docs/benchmarks/notes/) below the goals."""
+    parts = [f"# {report.title}", *report.about]
+    if report.goals:
+        parts += ["## Goals", _markdown(goals_table(report.goals))]
+    if notes:
+        parts.append(notes.strip())
+    if report.bars or report.lines or report.histograms:
+        parts.append(f"![{report.title}]({report.name}.png)")
+    for table in report.tables:
+        parts += [f"## {table.title}", _markdown(table)]
+    about_run = {name.replace("_", " "): str(value) for name, value in report.options.items()}
+    rows = [[name, value] for name, value in (report.machine | about_run).items()]
+    parts += ["## Measured on", _markdown(Table("", ["what", "value"], rows), right=False)]
+    parts.append(
+        f"Made by `make bench NAME={report.name}`; every single figure is in [{report.name}.json]({report.name}.json)."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(reports: list[Report]) -> str:
+    """Write the goals of all reports as one page."""
+    rows = [
+        [f"[{report.name}]({report.name}.md)", goal.text, goal.limit, f"{goal.figure:.2f} {goal.unit}", _verdict(goal)]
+        for report in reports
+        for goal in report.goals
+    ]
+    return (
+        "\n\n".join(
+            [
+                "# Benchmarks",
+                "`make bench` runs them all, `make bench NAME=backlog` one of them. Each runs all its sides in one go, "
+                "each side in a process of its own, in turns; medians of several runs count. This page is made from "
+                "the JSON files beside it.",
+                _markdown(Table("", ["benchmark", "what", "goal", "seen", "met"], rows), right=False),
+            ]
+        )
+        + "\n"
+    )
+
+
+def goals_table(goals: list[Goal]) -> Table:
+    """Set goals against figures."""
+    rows = [[goal.text, goal.limit, f"{goal.figure:.2f} {goal.unit}", _verdict(goal)] for goal in goals]
+    return Table("Goals", ["what", "goal", "seen", "met"], rows)
+
+
+def show(report: Report, console: Console) -> None:
+    """Print a report."""
+    for table in [*report.tables, *([goals_table(report.goals)] if report.goals else [])]:
+        rich = RichTable(title=table.title, title_justify="left")
+        for index, column in enumerate(table.columns):
+            rich.add_column(column, justify="right" if index else "left")
+        for row in table.rows:
+            rich.add_row(*row)
+        console.print(rich)
+
+
+def _markdown(table: Table, *, right: bool = True) -> str:
+    rule = ["---", *["---:" if right else "---"] * (len(table.columns) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [table.columns, rule, *table.rows])
+
+
+def _verdict(goal: Goal) -> str:
+    return "yes" if goal.met else "no"

@@ -1,0 +1,28 @@
+"""lakeproof's consumer over all that has landed, timed without the start of the JVM."""
+
+import json
+import time
+
+from benchmarks.sides.counts import lake_counts
+from consumer.queries.bronze import BronzeQuery, run_bronze
+from consumer.session import start_session
+from lakeproof.settings import load_settings
+
+STREAM = "events"
+
+
+def main() -> None:
+    """Start Spark; then, timed, run the stream until all is committed; then count."""
+    settings = load_settings()
+    spark = start_session(settings, "benchmark: lakeproof")
+    began = time.monotonic()
+    query = BronzeQuery(STREAM, f"{settings.landing_uri}/{STREAM}", available_now=True)
+    run_bronze(settings, query, lambda: spark)
+    seconds = time.monotonic() - began
+    spark.stop()
+    counts = lake_counts(settings, f"bronze.{STREAM}", f"dead_letters.{STREAM}")
+    print(json.dumps({"seconds": seconds} | counts))
+
+
+if __name__ == "__main__":
+    main()
