@@ -1,6 +1,6 @@
 # Everything that is needed is prepared by the target itself. The logic is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-test test lint requirements jars-lock
+.PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-test test chaos lint bench requirements jars-lock
 
 help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,9 +38,15 @@ setup-test: ## prepare what the tests need, too
 test: setup-test ## run every check and test
 	@scripts/check.sh
 
+chaos: setup-test ## hurt the consumer in every way that we know of (an hour); ARGS="--kills 10 --storage local"
+	@scripts/chaos.sh $(ARGS)
+
 lint: ## run the checks, not the tests
 	@scripts/setup.sh dev
 	@scripts/check.sh lint
+
+bench: ## run the benchmarks, or one: make bench NAME=backlog ARGS="--files 100 --repeat 1"
+	@scripts/bench.sh $(NAME) $(ARGS)
 
 requirements: setup ## pin the dependencies of pyproject.toml anew (after a change of it)
 	@scripts/requirements.sh

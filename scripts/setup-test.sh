@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the checks need beyond `make setup`: their Python packages, a MinIO server built from source (4 minutes, once), and
-# the loader of Docker Compose, which reads docker-compose.yml without an engine.
+# What the checks need beyond `make setup`: their Python packages, a MinIO server built from source (4 minutes, once), the
+# loader of Docker Compose, which reads docker-compose.yml without an engine, and a proxy that makes faults.
 source "$(dirname "$0")/common.sh"
 
 # build NAME MODULE PACKAGE VERSION: target/bin/NAME, where it is not there in this version.
@@ -22,3 +22,4 @@ scripts/setup.sh dev
 mkdir -p target/bin
 build minio github.com/minio/minio github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c
 build compose-go github.com/compose-spec/compose-go/v2 github.com/compose-spec/compose-go/v2/cmd v2.16.2
+scripts/chaos.sh --setup

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Hurt a consumer in every way that we know of, and prove that nothing is lost or doubled.
+#   scripts/chaos.sh [OPTIONS]    see --help
+#   scripts/chaos.sh --setup      only prepare the proxy, in an environment of its own: target/mitmproxy
+#   scripts/chaos.sh --lock       pin the proxy's dependencies anew, in tests/chaos/proxy.txt
+source "$(dirname "$0")/common.sh"
+
+proxy=target/mitmproxy
+pins=tests/chaos/proxy.txt
+
+if [[ ${1:-} == --lock ]]; then
+  UV_CUSTOM_COMPILE_COMMAND="scripts/chaos.sh --lock" "$BIN/uv" pip compile --quiet --universal --python-version 3.11 \
+    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --output-file "$pins" tests/chaos/proxy.in
+  exit
+fi
+
+if [[ ! -x $proxy/bin/mitmdump ]] || ! fresh "$proxy.stamp" "$pins"; then
+  say "Installing $pins …"
+  "$BIN/uv" venv --quiet --clear --python "$BIN/python" "$proxy"
+  "$BIN/uv" pip install --quiet --compile-bytecode --python "$proxy/bin/python" --require-hashes --requirements "$pins" ||
+    "$BIN/python" -m pip --python "$proxy/bin/python" install --quiet --disable-pip-version-check --require-hashes \
+      --requirement "$pins" ||
+    fail "The proxy could not be installed." "Check the network, then run it again."
+  sha256 "$pins" >"$proxy.stamp"
+fi
+[[ ${1:-} == --setup ]] || exec "$BIN/python" -m tests.chaos "$@"

@@ -1,0 +1,64 @@
+"""``make chaos``: the whole grid."""
+
+import shutil
+import signal
+import sys
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from tests.chaos.bench import Bench, Options
+from tests.chaos.grid import Row, Verdict, as_markdown, as_table, passed
+from tests.chaos.scenarios import LOCAL, MINIO, run_scenario, scenarios
+
+
+class Storage(StrEnum):
+    """Where the lakes lie."""
+
+    LOCAL = LOCAL
+    MINIO = MINIO
+    BOTH = "both"
+
+
+def main(
+    storage: Annotated[Storage, typer.Option(help="Where the lakes lie.")] = Storage.BOTH,
+    kills: Annotated[int, typer.Option(min=1, help="Random kills, on each storage.")] = 50,
+    seed: Annotated[int, typer.Option(help="Decides what lands, and when random kills come.")] = 1,
+    only: Annotated[str, typer.Option(metavar="TEXT", help="Only scenarios whose names contain this.")] = "",
+    report: Annotated[Path | None, typer.Option(help="Write the grid here as Markdown.", dir_okay=False)] = None,
+) -> None:
+    """Hurt a consumer in every way that we know of; exit 0 only if nothing was lost or doubled by it."""
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped then, too
+    folder = Path(tempfile.mkdtemp(prefix="lakeproof-chaos-"))
+    rows: list[Row] = []
+    starts: list[float] = []
+    for where in (LOCAL, MINIO) if storage is Storage.BOTH else (storage.value,):
+        chosen = [each for each in scenarios(kills) if where in each.storages and only in each.name]
+        if not chosen:
+            continue
+        with Bench(Options(folder / where, minio=where == MINIO, seed=seed)) as bench:
+            for number, scenario in enumerate(chosen, start=1):
+                row = run_scenario(scenario, bench)
+                rows.append(row)
+                words = "; ".join(row.outcome.why())
+                console.print(f"{where} {number}/{len(chosen)} {row.outcome.verdict}: {scenario.name} · {words}")
+            starts += bench.starts.values()
+    console.print(as_table(rows))
+    if starts:
+        console.print(f"{len(starts)} starts after a fault; the slowest had begun after {max(starts):.1f} s.")
+    if report:
+        report.write_text(as_markdown(rows))
+    if any(row.outcome.verdict is Verdict.RED for row in rows):
+        console.print(f"Lakes and logs: {folder}")
+    else:
+        shutil.rmtree(folder)
+    if not passed(rows):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

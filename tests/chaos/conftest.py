@@ -1,0 +1,49 @@
+"""Benches for the short form of the grid."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.chaos.bench import Bench, Options
+from tests.chaos.grid import Outcome
+from tests.chaos.mutants import Mutant
+from tests.chaos.scenarios import run_scenario, scenarios
+
+RANDOM_KILLS = 3
+SHORT_LEASE = 4.0
+OpenBench = Callable[..., Bench]
+
+
+@pytest.fixture(scope="session")
+def local_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A bench on local storage that all tests share, as the scenarios of the grid do."""
+    with Bench(Options(tmp_path_factory.mktemp("chaos"), seed=1, lease_seconds=SHORT_LEASE)) as bench:
+        yield bench
+
+
+@pytest.fixture(scope="session")
+def minio_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """The same with a MinIO of its own, behind the proxy."""
+    with Bench(Options(tmp_path_factory.mktemp("chaos"), minio=True, seed=2, lease_seconds=SHORT_LEASE)) as bench:
+        yield bench
+
+
+@pytest.fixture
+def mutant_bench(tmp_path: Path) -> Iterator[Callable[[Mutant], Bench]]:
+    """Opens benches on local storage whose consumer is broken."""
+    with ExitStack() as stack:
+        yield lambda mutant: stack.enter_context(
+            Bench(Options(tmp_path, seed=1, lease_seconds=SHORT_LEASE, mutant=mutant))
+        )
+
+
+@pytest.fixture
+def run() -> Callable[[Bench, str], Outcome]:
+    """Run a scenario of the grid by its name."""
+
+    def run_named(bench: Bench, name: str) -> Outcome:
+        scenario = next(each for each in scenarios(RANDOM_KILLS) if each.name == name)
+        return run_scenario(scenario, bench).outcome
+
+    return run_named

@@ -1,0 +1,231 @@
+"""Scenarios in which the consumer is suspended or doubled, or what it stands on fails."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+from tests.chaos.bench import STRIKE_SECONDS, Bench, NotStruckError
+from tests.chaos.grid import Outcome
+from tests.chaos.lake import TABLES
+from tests.chaos.orders import Act, Step
+from tests.chaos.processes import wait_until
+from tests.chaos.servers import Rule
+
+from consumer.sources.lease import LEASE_SECONDS
+
+DATA_PUT = r"^PUT /[^/]+/warehouse/bronze/events/data/"
+METADATA_PUT = r"^PUT /[^/]+/warehouse/bronze/events/metadata/[^/]*metadata\.json"
+_DISK = "48m"
+_SOUND = {"user_id": "u", "event_id": "e", "event_timestamp": "2026-11-21T00:00:00Z", "event_type": "page_view"}
+
+
+def suspended(bench: Bench) -> Outcome:
+    """Suspended past its lease, replaced, and woken up in the middle of an append."""
+    outcome = Outcome(hits=1)
+    first = bench.order(Step.BRONZE_STAGED, Act.SUSPEND)
+    time.sleep((bench.options.lease_seconds or LEASE_SECONDS) + 2)
+    bench.consumer = None
+    bench.recover(outcome)
+    if outcome.problems:
+        return outcome
+    first.signal_group(signal.SIGCONT)
+    code = first.wait(60)
+    if code not in (1, 3) or "took over" not in first.text():
+        outcome.problems.append(f"the one that woke up ended with {code}: {first.last_words()}")
+    outcome.notes.append(f"the one that woke up ended with {code}: {first.last_words()}")
+    first.end_all()
+    return bench.recover(outcome)
+
+
+def two_at_once(bench: Bench) -> Outcome:
+    """A second consumer is refused."""
+    bench.ready()
+    second = bench.start("--available-now")
+    code = second.wait(90)
+    second.end_all()
+    outcome = Outcome(hits=1, notes=[f"the second one ended with {code}: {second.last_words()}"])
+    if code != 3 or "already" not in second.last_words() or "Traceback" in second.text():
+        outcome.problems.append("the second one was not refused with a clear line")
+    return bench.recover(outcome)
+
+
+def overwritten(bench: Bench) -> Outcome:
+    """A file is overwritten between a crash after bronze and the restart: verify says so, and nothing else is off."""
+    bench.kill_at(Step.BRONZE_APPENDED)
+    uri = min(bench.lake.unfinished())
+    bench.lake.overwrite(uri, b'[{"another": "content"}]')
+    bench.consumer = bench.start()
+    outcome = Outcome(hits=1)
+    if problem := bench.drain():
+        outcome.problems.append(problem)
+    counted, verified = bench.lake.count(), bench.lake.verify()
+    outcome.lost, outcome.doubled = counted.lost, counted.doubled
+    if verified.exit_code != 1 or verified.off() != {uri: "changed"}:
+        outcome.problems.append(f"verify: exit code {verified.exit_code}: {sorted(verified.off().values())}")
+    bench.give_up()  # it stays off
+    return outcome
+
+
+def landed_again(bench: Bench) -> Outcome:
+    """A file that lands under another name once more is two files; verify names them."""
+    bench.ready()
+    first = bench.lake.files[0]
+    again = bench.lake.land_again(first)
+    outcome = bench.recover(Outcome(hits=1))
+    resent = [names for stream in bench.verified.report["streams"] for names in stream["resent"]]
+    if sorted((first, again)) not in resent:
+        outcome.problems.append("verify does not say that it was landed again")
+    return outcome
+
+
+def trailing_garbage(bench: Bench) -> Outcome:
+    """Something follows the array of a batch: no reader may take the array and forget the rest."""
+    bench.ready()
+    batch = b"[" + msgspec.json.encode(_SOUND) + b"] and more"
+    bench.lake.land_as_it_is("garbage-at-its-end.json", batch, [(TABLES.dead_letters, 0)])
+    return bench.recover(Outcome(hits=1))
+
+
+def minio_killed(request: str, phase: str) -> Callable[[Bench], Outcome]:
+    """MinIO dies while a request is under way, or is done and not answered, and is back after 5 s."""
+
+    def run(bench: Bench) -> Outcome:
+        _hold(bench, Rule("hold", request, phase, every=_which(request), once=True, drop=phase == "response"))
+        bench.server.kill()
+        bench.proxy.lift()
+        time.sleep(5)
+        bench.server.restart()
+        return bench.recover(Outcome(hits=1), may_end=True)
+
+    return run
+
+
+def disturbed(rule: Rule, seconds: float = 10) -> Callable[[Bench], Outcome]:
+    """Requests to MinIO fail or take long for a while, as batches land."""
+
+    def run(bench: Bench) -> Outcome:
+        bench.ready()
+        bench.proxy.enforce(rule)
+        with bench.landing():
+            time.sleep(seconds)
+        hits = bench.proxy.hits()
+        return bench.recover(Outcome(hits=hits), may_end=True)
+
+    return run
+
+
+def commit_held_back(*, killed: bool) -> Callable[[Bench], Outcome]:
+    """The metadata of a commit arrives 10 s late, and the consumer waits for it or is killed meanwhile."""
+
+    def run(bench: Bench) -> Outcome:
+        _hold(bench, Rule("hold", METADATA_PUT, every=2, once=True))
+        assert bench.consumer is not None
+        if killed:
+            bench.consumer.end_all()
+            bench.consumer = bench.start()
+        time.sleep(10)
+        return bench.recover(Outcome(hits=1))
+
+    return run
+
+
+def catalog_locked(bench: Bench) -> Outcome:
+    """Another program holds the catalog's database for 20 s in the middle of an append."""
+    bench.order(Step.BRONZE_STAGED, Act.WAIT)
+    with closing(sqlite3.connect(bench.lake.folder / "catalog.db", isolation_level=None)) as database:
+        location = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = 'bronze'"
+        database.execute("BEGIN EXCLUSIVE")
+        before = database.execute(location).fetchall()
+        bench.orders.take_back()
+        time.sleep(20)
+        if database.execute(location).fetchall() != before:
+            raise NotStruckError("the append went on")
+        database.execute("ROLLBACK")
+    return bench.recover(Outcome(hits=1), may_end=True)
+
+
+def catalog_gone(*, at_start: bool) -> Callable[[Bench], Outcome]:
+    """The catalog's database is away for 10 s in the middle of an append, or while a consumer starts."""
+
+    def run(bench: Bench) -> Outcome:
+        consumer = bench.order(Step.BRONZE_STAGED, Act.WAIT)
+        if at_start:
+            consumer.end_all()
+        catalog = bench.lake.folder / "catalog.db"
+        away = catalog.rename(catalog.with_name("away.db"))
+        bench.orders.take_back()
+        outcome = Outcome(hits=1)
+        if at_start:
+            bench.consumer = bench.start()
+            bench.consumer.wait(40)
+            outcome.problems += bench.unclear_end()
+            outcome.notes.append(bench.consumer.last_words())
+        else:
+            time.sleep(10)
+        away.replace(catalog)
+        return bench.recover(outcome, may_end=True)
+
+    return run
+
+
+def disk_full(bench: Bench) -> Outcome:
+    """The disk with everything on it is full for a micro-batch."""
+    with _small_disk(bench.options.folder / "disk") as disk:
+        if disk is None:
+            return Outcome(possible=False)
+        try:
+            bench.new_lake(disk).land(4)
+            bench.order(Step.BEFORE_JUDGEMENT, Act.WAIT)
+            filler = disk / "filler"
+            _fill(filler)
+            bench.orders.take_back()
+            assert bench.consumer is not None
+            bench.consumer.wait(30)
+            filler.unlink()
+            return bench.recover(Outcome(hits=1), may_end=True)
+        finally:
+            bench.give_up()
+
+
+def _which(request: str) -> int:
+    """An append commits twice: what is staged, then what readers see. The second one counts."""
+    return 2 if request == METADATA_PUT else 1
+
+
+def _hold(bench: Bench, rule: Rule) -> None:
+    bench.ready()
+    bench.proxy.enforce(rule)
+    bench.lake.land(6)
+    if not wait_until(lambda: bench.proxy.hits() > 0, STRIKE_SECONDS, every=0.01):
+        raise NotStruckError("there was no such request")
+
+
+@contextmanager
+def _small_disk(folder: Path) -> Iterator[Path | None]:
+    """A small file system in memory; None where this user may not mount one."""
+    folder.mkdir(parents=True)
+    try:
+        mounted = os.geteuid() == 0 and not subprocess.call(
+            ["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "chaos", str(folder)], stderr=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        mounted = False
+    try:
+        yield folder if mounted else None
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        folder.rmdir()
+
+
+def _fill(filler: Path) -> None:
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while file.write(bytes(1 << 12)):
+            pass

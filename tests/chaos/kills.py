@@ -1,0 +1,165 @@
+"""Scenarios in which the consumer is killed: at each step of a micro-batch, and at random moments."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.chaos.bench import STRIKE_SECONDS, Bench, NotStruckError
+from tests.chaos.grid import Outcome
+from tests.chaos.orders import Step
+from tests.chaos.processes import Process, wait_until
+from tests.chaos.servers import Rule
+from tests.chaos.watch import Watch
+
+_METADATA = "warehouse/bronze/events/metadata"
+_CHECKPOINT = "checkpoints/bronze-events"
+_HANG_SECONDS = 60.0
+
+
+def at(step: Step) -> Callable[[Bench], Outcome]:
+    """Killed by a hook that stands at a step."""
+
+    def run(bench: Bench) -> Outcome:
+        bench.kill_at(step)
+        return bench.recover(Outcome(hits=1))
+
+    return run
+
+
+def at_and_lost(step: Step, *, landing_log: bool) -> Callable[[Bench], Outcome]:
+    """The same, and the checkpoint is lost, with the landing log or without it."""
+
+    def run(bench: Bench) -> Outcome:
+        bench.kill_at(step)
+        bench.lose_checkpoint()
+        if landing_log:
+            bench.lose_landing_log()
+        return bench.recover(Outcome(hits=1))
+
+    return run
+
+
+def during_append(bench: Bench) -> Outcome:
+    """Data files and a manifest are there, the table's metadata is not."""
+    bench.ready()
+    before = bench.lake.table_location()
+    _kill_at_file(bench, _METADATA, r"-m0\.avro$")
+    if bench.lake.table_location() != before:
+        bench.recover(Outcome())
+        raise NotStruckError("the commit was quicker than the kill")
+    return bench.recover(Outcome(hits=1))
+
+
+def during_checkpoint(part: str) -> Callable[[Bench], Outcome]:
+    """While Spark writes a file of the checkpoint: ``offsets`` or ``commits``."""
+
+    def run(bench: Bench) -> Outcome:
+        bench.ready()
+        # Locally a file is written under another name first; on S3 it is there when its upload is complete.
+        seen = _kill_at_file(bench, f"{_CHECKPOINT}/{part}", r"/\d+$" if bench.options.minio else r"^\.\d+\..*\.tmp$")
+        if not bench.options.minio and _checkpoint_file(bench, part, seen).exists():
+            bench.recover(Outcome())
+            raise NotStruckError("the file was there before the kill")
+        return bench.recover(Outcome(hits=1))
+
+    return run
+
+
+def at_random(kills: int) -> Callable[[Bench], Outcome]:
+    """Killed again and again on one lake while batches land: the group, the driver's Python or its JVM alone."""
+
+    def run(bench: Bench) -> Outcome:
+        outcome, chance = Outcome(), random.Random(bench.options.seed)
+        parts, within, at_start = {"group": 0, "driver": 0, "JVM": 0}, 0, 0
+        bench.ready()
+        for number in range(kills):
+            consumer = bench.consumer
+            if number == 0 or chance.random() < 0.7 or consumer is None:
+                consumer = _drained(bench)
+                bench.lake.land(5)
+                seconds = chance.uniform(0, 4)
+            else:
+                consumer.end_all()  # it was drained: what follows is a start with work to do, and a kill within it
+                bench.lake.land(5)
+                bench.consumer = consumer = bench.start()
+                seconds = chance.uniform(0, 10)
+                at_start += 1
+            with bench.landing():
+                time.sleep(seconds)
+            within += bench.lake.accounted() < len(bench.lake.files)
+            part = _kill_part(bench, consumer, ("group", "driver", "JVM")[number % 3], outcome)
+            parts[part] += 1
+            outcome.hits += 1
+            bench.recover(outcome)
+            if outcome.problems:
+                break
+        whom = ", ".join(f"{count} {part}" for part, count in parts.items())
+        outcome.notes.append(f"killed: {whom}; {at_start} within a start; {within} with work under way")
+        return outcome
+
+    return run
+
+
+def restarted(bench: Bench) -> Outcome:
+    """Killed, and started again at once: the lease of the dead one does not block it."""
+    bench.ready()
+    assert bench.consumer is not None
+    bench.consumer.end_all()
+    outcome = bench.recover(Outcome(hits=1))
+    if bench.consumer:
+        outcome.notes.append(f"it had started {bench.starts[bench.consumer.pid]:.1f} s after the command")
+    return outcome
+
+
+def _kill_at_file(bench: Bench, folder: str, name: str) -> str:
+    """Kill the group when such a file is created, or on MinIO while its upload is held; it never arrives then."""
+    consumer = bench.consumer
+    assert consumer is not None
+    if bench.options.minio:
+        bench.proxy.enforce(Rule("hold", f"^PUT /[^/]+/{folder}.*{name}", once=True, drop=True))
+        bench.lake.land(6)
+        struck = wait_until(lambda: bench.proxy.hits() > 0, STRIKE_SECONDS, every=0.01)
+        consumer.end_all()
+        bench.proxy.lift()
+        seen = "" if struck else None
+    else:
+        path = bench.lake.folder / folder
+        with Watch(path, name, lambda: os.killpg(consumer.pid, signal.SIGKILL)) as watch:
+            bench.lake.land(6)
+            wait_until(lambda: watch.seen is not None, STRIKE_SECONDS, every=0.01)
+        consumer.end_all()
+        seen = watch.seen
+    if seen is None:
+        raise NotStruckError(f"no file {name} was made in {folder}")
+    return seen
+
+
+def _checkpoint_file(bench: Bench, part: str, temporary: str) -> Path:
+    return bench.lake.folder / _CHECKPOINT / part / temporary.split(".")[1]
+
+
+def _drained(bench: Bench) -> Process:
+    bench.ready()
+    assert bench.consumer is not None
+    return bench.consumer
+
+
+def _kill_part(bench: Bench, consumer: Process, part: str, outcome: Outcome) -> str:
+    """Kill a part of the consumer; return which one it was."""
+    jvms = [process for process in consumer.family() if process.name() == "java"]
+    if part == "JVM" and jvms:
+        for jvm in jvms:
+            jvm.kill()
+        if consumer.wait(_HANG_SECONDS) is None:
+            outcome.problems.append(f"killed its JVM: it did not end within {_HANG_SECONDS:.0f} s")
+        consumer.end_all()
+        return part
+    if part == "driver":
+        consumer.signal_itself(signal.SIGKILL)
+        consumer.wait(10)
+        return part  # its JVM and workers live on for a while, and the next start comes beside them
+    consumer.end_all()
+    return "group"

@@ -1,0 +1,224 @@
+"""A lake under test: batches land in it, and the harness knows of every unit where it belongs."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.settings import S3Settings, Settings
+from lakeproof.storage import open_storage
+from lakeproof.storage.local import local_path
+from lakeproof.storage.s3 import s3_client
+from lakeproof.tables import LEDGER, POSITION, SOURCE, stream_tables
+from producer.batches import Batch, Plan, make_batches
+from producer.encoding import JsonStyle
+from producer.faults import Chances
+
+ROOT = Path(__file__).parents[2]
+STREAM = "events"
+TABLES = stream_tables(STREAM)
+Unit = tuple[str, str, int]
+"""Table, source, position."""
+
+_FOREIGN = ("LAKE_", "AWS_", "CHAOS_", "SPARK_", "PYSPARK_", "MINIO_")
+_RECORDS = 20
+_CHANCES = Chances(corruption=0.15, invalid_schema=0.15, extra_field=0.1, duplicate=0.15)
+
+
+def clean_environment() -> dict[str, str]:
+    """The caller's environment without what would change our programs."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    # Neither the instance metadata service nor a profile of the user's may answer for a key.
+    return kept | {
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }
+
+
+@dataclass(frozen=True)
+class Count:
+    """Units that no table has, and rows that have no unit of their own."""
+
+    lost: int
+    doubled: int
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What ``reader verify`` said."""
+
+    exit_code: int
+    report: dict[str, Any]
+    said: str
+
+    def off(self) -> dict[str, str]:
+        """Sources that are not ok, and what they are."""
+        return {found["source"]: found["status"] for stream in self.report["streams"] for found in stream["sources"]}
+
+
+class Lake:
+    """A lake of its own.
+
+    Parameters
+    ----------
+    folder
+        Where catalog, landing log and logs are, and all else where `bucket` is None.
+    bucket
+        For landing zone, warehouse and checkpoints.
+    s3
+        How the harness and the reader reach it.
+    seed
+        Decides what lands.
+    """
+
+    def __init__(self, folder: Path, bucket: str | None, s3: S3Settings, seed: int) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        root = f"s3://{bucket}" if bucket else folder.as_uri()
+        self._parts = {f"LAKE_{name.upper()}": f"{root}/{name}" for name in ("landing", "warehouse", "checkpoints")}
+        self.settings = Settings(
+            _env_file=None,
+            home=folder,
+            **{name.removeprefix("LAKE_").lower(): uri for name, uri in self._parts.items()},
+            contracts=ROOT / "contracts",
+            s3=s3,
+        )
+        self.landing = open_storage(f"{self.settings.landing_uri}/{STREAM}", s3)
+        self.expected: set[Unit] = set()
+        self.files: list[str] = []
+        self._batches = self._make(seed)
+
+    def environment(self, s3: S3Settings) -> dict[str, str]:
+        """The environment of a program that is to use it, and to reach S3 in a way of its own."""
+        own = self._parts | {
+            "LAKE_HOME": str(self.folder),
+            "LAKE_CONTRACTS": str(ROOT / "contracts"),
+            "LAKE_JARS": str(ROOT / "target" / "jars" / "spark"),
+            "LAKE_SPARK_UI_PORT": "0",
+            "LAKE_SETTLE_SECONDS": "0",
+            "LAKE_MAX_FILES_PER_MICRO_BATCH": "4",
+        }
+        if s3.endpoint_url and s3.access_key_id and s3.secret_access_key:
+            own |= {
+                "AWS_ENDPOINT_URL": s3.endpoint_url,
+                "AWS_ACCESS_KEY_ID": s3.access_key_id,
+                "AWS_SECRET_ACCESS_KEY": s3.secret_access_key.get_secret_value(),
+                "AWS_REGION": s3.region,
+            }
+        return clean_environment() | own
+
+    def land(self, files: int) -> list[str]:
+        """Land batches, and take note of what should become of each unit; return their URIs."""
+        landed = []
+        for _ in range(files):
+            batch = next(self._batches)
+            uri = self._uri(batch.name)
+            self.landing.write_new(uri, batch.data)
+            self.expect(uri, batch)
+            landed.append(uri)
+        return landed
+
+    def land_as_it_is(self, name: str, data: bytes, expected: Iterable[tuple[str, int]]) -> str:
+        """Land a file of the caller's own making, whose units belong to these tables and positions."""
+        uri = self._uri(name)
+        self.landing.write_new(uri, data)
+        self.files.append(uri)
+        self.expected |= {(table, uri, position) for table, position in expected}
+        return uri
+
+    def land_again(self, uri: str) -> str:
+        """Land a file's bytes under another name."""
+        expected = [(table, position) for table, source, position in self.expected if source == uri]
+        return self.land_as_it_is("landed-again.json", self.landing.read(uri), expected)
+
+    def expect(self, uri: str, batch: Batch) -> None:
+        """Take note of what should become of a batch."""
+        self.files.append(uri)
+        if batch.corrupt:
+            self.expected.add((TABLES.dead_letters, uri, 0))
+            return
+        for position, record in enumerate(batch.records):
+            table = TABLES.dead_letters if record.reasons else TABLES.bronze
+            self.expected.add((table, uri, position))
+
+    def accounted(self) -> int:
+        """How many rows the ledger has; 0 where there is none yet. Reads no data file."""
+        catalog = open_catalog(self.settings)
+        if not catalog.table_exists(LEDGER):
+            return 0
+        snapshot = catalog.load_table(LEDGER).current_snapshot()
+        return int((snapshot.summary or {})["total-records"] or 0) if snapshot else 0
+
+    def drained(self) -> bool:
+        """Whether the ledger has every file that landed."""
+        if self.accounted() < len(self.files):
+            return False
+        ledger = open_catalog(self.settings).load_table(LEDGER).scan(selected_fields=("source",)).to_arrow()
+        return set(self.files) <= set(ledger["source"].to_pylist())
+
+    def count(self) -> Count:
+        """Compare the tables with what was landed."""
+        found: Counter[Unit] = Counter()
+        catalog = open_catalog(self.settings)
+        for table in (TABLES.bronze, TABLES.dead_letters):
+            rows = catalog.load_table(table).scan(selected_fields=(SOURCE, POSITION)).to_arrow()
+            sources, positions = rows[SOURCE].to_pylist(), rows[POSITION].to_pylist()
+            found.update((table, source, position) for source, position in zip(sources, positions, strict=True))
+        return Count(
+            lost=len(self.expected - found.keys()),
+            doubled=sum((found - Counter(self.expected)).values()),
+        )
+
+    def verify(self) -> Verified:
+        """Run ``reader verify`` as a process."""
+        done = subprocess.run(
+            [sys.executable, "-m", "reader", "verify", STREAM, "--format", "json"],
+            env=self.environment(self.settings.s3),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        report = json.loads(done.stdout) if done.returncode in (0, 1) else {"streams": []}
+        return Verified(done.returncode, report, done.stderr.strip())
+
+    def unfinished(self) -> set[str]:
+        """Sources of bronze that the ledger does not have."""
+        catalog = open_catalog(self.settings)
+        bronze = catalog.load_table(TABLES.bronze).scan(selected_fields=(SOURCE,)).to_arrow()
+        ledger = catalog.load_table(LEDGER).scan(selected_fields=("source",)).to_arrow()
+        return set(bronze[SOURCE].to_pylist()) - set(ledger["source"].to_pylist())
+
+    def overwrite(self, uri: str, data: bytes) -> None:
+        """Put other bytes in a landed file's place. Bronze keeps what it has; dead letters can come no more."""
+        if uri.startswith("s3://"):
+            bucket, _, key = uri.removeprefix("s3://").partition("/")
+            s3_client(self.settings.s3).put_object(Bucket=bucket, Key=key, Body=data)
+        else:
+            local_path(uri).write_bytes(data)
+        self.expected = {unit for unit in self.expected if unit[:2] != (TABLES.dead_letters, uri)}
+
+    def table_location(self) -> str:
+        """Where bronze's metadata stands: another place after each commit."""
+        return open_catalog(self.settings).load_table(TABLES.bronze).metadata_location
+
+    def _uri(self, name: str) -> str:
+        """As a listing shows it: local names are percent-encoded."""
+        uri = f"{self.settings.landing_uri}/{STREAM}/{name}"
+        return uri if uri.startswith("s3://") else local_path(uri).as_uri()
+
+    def _make(self, seed: int) -> Iterator[Batch]:
+        plan = Plan(seed=seed, users=50, batch_size=_RECORDS, evolve_after=0, style=JsonStyle.COMPACT, chances=_CHANCES)
+        start = datetime(2026, 11, 21, tzinfo=UTC)
+        contract = load_contract(self.settings.contracts, STREAM)
+        return make_batches(plan, contract, (start + timedelta(seconds=index) for index in count()))

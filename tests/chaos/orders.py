@@ -1,0 +1,95 @@
+"""What the harness tells a victim to do, and where: a small file that the victim's hooks look into."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+
+class Step(StrEnum):
+    """The steps of a micro-batch at which a hook stands."""
+
+    BEFORE_JUDGEMENT = "before the judgement"
+    AFTER_JUDGEMENT = "after the judgement, nothing committed"
+    BRONZE_STAGED = "between stage and publish of bronze"
+    BRONZE_APPENDED = "between bronze and dead letters"
+    DEAD_LETTERS_STAGED = "between stage and publish of dead letters"
+    DEAD_LETTERS_APPENDED = "between dead letters and ledger"
+    LEDGER_APPENDED = "after the last append, before the checkpoint's commit"
+
+
+class Act(StrEnum):
+    """What a hook does."""
+
+    KILL = "kill"
+    """SIGKILL to its own process group."""
+    SUSPEND = "suspend"
+    """SIGSTOP to its own process group."""
+    WAIT = "wait"
+    """Wait until the order is taken back."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """Do `act` at the first `step` that comes. `number` tells one order from the next."""
+
+    number: int
+    step: Step
+    act: Act
+
+
+class Orders:
+    """The file of orders, and beside it the victim's receipt.
+
+    Parameters
+    ----------
+    file
+        Path of the file.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._receipt = file.with_suffix(".struck")
+
+    def give(self, step: Step, act: Act) -> None:
+        """Give an order, in place of an earlier one."""
+        last = self._read()
+        self._receipt.unlink(missing_ok=True)
+        write_whole(self.file, msgspec.json.encode(asdict(Order((last.number if last else 0) + 1, step, act))))
+
+    def take_back(self) -> None:
+        """Give no order any more; a victim that waits goes on."""
+        self.file.unlink(missing_ok=True)
+
+    def struck(self) -> bool:
+        """Whether the victim has come to the step of the newest order."""
+        return self._receipt.exists()
+
+    def obey(self, step: Step, strike: Callable[[Act], None]) -> None:
+        """Called by the victim at each step."""
+        order = self._read()
+        if order is None or order.step != step or self.struck():
+            return
+        write_whole(self._receipt, b"")
+        if order.act is Act.WAIT:
+            while self._read() == order:
+                time.sleep(0.02)
+        else:
+            strike(order.act)
+
+    def _read(self) -> Order | None:
+        try:
+            return msgspec.json.decode(self.file.read_bytes(), type=Order)
+        except FileNotFoundError:
+            return None
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write a file so that a reader sees all of it or nothing."""
+    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(data)
+    temporary.replace(file)

@@ -1,0 +1,44 @@
+"""The short form of `make chaos`: a consumer is hurt, starts again, and nothing is lost or doubled."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.chaos.bench import Bench
+from tests.chaos.conftest import RANDOM_KILLS
+from tests.chaos.grid import Outcome, Verdict
+from tests.chaos.orders import Step
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"killed {Step.AFTER_JUDGEMENT}",
+        f"killed {Step.BRONZE_APPENDED}",
+        "killed during the append: manifest there, metadata not",
+        "killed while the checkpoint's commit is written",
+        f"killed at {RANDOM_KILLS} random moments",
+        "two consumers at once",
+        "a file with garbage at its end",
+        "suspended past its lease, replaced, resumed",
+        f"{Step.BRONZE_APPENDED}, checkpoint lost",
+    ],
+)
+def test_local(local_bench: Bench, run: Callable[[Bench, str], Outcome], name: str) -> None:
+    outcome = run(local_bench, name)
+    assert outcome.verdict is Verdict.GREEN, outcome
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize(
+    "name",
+    [
+        "killed during the append: manifest there, metadata not",
+        "MinIO killed during a commit",
+        "MinIO resets each third connection",
+    ],
+)
+def test_minio(minio_bench: Bench, run: Callable[[Bench, str], Outcome], name: str) -> None:
+    outcome = run(minio_bench, name)
+    assert outcome.verdict is Verdict.GREEN, outcome

@@ -1,0 +1,64 @@
+"""A checker that cannot fail is none: each fault put into the consumer or its tables turns the grid red.
+
+The twins without a fault are in test_chaos.py, and are green.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from pyiceberg.expressions import And, EqualTo
+from tests.chaos.bench import Bench
+from tests.chaos.grid import Outcome, Verdict
+from tests.chaos.lake import TABLES
+from tests.chaos.mutants import Mutant
+from tests.chaos.orders import Step
+
+from lakeproof.catalog import open_catalog
+from lakeproof.tables import POSITION, SOURCE
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+Run = Callable[[Bench, str], Outcome]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "name"),
+    [
+        (Mutant.NO_MARKER_CHECK, f"killed {Step.BRONZE_APPENDED}"),
+        (Mutant.NO_LEDGER_CHECK, f"{Step.BRONZE_APPENDED}, checkpoint lost"),
+        (Mutant.TRAILING_GARBAGE, "a file with garbage at its end"),
+    ],
+)
+def test_a_mutant_of_the_consumer_doubles_units(
+    mutant_bench: Callable[[Mutant], Bench], run: Run, mutant: Mutant, name: str
+) -> None:
+    outcome = run(mutant_bench(mutant), name)
+    assert outcome.verdict is Verdict.RED
+    assert outcome.hits
+    assert outcome.doubled
+    assert "verify: exit code 1" in outcome.problems[-1]
+
+
+def test_without_the_lease_a_second_consumer_is_not_refused(mutant_bench: Callable[[Mutant], Bench], run: Run) -> None:
+    outcome = run(mutant_bench(Mutant.NO_LEASE), "two consumers at once")
+    assert outcome.verdict is Verdict.RED
+    assert "the second one was not refused with a clear line" in outcome.problems
+
+
+def test_a_row_planted_or_removed_is_seen(local_bench: Bench) -> None:
+    lake = local_bench.ready()
+    local_bench.check(clean := Outcome(hits=1))
+    assert clean.verdict is Verdict.GREEN
+    bronze = open_catalog(lake.settings).load_table(TABLES.bronze)
+    row = bronze.scan(limit=1).to_arrow()
+
+    bronze.append(row)
+    local_bench.check(planted := Outcome(hits=1))
+    assert (planted.verdict, planted.lost, planted.doubled) == (Verdict.RED, 0, 1)
+    assert planted.problems == ["verify: exit code 1: doubled"]
+
+    bronze.delete(And(EqualTo(SOURCE, row[SOURCE][0].as_py()), EqualTo(POSITION, row[POSITION][0].as_py())))
+    local_bench.check(removed := Outcome(hits=1))
+    assert (removed.verdict, removed.lost, removed.doubled) == (Verdict.RED, 1, 0)
+    assert removed.problems == ["verify: exit code 1: lost"]
+    local_bench.give_up()
