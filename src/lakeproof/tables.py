@@ -28,6 +28,8 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
+# A look-up of sources prunes files by their bounds. Cut to 16 characters, as Iceberg does, all would be alike: s3://landing/…
+_LEDGER_PROPERTIES = {"write.metadata.metrics.column.source": "full"}
 
 
 @dataclass(frozen=True)
@@ -58,15 +60,15 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
         The stream's contract.
     """
     tables = stream_tables(contract.stream)
-    for name, schema, day_of in (
-        (tables.bronze, bronze_schema(contract), contract.event_time),
-        (tables.dead_letters, dead_letter_schema(), INGESTED_AT),
-        (LEDGER, ledger_schema(), INGESTED_AT),
+    for name, schema, day_of, properties in (
+        (tables.bronze, bronze_schema(contract), contract.event_time, {}),
+        (tables.dead_letters, dead_letter_schema(), INGESTED_AT, {}),
+        (LEDGER, ledger_schema(), INGESTED_AT, _LEDGER_PROPERTIES),
     ):
         if not catalog.table_exists(name):
             catalog.create_namespace_if_not_exists(name.split(".")[0])
             catalog.create_table_if_not_exists(
-                name, schema, partition_spec=_by_day(schema, day_of), properties=_PROPERTIES
+                name, schema, partition_spec=_by_day(schema, day_of), properties=_PROPERTIES | properties
             )
 
 

@@ -14,6 +14,7 @@ from tests.consumer.bronze.test_judge import BAD_INPUT, KEPT
 from tests.consumer.lake import Drain, rows
 from typer.testing import CliRunner
 
+from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from producer.cli import app as producer
@@ -263,3 +264,16 @@ def test_a_start_before_anything_has_landed(lake_settings: Settings, landing: Pa
     (landing / "1.json").write_bytes(b"[%s]" % event())
     drain(lake_settings)
     assert units(lake_settings) == {f"{landing.as_uri()}/1.json": [(0, None)]}
+
+
+def test_the_ledger_can_be_pruned_by_the_whole_name_of_a_source(
+    lake_settings: Settings, landing: Path, drain: Drain
+) -> None:
+    for name in ("a.json", "b.json"):
+        (landing / name).write_bytes(b"[%s]" % event())
+    drain(lake_settings)
+    ledger = open_catalog(lake_settings).load_table("ops.ledger")
+    source = ledger.schema().find_field("source").field_id
+    [file] = [task.file for task in ledger.scan().plan_files()]
+    bounds = (file.lower_bounds[source].decode(), file.upper_bounds[source].decode())
+    assert bounds == (f"{landing.as_uri()}/a.json", f"{landing.as_uri()}/b.json")
