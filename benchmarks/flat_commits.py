@@ -1,0 +1,98 @@
+"""What an append costs a table with a given number of snapshots.
+
+Run as a side: ``python -m benchmarks.flat_commits SNAPSHOTS``.
+"""
+
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from benchmarks.flat_figures import percentile
+from benchmarks.flat_tables import append_many, marker
+from consumer.bronze import append
+from consumer.bronze.append import append_once, target
+from consumer.bronze.data_files import DataFile, DataFileWriter
+from consumer.session import start_session
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.settings import Settings, load_settings
+from lakeproof.storage import open_storage
+from lakeproof.tables import ensure_tables, stream_tables
+
+_STREAM = "events"
+_ROWS = 1_000
+_WARM_UPS = 30
+_APPENDS = 30
+_STEPS = ("_load", "_has_marker", "_stage", "_publish")
+
+
+def main() -> None:
+    """Warm up on another table, make the history, then append as the consumer does."""
+    snapshots = int(sys.argv[1])
+    settings = load_settings()
+    spark = start_session(settings, "benchmark: commits")
+    ensure_tables(open_catalog(settings), load_contract(settings.contracts, _STREAM))
+    names = stream_tables(_STREAM)
+    _timed_appends(spark, settings, names.dead_letters, 0, _WARM_UPS)
+    one = _file(spark, settings, names.bronze)
+    append_many(spark, names.bronze, [(marker(number), one) for number in range(snapshots)])
+    steps = _Steps()
+    seconds = _timed_appends(spark, settings, names.bronze, snapshots, _APPENDS)
+    spark.stop()
+    print(json.dumps({"p50_s": percentile(seconds, 0.5), "p99_s": percentile(seconds, 0.99), **steps.medians()}))
+
+
+class _Steps:
+    """Takes the time of each step of :func:`append_once` from now on."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, list[float]] = {name: [] for name in _STEPS}
+        for name in _STEPS:
+            self._wrap(name)
+
+    def medians(self) -> dict[str, float]:
+        return {f"{name.strip('_')}_s": percentile(seconds, 0.5) for name, seconds in self._seconds.items()}
+
+    def _wrap(self, name: str) -> None:
+        step = getattr(append, name)
+
+        def timed(*arguments: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return step(*arguments)
+            finally:
+                self._seconds[name].append(time.perf_counter() - began)
+
+        setattr(append, name, timed)
+
+
+def _timed_appends(spark: SparkSession, settings: Settings, table: str, first: int, count: int) -> list[float]:
+    seconds = []
+    for number in range(first, first + count):
+        files = _file(spark, settings, table)
+        began = time.perf_counter()
+        if not append_once(spark, table, marker(number), files):
+            raise AssertionError(f"{table} has micro-batch {number} already.")
+        seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+def _file(spark: SparkSession, settings: Settings, table: str) -> list[DataFile]:
+    """Write a data file of one day; all columns but that of the partition are null."""
+    where = target(spark, table, append.Marker("a reader of the schema", 0, ""))
+    if where is None:
+        raise AssertionError(f"{table} has a marker of a checkpoint that never was.")
+    day = pa.array([datetime(2026, 11, 21, tzinfo=UTC)] * _ROWS, pa.timestamp("us", "UTC"))
+    columns = [day if field.name == where.day_of else pa.nulls(_ROWS, field.type) for field in where.schema]
+    writer = DataFileWriter(where, open_storage(where.folder, settings.s3))
+    writer.write(pa.RecordBatch.from_arrays(columns, schema=where.schema))
+    return writer.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Tables with a long history, made in little time: many appends in one transaction."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from consumer.bronze.append import Marker
+from consumer.bronze.data_files import DataFile
+from lakeproof.catalog import CATALOG
+
+CHECKPOINT = "a checkpoint"
+_APPENDS_OF_A_TRANSACTION = 500
+_MANIFESTS_OF_A_MERGE = 100
+
+
+def marker(micro_batch_id: int) -> Marker:
+    return Marker(CHECKPOINT, micro_batch_id, "digest")
+
+
+def append_many(spark: SparkSession, table: str, appends: Sequence[tuple[Marker, Iterable[DataFile]]]) -> None:
+    """Make one snapshot for each append, with the marker that the consumer's would have.
+
+    The snapshots of a transaction are made one after the other, but its metadata file is written once.
+    """
+    jvm: Any = spark._jvm
+    iceberg = jvm.org.apache.iceberg
+    loaded = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{table}")
+    bounds = iceberg.MetricsConfig.forTable(loaded)
+    known: dict[DataFile, Any] = {}
+    for begin in range(0, len(appends), _APPENDS_OF_A_TRANSACTION):
+        transaction = loaded.newTransaction()
+        for number, (which, files) in enumerate(appends[begin : begin + _APPENDS_OF_A_TRANSACTION], start=1):
+            # The consumer's appends merge manifests once there are 100; to look for them each time takes longer.
+            append = transaction.newFastAppend() if number % _MANIFESTS_OF_A_MERGE else transaction.newAppend()
+            for file in files:
+                if file not in known:
+                    written = loaded.io().newInputFile(file.uri, file.size)
+                    metrics = iceberg.parquet.ParquetUtil.fileMetrics(written, bounds)
+                    data_file = iceberg.DataFiles.builder(loaded.spec()).withInputFile(written).withMetrics(metrics)
+                    known[file] = data_file.withPartitionPath(file.partition).build()
+                append.appendFile(known[file])
+            append.set("wap.id", str(which))
+            append.commit()
+        transaction.commitTransaction()
+        loaded.refresh()

@@ -1,0 +1,205 @@
+"""How long after a file has landed its rows are read, under a steady load, with all programs on two cores."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.flat_figures import percentile
+from benchmarks.freshness_figures import STEPS, Journey, commits, durations, journeys, mean, read_notes
+from benchmarks.freshness_lander import RECORDS
+from benchmarks.harness import (
+    ROOT,
+    WORK,
+    Goal,
+    Histogram,
+    Options,
+    Report,
+    SideFailedError,
+    Table,
+    clean_environment,
+    machine,
+    module,
+)
+from benchmarks.minio import Minio, run_minio
+
+_CORES = 2
+_FILES_PER_SECOND = 10
+_WARM_UP_SECONDS = 30
+_PAUSE_SECONDS = 0.5
+_PATIENCE_SECONDS = 120
+_BUCKET = "bench"
+_SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+_GOALS = {"p50": 3.0, "p99": 6.0}
+
+ABOUT = [
+    f"A producer lands {_FILES_PER_SECOND} files of {RECORDS} events a second in MinIO, `consumer run events` takes "
+    "them as it does by default, and a reader asks DuckDB for new rows of bronze through one open session, "
+    f"{_PAUSE_SECONDS:g} s after its last answer. All of them, MinIO too, share {_CORES} cores. A file's time is that "
+    "from the end of its PUT to the end of the first poll that has its rows.",
+    f"The first {_WARM_UP_SECONDS} s of the load are not in the figures, unless they are said to be: the JVM is still "
+    "compiling.",
+    "Steps of a file's time: *waiting* for the micro-batch before, the trigger, the listing and the offsets; "
+    "*planning* (names of the files, contract, what the tables hold); *judging*: reading, judging and writing data "
+    "files; *committing* bronze; *reading*: until the next poll has the rows.",
+]
+
+
+def run(options: Options) -> Report:
+    """Run the load once, for as long as the options say."""
+    about_machine = machine()
+    files = (_WARM_UP_SECONDS + options.seconds) * _FILES_PER_SECOND
+    WORK.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="freshness-", dir=WORK) as folder, _few_cores(), run_minio() as minio:
+        minio.make_bucket(_BUCKET)
+        busy = _load(Path(folder), minio, files)
+        landed, consumed, polls = (read_notes(Path(folder) / name) for name in ("landed", "consumed", "polls"))
+    try:
+        every = journeys(landed, consumed, polls, RECORDS)
+    except ValueError as error:
+        raise SideFailedError(str(error)) from error
+    warm = every[_WARM_UP_SECONDS * _FILES_PER_SECOND :]
+    seconds = {name: percentile([one.seconds for one in warm], share) for name, share in _SHARES.items()}
+    late = [file["at"] - file["due"] for file in landed]
+    span = landed[-1]["at"] - landed[0]["at"]
+    return Report(
+        name="freshness",
+        title="Freshness",
+        about=ABOUT,
+        goals=[
+            Goal(f"{name}, landed to read", seconds[name], at_most=limit, unit="s") for name, limit in _GOALS.items()
+        ],
+        tables=[
+            _journeys_table(warm, every),
+            _triggers_table(consumed, polls),
+            Table("Cores in use, of " + str(_CORES), ["program", "cores"], _busy_rows(busy, span)),
+        ],
+        machine=about_machine,
+        options={
+            "seconds": options.seconds,
+            "events_a_second": round(len(landed) * RECORDS / span),
+            "a_file_later_than_due": f"{percentile(late, 0.99):.3f} s (p99)",
+        },
+        histograms=[Histogram("From landed to read", "seconds", [round(one.seconds, 3) for one in warm], seconds)],
+        raw={
+            "journeys": [asdict(one) for one in every],
+            "consumed": consumed,
+            "polls": [[poll["began"], poll["at"], len(poll["seen"])] for poll in polls],
+            "cpu_seconds": busy,
+        },
+    )
+
+
+def _load(folder: Path, minio: Minio, files: int) -> dict[str, float]:
+    """Run all programs until each file that landed has been seen; return the processor time of each from then on."""
+    environment = clean_environment(folder) | minio.environment()
+    environment |= {
+        "LAKE_LANDING": f"s3://{_BUCKET}/landing",
+        "LAKE_WAREHOUSE": f"s3://{_BUCKET}/warehouse",
+        "LAKE_CHECKPOINTS": f"s3://{_BUCKET}/checkpoints",
+    }
+    consumed, polls, landed = folder / "consumed", folder / "polls", folder / "landed"
+    with ExitStack() as programs:
+        consumer = programs.enter_context(_program("freshness_consumer", folder, environment, consumed))
+        # It is at work once it has appended its first micro-batch, an empty one.
+        _wait_for(lambda: any("micro_batch" in note for note in read_notes(consumed)), [consumer])
+        poller = programs.enter_context(_program("freshness_poller", folder, environment, polls, _PAUSE_SECONDS))
+        _wait_for(lambda: bool(read_notes(polls)), [consumer, poller])
+        before = {"MinIO": _cpu(minio.pid), "consumer": _cpu(consumer.pid), "reader": _cpu(poller.pid)}
+        lander = programs.enter_context(
+            _program("freshness_lander", folder, environment, landed, files, _FILES_PER_SECOND)
+        )
+        _wait_for(lambda: lander.poll() is not None, [consumer, poller], files / _FILES_PER_SECOND)
+        after = {"MinIO": _cpu(minio.pid), "consumer": _cpu(consumer.pid), "reader": _cpu(poller.pid)}
+        _wait_for(lambda: sum(len(poll["seen"]) for poll in read_notes(polls)) >= files, [consumer, poller])
+        for program in (consumer, poller):
+            program.send_signal(signal.SIGTERM)
+        for program in (consumer, poller):
+            program.wait(_PATIENCE_SECONDS)
+        return {name: after[name] - before[name] for name in after}
+
+
+@contextmanager
+def _program(
+    name: str, folder: Path, environment: dict[str, str], notes: Path, *arguments: object
+) -> Iterator["subprocess.Popen[bytes]"]:
+    command = module(f"benchmarks.{name}", notes, *arguments)
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode:
+        last = (folder / f"{name}.log").read_text()[-3_000:]
+        raise SideFailedError(f"{name} ended with exit code {process.returncode}:\n{last}")
+
+
+def _wait_for(
+    come: Any, needed: Sequence["subprocess.Popen[bytes]"], expected_seconds: float = 0.0, every: float = 0.5
+) -> None:
+    deadline = time.monotonic() + expected_seconds + _PATIENCE_SECONDS
+    while not come():
+        if time.monotonic() > deadline or any(program.poll() is not None for program in needed):
+            raise SideFailedError("A program ended early, or what is waited for did not come in time.")
+        time.sleep(every)
+
+
+def _cpu(pid: int) -> float:
+    """Processor time of a process and all its descendants, those that ended included."""
+    root = psutil.Process(pid)
+    total = 0.0
+    for process in [root, *root.children(recursive=True)]:
+        try:
+            total += sum(process.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            continue  # ended since it was listed
+    return total
+
+
+@contextmanager
+def _few_cores() -> Iterator[None]:
+    """Keep this process, and those that it starts, on a few cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:_CORES])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _journeys_table(warm: Sequence[Journey], every: Sequence[Journey]) -> Table:
+    columns = ["seconds", "mean", *_SHARES]
+    parts = {step: [getattr(one, step) for one in warm] for step in STEPS}
+    parts |= {"all of it": [one.seconds for one in warm], "with the warm-up": [one.seconds for one in every]}
+    rows = [
+        [name, f"{mean(values):.2f}", *(f"{percentile(values, share):.2f}" for share in _SHARES.values())]
+        for name, values in parts.items()
+    ]
+    return Table("From landed to read, file by file", columns, rows)
+
+
+def _triggers_table(consumed: Sequence[dict[str, Any]], polls: Sequence[dict[str, Any]]) -> Table:
+    warm = consumed[len(consumed) // 10 :]
+    parts = {f"commit of {name.replace('_', ' ')}": values for name, values in commits(warm).items()}
+    parts |= {f"Spark: {name}": values for name, values in sorted(durations(warm).items())}
+    parts |= {"a poll of DuckDB": [poll["at"] - poll["began"] for poll in polls[len(polls) // 10 :]]}
+    rows = [
+        [name, f"{mean(values):.3f}", f"{percentile(values, 0.5):.3f}", f"{percentile(values, 0.99):.3f}"]
+        for name, values in parts.items()
+        if values
+    ]
+    return Table("Triggers and polls, without the first tenth", ["seconds", "mean", "p50", "p99"], rows)
+
+
+def _busy_rows(busy: dict[str, float], span: float) -> list[list[str]]:
+    return [[name, f"{seconds / span:.2f}"] for name, seconds in busy.items()]

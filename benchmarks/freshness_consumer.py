@@ -1,0 +1,88 @@
+"""``consumer run events`` until SIGTERM, with a note of when each step of each micro-batch ended.
+
+Run as ``python -m benchmarks.freshness_consumer NOTES``. A line of the notes is either ``{"micro_batch": id, "began",
+"judged", "bronze", "dead_letters", "ledger"}``, in seconds since 1970, or ``{"progress": ...}``, Spark's own of a
+trigger.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from consumer.bronze.append import append_once
+from consumer.bronze.write import write_judged
+from consumer.queries import micro_batches
+from consumer.queries.bronze import BronzeQuery, run_bronze
+from consumer.queries.micro_batches import MicroBatches
+from consumer.session import start_session
+from lakeproof.logs import configure_logs
+from lakeproof.settings import load_settings
+from lakeproof.tables import LEDGER, stream_tables
+
+_STREAM = "events"
+
+
+def main() -> None:
+    """Run the stream, with its steps timed from outside."""
+    configure_logs()
+    settings = load_settings()
+    with Path(sys.argv[1]).open("w", buffering=1) as notes:
+        _time_steps(notes)
+        spark = start_session(settings, "benchmark: freshness")
+        spark.streams.addListener(_Progress(notes))
+        run_bronze(settings, BronzeQuery(_STREAM, f"{settings.landing_uri}/{_STREAM}"), lambda: spark)
+        spark.stop()
+
+
+class _Progress(StreamingQueryListener):
+    def __init__(self, notes: TextIO) -> None:
+        self._notes = notes
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        progress = json.loads(event.progress.json)
+        kept = {name: progress[name] for name in ("batchId", "timestamp", "durationMs", "numInputRows")}
+        print(json.dumps({"progress": kept}), file=self._notes)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        pass
+
+
+def _time_steps(notes: TextIO) -> None:
+    names = stream_tables(_STREAM)
+    steps = {names.bronze: "bronze", names.dead_letters: "dead_letters", LEDGER: "ledger"}
+    current: dict[str, float] = {}
+    process = MicroBatches.__call__
+
+    def timed_process(self: MicroBatches, rows: Any, micro_batch_id: int) -> None:
+        current.clear()
+        current.update(micro_batch=micro_batch_id, began=time.time())
+        process(self, rows, micro_batch_id)
+        print(json.dumps(current), file=notes)
+
+    def timed_write_judged(*arguments: Any) -> Any:
+        current["planned"] = time.time()
+        written = write_judged(*arguments)
+        current["judged"] = time.time()
+        return written
+
+    def timed_append_once(spark: Any, table: str, *arguments: Any) -> bool:
+        appended = append_once(spark, table, *arguments)
+        current[steps[table]] = time.time()
+        return appended
+
+    MicroBatches.__call__ = timed_process  # type: ignore[method-assign]
+    vars(micro_batches).update(write_judged=timed_write_judged, append_once=timed_append_once)
+
+
+if __name__ == "__main__":
+    main()

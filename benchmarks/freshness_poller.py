@@ -1,0 +1,42 @@
+"""Asks DuckDB again and again for what is new in bronze, through one open session of the reader's, until SIGTERM.
+
+Run as ``python -m benchmarks.freshness_poller NOTES PAUSE_SECONDS``. A line of the notes is
+``{"began", "at", "seen": [[uri, micro-batch, rows], ...]}``; `at` is when the rows were in hand.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from lakeproof.settings import load_settings
+from lakeproof.signals import ending_signals
+from reader.connect import connect
+
+_NEW = (
+    "SELECT _source, _micro_batch_id, count(*) FROM bronze.events WHERE _micro_batch_id > {newest} "
+    "GROUP BY ALL ORDER BY ALL"
+)
+
+
+def main() -> None:
+    """Ask, note, pause."""
+    notes, pause = Path(sys.argv[1]), float(sys.argv[2])
+    ended: list[int] = []
+    with (
+        notes.open("w", buffering=1) as lines,
+        connect(load_settings()) as session,
+        ending_signals(lambda number, _frame: ended.append(number)),
+    ):
+        newest = -1
+        while not ended:
+            began = time.time()
+            rows = session.connection.execute(_NEW.format(newest=newest)).fetchall()
+            at = time.time()
+            newest = max([newest, *(micro_batch for _, micro_batch, _ in rows)])
+            print(json.dumps({"began": began, "at": at, "seen": rows}), file=lines)
+            time.sleep(pause)
+
+
+if __name__ == "__main__":
+    main()
