@@ -45,3 +45,5 @@ class Reason(StrEnum):
     """A string with fewer or more characters than the contract has it."""
     PATTERN_MISMATCH = "pattern_mismatch"
     """A string in which the contract's pattern is not found."""
+    RULE_VIOLATED = "rule_violated"
+    """A rule of the contract is false of the record; the detail begins with the rule's name."""

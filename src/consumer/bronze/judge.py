@@ -8,6 +8,7 @@ import pyarrow as pa
 from consumer.bronze.columns import ArrowColumn, ArrowField, Fault, fault_column, judged_schema, value_columns
 from consumer.bronze.exact import ExactJudge
 from consumer.bronze.fast import FastJudge
+from consumer.bronze.rules import RulesJudge
 from consumer.bronze.split import Refused, split
 from lakeproof.contracts import Contract
 from lakeproof.reasons import Reason
@@ -72,27 +73,32 @@ class Judge:
     def _judge_units(self, units: Sequence[bytes], first: int) -> pa.RecordBatch:
         """Judge units, of which the first has the position `first`."""
         accepted, columns = self._fast.judge(units)
-        if len(accepted) == len(units):
-            return self._batch(range(first, first + len(units)), columns, [], [], [])
-        good, records, bad, faults = [], [], [], []
-        fast = set(accepted)
-        for index, unit in enumerate(units):
-            if index not in fast:
-                verdict = self._exact.judge(unit)
-                if isinstance(verdict, dict):
-                    good.append(index)
-                    records.append(verdict)
-                else:
-                    bad.append(index)
-                    faults.append(verdict)
-        if good:
-            exact_columns = value_columns(records, self.contract)
-            columns = [pa.concat_arrays(pair) for pair in zip(columns, exact_columns, strict=True)]
+        good = list(accepted)
+        bad: dict[int, list[Fault]] = {}
+        if len(accepted) < len(units):
+            records = []
+            fast = set(accepted)
+            for index, unit in enumerate(units):
+                if index not in fast:
+                    verdict = self._exact.judge(unit)
+                    if isinstance(verdict, dict):
+                        good.append(index)
+                        records.append(verdict)
+                    else:
+                        bad[index] = verdict
+            if records:
+                exact_columns = value_columns(records, self.contract)
+                columns = [pa.concat_arrays(pair) for pair in zip(columns, exact_columns, strict=True)]
+        if self.contract.rules and (broken := self._rules.judge(columns)):
+            bad = dict(sorted((bad | {good[row]: faults for row, faults in broken.items()}).items()))
+            kept = pa.array([row for row in range(len(good)) if row not in broken], pa.int64())
+            columns = [column.take(kept) for column in columns]
+            good = [index for index in good if index not in bad]
         return self._batch(
-            [first + index for index in (*accepted, *good)],
+            [first + index for index in good],
             columns,
             [first + index for index in bad],
-            faults,
+            list(bad.values()),
             [units[index] for index in bad],
         )
 
@@ -135,6 +141,10 @@ class Judge:
     @cached_property
     def _exact(self) -> ExactJudge:
         return ExactJudge(self.contract)
+
+    @cached_property
+    def _rules(self) -> RulesJudge:
+        return RulesJudge(self.contract)
 
 
 def _joined(first: ArrowColumn, second: ArrowColumn) -> ArrowColumn:

@@ -1,5 +1,6 @@
 """Contracts: one Open Data Contract Standard file per stream, the only place where a stream's schema is written."""
 
+from lakeproof.contracts.expression import Rule
 from lakeproof.contracts.model import (
     Bound,
     Constraints,
@@ -24,6 +25,7 @@ __all__ = [
     "MapType",
     "ObjectType",
     "PrimitiveType",
+    "Rule",
     "Type",
     "contract_text",
     "load_contract",

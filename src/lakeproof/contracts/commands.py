@@ -13,7 +13,7 @@ from rich.table import Table
 from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
 from lakeproof.contracts.json_schema import json_schema
 from lakeproof.contracts.model import Contract
-from lakeproof.contracts.odcs import load_contract, parse_contract
+from lakeproof.contracts.odcs import contract_text, parse_contract, unjudged
 from lakeproof.errors import UsageError
 from lakeproof.settings import load_settings
 
@@ -63,6 +63,8 @@ def check(
             f"{name}: ok: stream {contract.stream}, version {contract.version}, {len(contract.fields)} fields, "
             f"key {', '.join(contract.primary_key)}, event time {contract.event_time}\n"
         )
+        for warning in unjudged(*_text(folder, name)):
+            sys.stderr.write(f"Warning: {warning}\n")
     raise typer.Exit(UsageError.exit_code if refused else 0)
 
 
@@ -104,13 +106,22 @@ def print_json_schema(name: Annotated[str, typer.Argument(metavar="NAME|FILE", h
 
 
 def _load(folder: Path, name: str) -> Contract:
-    path = Path(name)
-    if path.suffix not in (".yaml", ".yml") and path.name == name:
-        return load_contract(folder, name)
+    return parse_contract(*_text(folder, name), None if _is_file(name) else name)
+
+
+def _text(folder: Path, name: str) -> tuple[bytes, str]:
+    """The bytes of a contract, and where they are."""
+    if not _is_file(name):
+        return contract_text(folder, name), str(folder / f"{name}.yaml")
     try:
-        return parse_contract(path.read_bytes(), name)
+        return Path(name).read_bytes(), name
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror}.", "Name a stream with a contract, or a contract's file.") from None
+
+
+def _is_file(name: str) -> bool:
+    path = Path(name)
+    return path.suffix in (".yaml", ".yml") or path.name != name
 
 
 def _table(found: tuple[Change, ...]) -> Table:

@@ -113,7 +113,7 @@ def _is_token(text: str, kind: PrimitiveType | DecimalType) -> bool:
         return text in ("true", "false")
     if kind in _STRINGS:
         return True
-    return _moment(text, kind) is not None
+    return read_moment(text, kind) is not None
 
 
 def _bound(options: dict[str, Any], kind: Type, place: Place, inclusive: str, exclusive: str) -> Bound | None:
@@ -135,7 +135,7 @@ def _bound(options: dict[str, Any], kind: Type, place: Place, inclusive: str, ex
 
 def _value(text: str, kind: Type, name: str) -> int | float | Decimal | date | None:
     if kind in (PrimitiveType.TIMESTAMP, PrimitiveType.DATE):
-        return _moment(text, kind)
+        return read_moment(text, kind)
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -161,7 +161,8 @@ def _whole(number: Decimal, behind_last: int, name: str) -> int | None:
     return whole if -behind_last <= whole < behind_last else None
 
 
-def _moment(text: str, kind: Type) -> date | None:
+def read_moment(text: str, kind: Type) -> date | None:
+    """Read a timestamp, or a date, as contracts have it; None if it is none."""
     form = _TIMESTAMP if kind is PrimitiveType.TIMESTAMP else _DATE
     if not form.fullmatch(text):
         return None

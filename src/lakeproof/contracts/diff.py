@@ -78,6 +78,7 @@ def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
     if old.event_time != new.event_time:
         yield _breaking("", f"event time {old.event_time} → {new.event_time}: other partitions")
     yield from _of_fields(old.fields, new.fields, "")
+    yield from _of_rules(old, new)
 
 
 def _of_fields(old: tuple[Field, ...], new: tuple[Field, ...], within: str) -> Iterator[Change]:
@@ -152,6 +153,20 @@ def _of_constraints(old: Constraints, new: Constraints, path: str) -> Iterator[C
     if old.pattern != new.pattern:
         word = "added" if old.pattern is None else "removed" if new.pattern is None else "changed"
         yield Change(path, f"pattern {word}", backward=new.pattern is None, forward=old.pattern is None)
+
+
+def _of_rules(old: Contract, new: Contract) -> Iterator[Change]:
+    before, after = ({rule.name: rule for rule in contract.rules} for contract in (old, new))
+    for name, rule in before.items():
+        if name not in after:
+            yield Change("", f"rule {name} removed: loosened", backward=True, forward=False)
+        elif rule.condition != after[name].condition:
+            yield _breaking("", f"rule {name} changed")
+        elif rule != after[name]:
+            yield Change("", f"description of the rule {name} changed", backward=True, forward=True)
+    for name in after:
+        if name not in before:
+            yield Change("", f"rule {name} added: tightened", backward=False, forward=True)
 
 
 def _is_tighter(old: Bound | None, new: Bound | None, upwards: bool) -> bool:

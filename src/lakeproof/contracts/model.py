@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakeproof.contracts.expression import Rule
 
 
 class PrimitiveType(StrEnum):
@@ -146,6 +150,8 @@ class Contract:
     event_time
         The timestamp that says when it happened: a field's name, or the path to one within objects, like
         ``event.timestamp``. The tables are partitioned by its day.
+    rules
+        What a record must meet as a whole.
     """
 
     stream: str
@@ -154,6 +160,7 @@ class Contract:
     fields: tuple[Field, ...]
     primary_key: tuple[str, ...]
     event_time: str
+    rules: tuple["Rule", ...] = ()
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from lakeproof.contracts.constraints import ContractError
 from lakeproof.contracts.fields import identifier, read_fields
 from lakeproof.contracts.model import Contract, DecimalType, Field, ObjectType, PrimitiveType
+from lakeproof.contracts.rules import read_rules
 from lakeproof.contracts.source import Place, read_source
 from lakeproof.errors import UsageError
 
@@ -74,6 +75,31 @@ def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contr
         raise UsageError(
             f"{origin}:{source.line(error.place)}: {f'{field}: ' if field else ''}{error.message}", error.hint
         ) from None
+
+
+def unjudged(text: bytes, origin: str) -> list[str]:
+    """Tell, with their lines, the parts of a contract that ask something of the data and are not judged here."""
+    source = read_source(text, origin)
+    found = []
+    for place, line in source.lines.items():
+        part = source.document
+        for step in place:
+            part = part[step]
+        what = _unjudged(place, part)
+        if what:
+            field = _field_at(source.document, place)
+            found.append(f"{origin}:{line}: {f'{field}: ' if field else ''}{what} is not judged.")
+    return found
+
+
+def _unjudged(place: Place, part: Any) -> str:
+    if place[:1] != _TABLE[:1] or "customProperties" in place:
+        return ""
+    if place[-1] in ("unique", "relationships") and part:
+        return str(place[-1])
+    if place[-2:-1] == ("quality",) and part.get("type") not in ("sql", "text"):
+        return f"quality of the type {part.get('type') or 'library'}"
+    return ""
 
 
 def _validated(document: Any) -> OpenDataContractStandard:
@@ -146,6 +172,7 @@ def _contract(document: OpenDataContractStandard, digest: str, due: str | None) 
         fields=fields,
         primary_key=_primary_key(properties, fields),
         event_time=_event_time(document, fields),
+        rules=read_rules(table.quality or [], properties, fields, _TABLE),
     )
 
 

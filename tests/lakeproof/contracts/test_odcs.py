@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lakeproof.contracts import parse_contract
+from lakeproof.contracts.odcs import unjudged
 from lakeproof.errors import UsageError
 
 EVENTS = (Path(__file__).parents[3] / "contracts" / "events.yaml").read_bytes()
@@ -27,3 +28,20 @@ def test_refused(changed: bytes, into: bytes, message: str) -> None:
     assert text != EVENTS
     with pytest.raises(UsageError, match=message):
         parse_contract(text, "events.yaml")
+
+
+def test_what_is_not_judged_is_told_with_its_line():
+    assert unjudged(EVENTS, "events.yaml") == []
+    text = EVENTS.replace(
+        b"name: product_id\n",
+        b"name: product_id\n        unique: true\n        quality:\n"
+        b"          - {type: text, description: for people}\n          - {metric: nullValues, mustBe: 0}\n"
+        b"        relationships: [{to: products.id}]\n",
+    ).replace(b"name: user_id\n", b"name: user_id\n        unique: false\n")
+    parse_contract(text, "events.yaml")
+    first = text[: text.index(b"unique: true")].count(b"\n") + 1
+    assert unjudged(text, "events.yaml") == [
+        f"events.yaml:{first}: product_id: unique is not judged.",
+        f"events.yaml:{first + 3}: product_id: quality of the type library is not judged.",
+        f"events.yaml:{first + 4}: product_id: relationships is not judged.",
+    ]

@@ -14,6 +14,8 @@ from lakeproof.contracts import DecimalType, PrimitiveType, parse_contract
 from lakeproof.contracts.constraints import known_options
 from lakeproof.contracts.diff import Compatibility, changes, compatibility
 from lakeproof.contracts.pattern import PatternError, portable
+from lakeproof.contracts.rule_sql import parse_rule
+from lakeproof.contracts.rule_types import RuleError
 from lakeproof.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -92,6 +94,32 @@ def test_patterns_are_taken_and_refused_as_listed():
             portable(text)
 
 
+def test_rules_are_taken_and_refused_as_listed():
+    (rules,) = re.findall(r"^```text\n(schema:.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    document = yaml.safe_load(EXAMPLE)
+    document["schema"][0]["quality"] = yaml.safe_load(rules)["schema"][0]["quality"]
+    (rule,) = parse_contract(yaml.safe_dump(document).encode(), "x").rules
+    assert (rule.name, rule.path) == ("shop_has_total", "$")
+    fields = BASE.fields
+    for sql in (
+        "channel IS NOT NULL AND (total > 0) IS TRUE",
+        "total <= 1.50 OR NOT total BETWEEN 2 AND 3 OR total IN (1, 2)",
+        "lines IS NULL OR ABS(total * 2 - 1) + 1 >= LENGTH(channel)",
+        "COALESCE(channel, 'web') LIKE 'w%' AND CASE WHEN total < 1 THEN TRUE ELSE FALSE END",
+        "ordered_at <> '2026-11-21T00:00:00Z'",
+    ):
+        assert parse_rule(sql, fields)
+    for sql in (
+        "total / 2 > 1",
+        "total % 2 = 1",
+        "LOWER(channel) = 'web'",
+        "UPPER(channel) = 'WEB'",
+        "lines.count > 1",
+    ):
+        with pytest.raises(RuleError):
+            parse_rule(sql, fields)
+
+
 @pytest.mark.parametrize("row", table("change", "backward", "forward"), ids=lambda row: row[0])
 def test_changes_mean_what_the_table_says(row):
     what, backward, forward = row
@@ -168,6 +196,7 @@ RANGE, RANGED = (
 )
 LONG, SHORT = f"{TEXT}, logicalTypeOptions: {{maxLength: 9}}", f"{TEXT}, logicalTypeOptions: {{maxLength: 8}}"
 FORM, OTHER_FORM = f"{TEXT}, logicalTypeOptions: {{pattern: a}}", f"{TEXT}, logicalTypeOptions: {{pattern: b}}"
+RULE, OTHER_RULE = (f"{TEXT}, quality: [{{type: sql, name: r, query: x > '{end}'}}]" for end in "ab")
 PAIRS = {
     "optional field added": [(BASE, one(TEXT))],
     "required field added": [(BASE, one(NEED))],
@@ -182,13 +211,15 @@ PAIRS = {
     "any other type": both(TEXT, *KINDS, "logicalType: date") + both(NARROW[2], OTHER_SCALE),
     "allowed values added, or none listed any more": both(LISTED, MORE, TEXT),
     "allowed values removed, or listed for the first time": both(MORE, LISTED) + both(TEXT, LISTED),
-    "range or length loosened, pattern removed": both(RANGED, RANGE, KINDS[0]) + both(SHORT, LONG) + both(FORM, TEXT),
-    "range or length tightened, pattern added": both(RANGE, RANGED) + both(LONG, SHORT) + both(TEXT, FORM),
-    "pattern changed": both(FORM, OTHER_FORM),
+    "range or length loosened, pattern or rule removed": both(RANGED, RANGE, KINDS[0]) + both(SHORT, LONG)
+        + both(FORM, TEXT) + both(RULE, TEXT),
+    "range or length tightened, pattern or rule added": both(RANGE, RANGED) + both(LONG, SHORT) + both(TEXT, FORM)
+        + both(TEXT, RULE),
+    "pattern or rule changed": both(FORM, OTHER_FORM) + both(RULE, OTHER_RULE),
     "primary key, event time, name of the stream": [
         (BASE, replace(BASE, primary_key=("channel",))),
         (BASE, replace(BASE, event_time="other")),
         (BASE, replace(BASE, stream="other")),
     ],
-    "description": both(TEXT, f"{TEXT}, description: other"),
+    "description": both(TEXT, f"{TEXT}, description: other") + both(RULE, RULE.replace("name", "description: d, name")),
 }  # fmt: skip

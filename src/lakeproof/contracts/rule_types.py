@@ -1,0 +1,148 @@
+"""Bring the types in a rule together, such that nothing is lost, nothing can fail, and engines do not differ."""
+
+from decimal import Decimal
+
+from sqlglot import exp
+
+from lakeproof.contracts.constraints import read_moment
+from lakeproof.contracts.expression import Call, Column, Expression, Literal, Operator
+from lakeproof.contracts.model import DecimalType, ListType, MapType, ObjectType, PrimitiveType, Type
+
+OUTSIDE = "docs/contracts.md lists what a rule is made of: what is the same in every engine."
+MAX_DIGITS = 38
+
+_EXACT_IN_DOUBLE = 15
+_MAX_SHOWN = 60
+_BOOLEAN, _TEXT, _INT, _LONG, _DOUBLE = (
+    PrimitiveType.BOOLEAN,
+    PrimitiveType.STRING,
+    PrimitiveType.INT,
+    PrimitiveType.LONG,
+    PrimitiveType.DOUBLE,
+)
+_MOMENTS = {PrimitiveType.TIMESTAMP: "2026-11-21T00:00:00Z", PrimitiveType.DATE: "2026-11-21"}
+
+
+class RuleError(Exception):
+    """The rule cannot be used; says why, and what to do."""
+
+    def __init__(self, message: str, hint: str = OUTSIDE) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def comparison(operator: Operator, left: Expression, right: Expression, node: exp.Expr) -> Expression:
+    """A boolean, of two expressions of any types that go together."""
+    left, right = unified([left, right], node)
+    if operator is Operator.LESS and left.kind is _BOOLEAN:
+        raise RuleError(f"{shown(node)}: true and false have no order", "Compare them with =.")
+    return Call(operator, (left, right), _BOOLEAN)
+
+
+def arithmetic(operator: Operator, left: Expression, right: Expression, node: exp.Expr) -> Expression:
+    """A number, of two."""
+    left, right = (side if side.kind is _DOUBLE else _number(side, node) for side in (left, right))
+    if _DOUBLE in (left.kind, right.kind):
+        left, right = unified([left, right], node)
+        return Call(operator, (left, right), _DOUBLE)
+    (precision, scale), (other_precision, other_scale) = digits(left, node), digits(right, node)
+    left, right = (convert(side, DecimalType(*digits(side, node)), node) for side in (left, right))
+    if operator is Operator.MULTIPLY:
+        kind = DecimalType(precision + other_precision + 1, scale + other_scale)
+    else:
+        whole = max(precision - scale, other_precision - other_scale)
+        kind = DecimalType(whole + max(scale, other_scale) + 1, max(scale, other_scale))
+    return Call(operator, (left, right), _fitting(kind, node))
+
+
+def unified(found: list[Expression], node: exp.Expr) -> list[Expression]:
+    """Expressions of different types as ones of the same, where nothing is lost on the way."""
+    kinds = {item.kind for item in found}
+    for kind in kinds & _MOMENTS.keys():
+        return [_moment(item, kind, node) for item in found]  # type: ignore[arg-type]
+    if kinds in ({_TEXT}, {_BOOLEAN}):
+        return found
+    if _DOUBLE in kinds:
+        return [convert(item, _DOUBLE, node) for item in found]
+    found = [_number(item, node) for item in found]
+    if kinds <= {_INT, _LONG}:
+        return [convert(item, _LONG, node) for item in found]
+    sizes = [digits(item, node) for item in found]
+    scale = max(behind for _, behind in sizes)
+    kind = DecimalType(max(precision - behind for precision, behind in sizes) + scale, scale)
+    return [convert(item, _fitting(kind, node), node) for item in found]
+
+
+def _number(item: Expression, node: exp.Expr) -> Expression:
+    if item.kind in (_INT, _LONG) or isinstance(item.kind, DecimalType):
+        return item
+    if item.kind is PrimitiveType.FLOAT:
+        raise RuleError(f"{shown(node)}: engines compare float differently", "Make the field a double.")
+    if isinstance(item.kind, ObjectType | ListType | MapType):
+        raise RuleError(
+            f"{shown(node)} compares an object, an array or a map",
+            "Name a field within the object; of the others, only IS NULL can be asked.",
+        )
+    raise RuleError(f"{shown(node)} puts together what is of different types", "Bring together values of one type.")
+
+
+def digits(item: Expression, node: exp.Expr) -> tuple[int, int]:
+    """How many digits a number has at most in all, and behind the point."""
+    kind = _number(item, node).kind
+    if isinstance(item, Literal) and isinstance(item.value, int):
+        return len(str(abs(item.value))), 0
+    if isinstance(kind, DecimalType):
+        return kind.precision, kind.scale
+    return (10 if kind is _INT else 19), 0
+
+
+def convert(item: Expression, kind: Type, node: exp.Expr) -> Expression:
+    """The same with another type, where that is exact."""
+    if item.kind == kind:
+        return item
+    if isinstance(item, Literal) and isinstance(item.value, int | Decimal) and not isinstance(item.value, bool):
+        if kind is not _DOUBLE:
+            return Literal(Decimal(item.value) if isinstance(kind, DecimalType) else item.value, kind)
+        if len(Decimal(item.value).as_tuple().digits) <= _EXACT_IN_DOUBLE:
+            return Literal(float(item.value), kind)
+        raise RuleError(
+            f"{shown(node)}: next to a double, engines read numbers of many digits differently",
+            f"Write at most {_EXACT_IN_DOUBLE} digits.",
+        )
+    if kind is _DOUBLE and not (item.kind in (_INT, _LONG) and isinstance(item, Column)):
+        raise RuleError(
+            f"{shown(node)}: a double goes with doubles, fields of integers and numbers that are written out",
+            "Bring together values of one type.",
+        )
+    return Call(Operator.CONVERT, (item,), kind)
+
+
+def _moment(item: Expression, kind: PrimitiveType, node: exp.Expr) -> Expression:
+    if item.kind is kind:
+        return item
+    due = f"a {kind.value} is written like '{_MOMENTS[kind]}'"
+    if not isinstance(item, Literal) or not isinstance(item.value, str):
+        raise RuleError(f"{shown(node)} puts together what is of different types", f"Here, {due}.")
+    value = read_moment(item.value, kind)
+    if value is None:
+        raise RuleError(f"{shown(node)}: {cut(item.value)!r} is not a {kind.value}", f"Here, {due}.")
+    return Literal(value, kind)
+
+
+def _fitting(kind: DecimalType, node: exp.Expr) -> DecimalType:
+    if kind.precision > MAX_DIGITS:
+        raise RuleError(
+            f"{shown(node)} can have {kind.precision} digits, and engines hold {MAX_DIGITS}",
+            "Give the fields types with fewer: int, or a smaller decimal.",
+        )
+    return kind
+
+
+def shown(node: exp.Expr) -> str:
+    """SQL for a message."""
+    return cut(node.sql())
+
+
+def cut(text: str) -> str:
+    """Text for a message."""
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"

@@ -1,0 +1,97 @@
+"""Read the rules of a contract: entries of its ``quality`` sections whose type is ``sql``."""
+
+from collections.abc import Iterator, Sequence
+
+from open_data_contract_standard.model import DataQuality, SchemaProperty
+
+from lakeproof.contracts.constraints import ContractError
+from lakeproof.contracts.expression import Rule
+from lakeproof.contracts.fields import identifier
+from lakeproof.contracts.model import Field
+from lakeproof.contracts.source import Place
+
+_TYPES = ("library", "text", "sql", "custom")
+_EXPECTATIONS = (
+    "metric",
+    "rule",
+    "arguments",
+    "unit",
+    "mustBe",
+    "mustNotBe",
+    "mustBeGreaterThan",
+    "mustBeGreaterOrEqualTo",
+    "mustBeLessThan",
+    "mustBeLessOrEqualTo",
+    "mustBeBetween",
+    "mustNotBeBetween",
+    "engine",
+    "implementation",
+)
+_Found = tuple[DataQuality, Place, str]
+"""An entry, its place, and the JSONPath of what it is about; empty if that is not a field."""
+
+
+def read_rules(
+    quality: Sequence[DataQuality], properties: Sequence[SchemaProperty], fields: tuple[Field, ...], place: Place
+) -> tuple[Rule, ...]:
+    """Read the rules of a schema object, which stands at `place`: its own, then those of its properties.
+
+    Raises
+    ------
+    ContractError
+        One of them is not possible.
+    """
+    rules: dict[str, Rule] = {}
+    for entry, at, path in _entries(quality, properties, place):
+        if entry.type not in (None, *_TYPES):
+            raise ContractError(
+                (*at, "type"), f"unknown type of quality {entry.type!r}.", f"Known are {', '.join(_TYPES)}."
+            )
+        if entry.type == "sql":
+            rule = _rule(entry, at, path, fields)
+            if rule.name in rules:
+                raise ContractError((*at, "name"), f"two rules are named {rule.name!r}.", "Rename one of them.")
+            rules[rule.name] = rule
+    return tuple(rules.values())
+
+
+def _rule(entry: DataQuality, place: Place, path: str, fields: tuple[Field, ...]) -> Rule:
+    # Here, so that where there are no rules, nobody waits for sqlglot.
+    from lakeproof.contracts.rule_sql import parse_rule
+    from lakeproof.contracts.rule_types import RuleError
+
+    name = identifier(entry.name, (*place, "name"), "a rule")
+    if not path:
+        raise ContractError(place, f"the rule {name} is about what is in an array or a map.", "Ask it of a field.")
+    for key in _EXPECTATIONS:
+        if getattr(entry, key) is not None:
+            raise ContractError(
+                (*place, key),
+                f"the rule {name} has {key}, which is not judged.",
+                "Remove it; the query is a condition that each record must meet.",
+            )
+    if entry.query is None:
+        raise ContractError(place, f"the rule {name} has no query.", "Add one, like `query: amount > 0`.")
+    try:
+        condition = parse_rule(entry.query, fields)
+    except RuleError as error:
+        raise ContractError((*place, "query"), f"the rule {name} cannot be used: {error}.", error.hint) from None
+    text = " ".join((entry.description or entry.query).split())
+    return Rule(name, path, text, condition)
+
+
+def _entries(
+    quality: Sequence[DataQuality] | None, properties: Sequence[SchemaProperty] | None, place: Place, path: str = "$"
+) -> Iterator[_Found]:
+    for index, entry in enumerate(quality or []):
+        yield entry, (*place, "quality", index), path
+    for index, item in enumerate(properties or []):
+        yield from _of_property(item, (*place, "properties", index), path and f"{path}.{item.name}")
+
+
+def _of_property(item: SchemaProperty, place: Place, path: str) -> Iterator[_Found]:
+    yield from _entries(item.quality, item.properties, place, path)
+    if item.items:
+        yield from _of_property(item.items, (*place, "items"), "")
+    if item.map and item.map.value:
+        yield from _of_property(item.map.value, (*place, "map", "value"), "")
