@@ -23,4 +23,4 @@ if [[ ! -x $proxy/bin/mitmdump ]] || ! fresh "$proxy.stamp" "$pins"; then
     fail "The proxy could not be installed." "Check the network, then run it again."
   sha256 "$pins" >"$proxy.stamp"
 fi
-[[ ${1:-} == --setup ]] || exec "$BIN/python" -m tests.chaos "$@"
+[[ ${1:-} == --setup ]] || exec "$BIN/python" -u -m tests.chaos "$@"

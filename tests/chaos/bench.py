@@ -1,14 +1,11 @@
 """The bench on which a consumer is hurt: a lake, its storage, the consumer that runs on it, and their checks."""
 
-import shutil
 import signal
 import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
 from typing import Self
 
 from tests.chaos.grid import Outcome
@@ -236,45 +233,12 @@ class Bench:
             raise NotStruckError(f"it was not killed {step}")
         consumer.end_all()
 
-    def lose_checkpoint(self) -> None:
-        """Remove the checkpoint."""
-        if not self.options.minio:
-            shutil.rmtree(self.lake.folder / "checkpoints")
-            return
-        client = s3_client(self._direct)
-        bucket = self.lake.settings.checkpoints_uri.removeprefix("s3://").split("/")[0]
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="checkpoints/"):
-            for found in page.get("Contents", ()):
-                client.delete_object(Bucket=bucket, Key=found["Key"])
-
-    def lose_landing_log(self) -> None:
-        """Remove the landing log's database."""
-        for file in self.lake.folder.glob("landing-log.db*"):
-            file.unlink()
-
     def end_consumers(self) -> None:
         """SIGKILL every consumer."""
         for process in self._processes:
             process.end_all()
         self._processes.clear()
         self.consumer = None
-
-    @contextmanager
-    def landing(self, every: float = 0.4) -> Iterator[None]:
-        """Let a producer land a batch now and then, until the end of the context."""
-        done = Event()
-
-        def produce() -> None:
-            while not done.wait(every):
-                self.lake.land(1)
-
-        producing = Thread(target=produce, name="producer")
-        producing.start()
-        try:
-            yield
-        finally:
-            done.set()
-            producing.join()
 
     def _scratch(self) -> Path:
         folder = self.options.folder / "scratch"

@@ -113,7 +113,7 @@ def disturbed(rule: Rule, seconds: float = 10) -> Callable[[Bench], Outcome]:
     def run(bench: Bench) -> Outcome:
         bench.ready()
         bench.proxy.enforce(rule)
-        with bench.landing():
+        with bench.lake.producing():
             time.sleep(seconds)
         hits = bench.proxy.hits()
         return bench.recover(Outcome(hits=hits), may_end=True)

@@ -1,6 +1,5 @@
 """Scenarios in which the consumer is killed: at each step of a micro-batch, and at random moments."""
 
-import os
 import random
 import signal
 import time
@@ -34,9 +33,9 @@ def at_and_lost(step: Step, *, landing_log: bool) -> Callable[[Bench], Outcome]:
 
     def run(bench: Bench) -> Outcome:
         bench.kill_at(step)
-        bench.lose_checkpoint()
+        bench.lake.lose_checkpoint()
         if landing_log:
-            bench.lose_landing_log()
+            bench.lake.lose_landing_log()
         return bench.recover(Outcome(hits=1))
 
     return run
@@ -87,13 +86,14 @@ def at_random(kills: int) -> Callable[[Bench], Outcome]:
                 bench.consumer = consumer = bench.start()
                 seconds = chance.uniform(0, 10)
                 at_start += 1
-            with bench.landing():
+            with bench.lake.producing():
                 time.sleep(seconds)
             within += bench.lake.accounted() < len(bench.lake.files)
             part = _kill_part(bench, consumer, ("group", "driver", "JVM")[number % 3], outcome)
             parts[part] += 1
             outcome.hits += 1
             bench.recover(outcome)
+            consumer.end_all()  # what outlived a driver
             if outcome.problems:
                 break
         whom = ", ".join(f"{count} {part}" for part, count in parts.items())
@@ -127,7 +127,7 @@ def _kill_at_file(bench: Bench, folder: str, name: str) -> str:
         seen = "" if struck else None
     else:
         path = bench.lake.folder / folder
-        with Watch(path, name, lambda: os.killpg(consumer.pid, signal.SIGKILL)) as watch:
+        with Watch(path, name, lambda: consumer.signal_group(signal.SIGKILL)) as watch:
             bench.lake.land(6)
             wait_until(lambda: watch.seen is not None, STRIKE_SECONDS, every=0.01)
         consumer.end_all()

@@ -1,16 +1,20 @@
 """A lake under test: batches land in it, and the harness knows of every unit where it belongs."""
 
 import json
-import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
+
+from tests.chaos.environment import ROOT, clean_environment
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -23,26 +27,13 @@ from producer.batches import Batch, Plan, make_batches
 from producer.encoding import JsonStyle
 from producer.faults import Chances
 
-ROOT = Path(__file__).parents[2]
 STREAM = "events"
 TABLES = stream_tables(STREAM)
 Unit = tuple[str, str, int]
 """Table, source, position."""
 
-_FOREIGN = ("LAKE_", "AWS_", "CHAOS_", "SPARK_", "PYSPARK_", "MINIO_")
 _RECORDS = 20
 _CHANCES = Chances(corruption=0.15, invalid_schema=0.15, extra_field=0.1, duplicate=0.15)
-
-
-def clean_environment() -> dict[str, str]:
-    """The caller's environment without what would change our programs."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
-    # Neither the instance metadata service nor a profile of the user's may answer for a key.
-    return kept | {
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-    }
 
 
 @dataclass(frozen=True)
@@ -85,11 +76,12 @@ class Lake:
         folder.mkdir(parents=True)
         self.folder = folder
         root = f"s3://{bucket}" if bucket else folder.as_uri()
-        self._parts = {f"LAKE_{name.upper()}": f"{root}/{name}" for name in ("landing", "warehouse", "checkpoints")}
         self.settings = Settings(
             _env_file=None,
             home=folder,
-            **{name.removeprefix("LAKE_").lower(): uri for name, uri in self._parts.items()},
+            landing=f"{root}/landing",
+            warehouse=f"{root}/warehouse",
+            checkpoints=f"{root}/checkpoints",
             contracts=ROOT / "contracts",
             s3=s3,
         )
@@ -100,8 +92,11 @@ class Lake:
 
     def environment(self, s3: S3Settings) -> dict[str, str]:
         """The environment of a program that is to use it, and to reach S3 in a way of its own."""
-        own = self._parts | {
+        own = {
             "LAKE_HOME": str(self.folder),
+            "LAKE_LANDING": self.settings.landing_uri,
+            "LAKE_WAREHOUSE": self.settings.warehouse_uri,
+            "LAKE_CHECKPOINTS": self.settings.checkpoints_uri,
             "LAKE_CONTRACTS": str(ROOT / "contracts"),
             "LAKE_JARS": str(ROOT / "target" / "jars" / "spark"),
             "LAKE_SPARK_UI_PORT": "0",
@@ -127,6 +122,23 @@ class Lake:
             self.expect(uri, batch)
             landed.append(uri)
         return landed
+
+    @contextmanager
+    def producing(self, every: float = 0.4) -> Iterator[None]:
+        """Let a producer land a batch now and then, until the end of the context."""
+        done = Event()
+
+        def produce() -> None:
+            while not done.wait(every):
+                self.land(1)
+
+        producing = Thread(target=produce, name="producer")
+        producing.start()
+        try:
+            yield
+        finally:
+            done.set()
+            producing.join()
 
     def land_as_it_is(self, name: str, data: bytes, expected: Iterable[tuple[str, int]]) -> str:
         """Land a file of the caller's own making, whose units belong to these tables and positions."""
@@ -207,6 +219,23 @@ class Lake:
         else:
             local_path(uri).write_bytes(data)
         self.expected = {unit for unit in self.expected if unit[:2] != (TABLES.dead_letters, uri)}
+
+    def lose_checkpoint(self) -> None:
+        """Remove the checkpoints."""
+        uri = self.settings.checkpoints_uri
+        if uri.startswith("file://"):
+            shutil.rmtree(local_path(uri))
+            return
+        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+        client = s3_client(self.settings.s3)
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            for found in page.get("Contents", ()):
+                client.delete_object(Bucket=bucket, Key=found["Key"])
+
+    def lose_landing_log(self) -> None:
+        """Remove the landing log's database."""
+        for file in self.folder.glob("landing-log.db*"):
+            file.unlink()
 
     def table_location(self) -> str:
         """Where bronze's metadata stands: another place after each commit."""

@@ -1,4 +1,8 @@
-"""Processes of the harness: started in a session of their own, and hurt and ended with all that belong to them."""
+"""Processes of the harness: started in a session of their own, and hurt and ended with all that belong to them.
+
+A number of a process that has ended may soon be another's. So a group is signalled only while its first process was
+not waited for, and what else belongs to it is known by a mark in its environment, not by a number.
+"""
 
 import contextlib
 import json
@@ -6,6 +10,7 @@ import os
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +18,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import psutil
+
+_MARK = "CHAOS_PROCESS"
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.05) -> bool:
@@ -49,6 +56,8 @@ class Process:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.log = log
         self._began = datetime.now(UTC)
+        self._mark = uuid.uuid4().hex
+        environment = {**environment, _MARK: self._mark}
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 command, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
@@ -74,28 +83,27 @@ class Process:
             return None
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send a signal to its process group."""
-        with contextlib.suppress(ProcessLookupError):
+        """Send a signal to its process group, unless the program itself has ended."""
+        if self.alive:
             os.killpg(self.pid, number)
 
     def signal_itself(self, number: signal.Signals) -> None:
         """Send a signal to the program alone."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
+        self._process.send_signal(number)
 
     def family(self) -> list[psutil.Process]:
-        """All processes of its session that live."""
-        return [process for process in psutil.process_iter() if _session(process.pid) == self.pid and _lives(process)]
+        """All processes that it started, and itself, which live."""
+        return [process for process in psutil.process_iter() if _mark_of(process) == self._mark]
 
     def end_all(self) -> None:
-        """SIGKILL to all of its session, as when the machine dies; wait until they are gone."""
+        """SIGKILL to all of its family, as when the machine dies; wait until they are gone."""
         self.signal_group(signal.SIGKILL)
+        self._process.wait()
         while family := self.family():
             for process in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
             psutil.wait_procs(family, timeout=1)
-        self._process.wait()
 
     def text(self) -> str:
         """What it has said so far."""
@@ -119,15 +127,10 @@ class Process:
         return next((line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "nothing")
 
 
-def _session(pid: int) -> int | None:
+def _mark_of(process: psutil.Process) -> str | None:
     try:
-        return os.getsid(pid)
-    except (ProcessLookupError, PermissionError):
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return process.environ().get(_MARK)
+    except (psutil.Error, OSError):
         return None
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 import msgspec
-from tests.chaos.lake import ROOT, clean_environment
+from tests.chaos.environment import ROOT, clean_environment
 from tests.chaos.orders import write_whole
 from tests.chaos.processes import Process, wait_until
 from tests.conftest import MINIO, Minio, free_port

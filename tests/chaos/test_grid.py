@@ -1,12 +1,15 @@
 """The harness' own logic: a fault that did not strike proves nothing, and nothing that is off is green."""
 
+import os
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.chaos.bench import Bench, NotStruckError, Options
 from tests.chaos.grid import Outcome, Row, Verdict, as_markdown, passed
 from tests.chaos.lake import TABLES, Lake
 from tests.chaos.orders import Act, Orders, Step
+from tests.chaos.processes import Process
 from tests.chaos.scenarios import Scenario, run_scenario, scenarios
 from tests.chaos.watch import Watch
 
@@ -82,6 +85,23 @@ def test_an_order_is_obeyed_once_and_at_its_step_only(tmp_path: Path) -> None:
     orders.take_back()
     orders.obey(Step.BRONZE_APPENDED, strikes.append)
     assert strikes == [Act.KILL]
+
+
+def test_a_process_is_ended_with_what_it_started_and_its_number_is_not_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A child in a group of its own, as Spark's workers are, that outlives its parent.
+    script = "set -m; sleep 1000 & echo $!"
+    process = Process(["bash", "-c", script], dict(os.environ), tmp_path / "log")
+    assert process.wait(10) == 0
+    child = psutil.Process(int(process.text()))
+    assert process.family() == [child]
+    signalled = []
+    monkeypatch.setattr(os, "killpg", lambda *arguments: signalled.append(arguments))
+    process.end_all()
+    process.end_all()
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert signalled == []
 
 
 def test_a_watch_sees_the_file_that_it_waits_for(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The query from the landing zone to bronze, the dead letters and the ledger."""
 
 import pickle
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -171,11 +173,30 @@ def _stop_file_on_signals() -> Iterator[Path]:
             yield stop_file
 
 
+def what_failed(error: Exception) -> str:
+    """One line of an error that comes with the stack traces of two languages."""
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return _first_line(f"{cause.getClass().getSimpleName()}: {cause.getMessage()}")
+    text = str(error).strip()
+    if "Traceback (most recent call last)" in text:
+        # A worker's: its last line that is not indented says what was raised.
+        raised = [line for line in text.splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]
+        if raised:
+            return raised[-1].removeprefix("lakeproof.errors.")
+    return _first_line(text or type(error).__name__)
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0]
+
+
 def _query_error(error: Exception, settings: Settings) -> LakeproofError:
     if isinstance(error, LakeproofError):
         return error
-    lines = str(error).strip().splitlines() or [type(error).__name__]
     return LakeproofError(
-        f"The query failed: {lines[0]}",
+        f"The query failed: {what_failed(error)}",
         f"What was committed stays; run it again to go on. Details: {settings.logs_dir / 'spark.log'}",
     )

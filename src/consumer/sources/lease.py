@@ -13,11 +13,14 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 import psutil
-from sqlalchemy import Column, Engine, Float, Integer, MetaData, String, Table, insert, select, update
+import structlog
+from sqlalchemy import Column, Connection, Engine, Float, Integer, MetaData, String, Table, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from consumer.sources.database import open_database
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UnavailableError
+
+log = structlog.get_logger()
 
 LEASE_SECONDS = 30.0
 """How long a lease lasts that nobody renews, and so how long one of a machine that died blocks the next consumer."""
@@ -82,7 +85,7 @@ class Lease:
             "started": me.create_time(),
             "expires_at": time.time() + LEASE_SECONDS,
         }
-        with self._engine.begin() as connection:
+        with self._begin() as connection:
             row = connection.execute(select(_leases).where(_leases.c.stream == self._stream)).one_or_none()
             if row is None:
                 try:
@@ -106,15 +109,20 @@ class Lease:
         ------
         LeaseHeldError
             It ran out (the process was suspended, or the database was gone for long), and another consumer took it.
+        UnavailableError
+            The database does not answer.
         """
-        with self._engine.begin() as connection:
+        with self._begin() as connection:
             renewed = connection.execute(
                 update(_leases)
                 .where(_leases.c.stream == self._stream, _leases.c.holder == self._holder)
                 .values(expires_at=time.time() + LEASE_SECONDS)
             )
         if renewed.rowcount != 1:
-            raise self._held("another consumer, which took over while this one did not renew its lease,", LEASE_SECONDS)
+            raise LeaseHeldError(
+                f"Another consumer took over the stream {self._stream!r} while this one did not renew its lease.",
+                "Nothing is lost or doubled by that. Leave one of them running.",
+            )
 
     def renew_until(self, done: Event) -> None:
         """Renew the lease until `done` is set or it is lost; whoever is about to write will notice by itself."""
@@ -123,14 +131,30 @@ class Lease:
                 self.check()
             except LeaseHeldError:
                 return
-            except SQLAlchemyError:
+            except UnavailableError:
                 continue  # a database that is locked or away for a moment
 
     def give_back(self) -> None:
-        """Let the next consumer start at once."""
-        with self._engine.begin() as connection:
-            mine = (_leases.c.stream == self._stream) & (_leases.c.holder == self._holder)
-            connection.execute(update(_leases).where(mine).values(expires_at=0.0))
+        """Let the next consumer start at once; where that cannot be written, the lease runs out by itself."""
+        mine = (_leases.c.stream == self._stream) & (_leases.c.holder == self._holder)
+        try:
+            with self._begin() as connection:
+                connection.execute(update(_leases).where(mine).values(expires_at=0.0))
+        except UnavailableError as error:
+            log.warning("the lease was not given back", stream=self._stream, why=error.message)
+
+    @contextmanager
+    def _begin(self) -> Iterator[Connection]:
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except IntegrityError:
+            raise
+        except SQLAlchemyError as error:
+            raise UnavailableError(
+                f"The database of leases cannot be used: {getattr(error, 'orig', error)}.",
+                "Check LAKE_LANDING_LOG_URI, its server, and the disk.",
+            ) from error
 
     def _held(self, by: str, seconds: float) -> LeaseHeldError:
         return LeaseHeldError(

@@ -10,10 +10,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 from tests.consumer.bronze.test_judge import BAD_INPUT, KEPT
 from tests.consumer.lake import Drain, rows
 from typer.testing import CliRunner
 
+from consumer.queries.bronze import what_failed
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
@@ -264,6 +267,33 @@ def test_a_start_before_anything_has_landed(lake_settings: Settings, landing: Pa
     (landing / "1.json").write_bytes(b"[%s]" % event())
     drain(lake_settings)
     assert units(lake_settings) == {f"{landing.as_uri()}/1.json": [(0, None)]}
+
+
+WORKER_FAILED = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/somewhere/write.py", line 1, in write_group
+    raise UnavailableError("x: y")
+lakeproof.errors.UnavailableError: s3://b/a.json cannot be read: it is away.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (WORKER_FAILED, "UnavailableError: s3://b/a.json cannot be read: it is away."),
+        ("one line\nand more", "one line"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_what_failed_is_said_in_one_line(text: str, line: str) -> None:
+    assert what_failed(RuntimeError(text)) == line
+
+
+def test_what_failed_in_the_jvm_is_its_first_cause(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    with pytest.raises(Py4JJavaError) as caught:
+        jvm.java.util.ArrayList().get(3)
+    assert what_failed(caught.value) == "IndexOutOfBoundsException: Index 3 out of bounds for length 0"
 
 
 def test_the_ledger_can_be_pruned_by_the_whole_name_of_a_source(

@@ -1,5 +1,6 @@
 """The lease: one consumer for each stream, and none that a dead one blocks."""
 
+import sqlite3
 import subprocess
 import sys
 import time
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from consumer.sources import lease as module
-from consumer.sources.lease import LeaseHeldError, lease
+from consumer.sources.lease import Lease, LeaseHeldError, lease
+from lakeproof.errors import UnavailableError
 
 HOLD = """
 import sys, time
@@ -72,6 +74,21 @@ def test_a_lease_that_ran_out_is_taken_and_its_holder_notices(database: str, mon
     second.check()
     with pytest.raises(LeaseHeldError, match="took over"):
         first.check()
+
+
+def test_without_its_database_a_lease_fails_in_one_line_and_hides_no_other_error(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lose_the_table(held: Lease) -> None:
+        with sqlite3.connect(database.removeprefix("sqlite:///")) as connection:
+            connection.execute("DROP TABLE leases")
+        with pytest.raises(UnavailableError, match="database of leases cannot be used: no such table"):
+            held.check()
+        raise KeyError("what went wrong first")
+
+    with pytest.raises(KeyError, match="what went wrong first"), lease(database, "events") as held:
+        lose_the_table(held)
+    assert "the lease was not given back" in capsys.readouterr().out
 
 
 def test_a_lease_is_renewed_while_it_is_held(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,6 +283,19 @@ def test_a_file_that_changed_before_it_was_read(lake: Lake, verify: Verify) -> N
     assert verify(lake).sources == {"early.json": "changed"}
 
 
+def test_a_file_that_changed_before_its_dead_letters_were_committed(lake: Lake, verify: Verify) -> None:
+    """The rest of its units can be had no more: it has the rows that the ledger says, and gaps between them."""
+    for row in lake.rows(DEAD_LETTERS):
+        if row["_source"] == lake.uri("a.json"):
+            drop(DEAD_LETTERS, "a.json", row["_position"])(lake)
+    book("a.json", units=3, dead_letters=[])(lake)
+    lake.overwrite("a.json", b"[1,2,3,4]")
+    report = verify(lake)
+    assert (report.exit_code, report.sources) == (1, {"a.json": "changed"})
+    plant("a.json", 0)(lake)
+    assert verify(lake).sources == {"a.json": "lost"}
+
+
 def test_files_sent_again_are_told(lake: Lake, verify: Verify, reader: Run) -> None:
     lake.land({"again.json": LANDED["b.json"], "none-2.json": b"[]", "b-2.json": LANDED["b.json"][::-1]})
     report = verify(lake)
