@@ -17,8 +17,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import Bars, Goal, Histogram, Lines, Report, Table
 from benchmarks.machine import ROOT, machine
-from benchmarks.report import Bars, Goal, Histogram, Lines, Report, Table, write_report
+from benchmarks.report import write_report
 from benchmarks.rss import MemoryWatch, PeakMemory
 
 __all__ = [

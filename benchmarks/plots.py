@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import Bars, Histogram, Lines, Report
+from benchmarks.figures import Bars, Histogram, Lines, Report
 
 _WIDTH, _HEIGHT, _DPI = 9.0, 3.6, 110
 

@@ -1,129 +1,18 @@
-"""What a benchmark found: kept as JSON, from which its page, its picture and the summary are made."""
+"""Write what a benchmark found: kept as JSON, from which its page, its picture and the summary are made."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from benchmarks.figures import Goal, Report, Table
 from benchmarks.machine import ROOT
+from benchmarks.plots import draw
 
 DOCS = ROOT / "docs" / "benchmarks"
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What was aimed at, and what was seen.
-
-    Parameters
-    ----------
-    text
-        What is compared, e.g. ``the usual consumer's time over ours, compact, 5 % bad``.
-    figure
-        What was seen.
-    at_least, at_most
-        The limit; one of the two.
-    unit
-        Of figure and limit; ``x`` for a ratio.
-    """
-
-    text: str
-    figure: float
-    at_least: float | None = None
-    at_most: float | None = None
-    unit: str = "x"
-
-    @property
-    def met(self) -> bool:
-        """Whether the figure keeps the limit."""
-        above = self.at_least is None or self.figure >= self.at_least
-        return above and (self.at_most is None or self.figure <= self.at_most)
-
-    @property
-    def limit(self) -> str:
-        """The limit for people."""
-        return f"≥ {self.at_least:g} {self.unit}" if self.at_least is not None else f"≤ {self.at_most:g} {self.unit}"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table: cells are text, and those in all columns but the first stand right."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-
-
-@dataclass(frozen=True)
-class Bars:
-    """A bar for each side in each group: ``values[side][group]``."""
-
-    title: str
-    unit: str
-    groups: list[str]
-    values: dict[str, list[float]]
-
-
-@dataclass(frozen=True)
-class Lines:
-    """A line for each name over the same horizontal axis."""
-
-    title: str
-    x: str
-    y: str
-    at: list[float]
-    values: dict[str, list[float]]
-    log_x: bool = False
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """How often values fall where; marks are named values, such as ``p50``."""
-
-    title: str
-    unit: str
-    values: list[float]
-    marks: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Report:
-    """All that is known of a benchmark's run.
-
-    Parameters
-    ----------
-    name
-        Of the benchmark, and of its files.
-    title
-        Headline of its page.
-    about
-        Paragraphs in Markdown: what was compared, how, and what is not comparable.
-    goals, tables
-        What is shown.
-    bars, lines, histograms
-        What is drawn, one below the other, in this order.
-    machine
-        See :func:`benchmarks.machine.machine`; taken before the first run.
-    options
-        How large it was.
-    raw
-        Every single figure.
-    """
-
-    name: str
-    title: str
-    about: list[str]
-    goals: list[Goal]
-    tables: list[Table]
-    machine: dict[str, str]
-    options: dict[str, Any]
-    bars: list[Bars] = field(default_factory=list)
-    lines: list[Lines] = field(default_factory=list)
-    histograms: list[Histogram] = field(default_factory=list)
-    raw: Any = None
 
 
 def write_report(report: Report, docs: Path = DOCS) -> None:
@@ -136,8 +25,6 @@ def write_report(report: Report, docs: Path = DOCS) -> None:
 
 def render(docs: Path = DOCS) -> None:
     """Make every page, picture and the summary from the JSON files."""
-    from benchmarks.plots import draw
-
     reports = read_reports(docs)
     for report in reports:
         notes = docs / "notes" / f"{report.name}.md"

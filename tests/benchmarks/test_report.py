@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.report import Bars, Goal, Report, Table, page, read_reports, summary
+from benchmarks.figures import Bars, Goal, Report, Table
+from benchmarks.report import page, read_reports, summary
 
 
 def report(name: str, *goals: Goal, **parts: Any) -> Report:

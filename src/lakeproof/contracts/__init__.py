@@ -1,10 +1,10 @@
 """Contracts: one Open Data Contract Standard file per stream, the only place where a stream's schema is written."""
 
+from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.expression import Rule
 from lakeproof.contracts.model import (
     Bound,
     Constraints,
-    Contract,
     DecimalType,
     Field,
     ListType,

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import (
     Bound,
     Constraints,
-    Contract,
     DecimalType,
     Field,
     ListType,

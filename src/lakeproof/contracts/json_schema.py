@@ -9,10 +9,10 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import (
     Bound,
     Constraints,
-    Contract,
     DecimalType,
     Field,
     ListType,

@@ -1,14 +1,9 @@
 """What a contract says, as frozen values that every program can carry, compare and pickle."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from lakeproof.contracts.expression import Rule
 
 
 class PrimitiveType(StrEnum):
@@ -129,38 +124,3 @@ class Field:
     allowed: tuple[str, ...] = ()
     description: str = ""
     constraints: Constraints = _UNCONSTRAINED
-
-
-@dataclass(frozen=True)
-class Contract:
-    """The contract of a stream.
-
-    Parameters
-    ----------
-    stream
-        Name of the stream: an identifier, also the name of its tables.
-    version
-        Version of the contract, as its file says.
-    digest
-        SHA-256 of the file's bytes, in hexadecimal: the exact text that judged a record.
-    fields
-        The fields of a record, in the order of the columns.
-    primary_key
-        Names of the fields that identify a record.
-    event_time
-        The timestamp that says when it happened: a field's name, or the path to one within objects, like
-        ``event.timestamp``. The tables are partitioned by its day.
-    rules
-        What a record must meet as a whole.
-    """
-
-    stream: str
-    version: str
-    digest: str
-    fields: tuple[Field, ...]
-    primary_key: tuple[str, ...]
-    event_time: str
-    rules: tuple["Rule", ...] = ()
-
-    def __iter__(self) -> Iterator[Field]:
-        return iter(self.fields)

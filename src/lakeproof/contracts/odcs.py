@@ -8,8 +8,9 @@ from open_data_contract_standard.model import OpenDataContractStandard, SchemaPr
 from pydantic import ValidationError
 
 from lakeproof.contracts.constraints import ContractError
+from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.fields import identifier, read_fields
-from lakeproof.contracts.model import Contract, DecimalType, Field, ObjectType, PrimitiveType
+from lakeproof.contracts.model import DecimalType, Field, ObjectType, PrimitiveType
 from lakeproof.contracts.rules import read_rules
 from lakeproof.contracts.source import Place, read_source
 from lakeproof.errors import UsageError

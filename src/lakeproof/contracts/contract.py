@@ -1,0 +1,42 @@
+"""A contract: a stream's fields, keys and rules."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lakeproof.contracts.expression import Rule
+from lakeproof.contracts.model import Field
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The contract of a stream.
+
+    Parameters
+    ----------
+    stream
+        Name of the stream: an identifier, also the name of its tables.
+    version
+        Version of the contract, as its file says.
+    digest
+        SHA-256 of the file's bytes, in hexadecimal: the exact text that judged a record.
+    fields
+        The fields of a record, in the order of the columns.
+    primary_key
+        Names of the fields that identify a record.
+    event_time
+        The timestamp that says when it happened: a field's name, or the path to one within objects, like
+        ``event.timestamp``. The tables are partitioned by its day.
+    rules
+        What a record must meet as a whole.
+    """
+
+    stream: str
+    version: str
+    digest: str
+    fields: tuple[Field, ...]
+    primary_key: tuple[str, ...]
+    event_time: str
+    rules: tuple[Rule, ...] = ()
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
