@@ -50,7 +50,7 @@ def land(settings: Settings, first: int, count: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "changes", "exit_code", "words"),
     [
-        (["run", "nothing"], {}, 2, ["no contract for the stream 'nothing'", "Contracts there: events"]),
+        (["run", "nothing"], {}, 2, ["no contract for the stream 'nothing'", "there: clickstream, events, sensors"]),
         (["run", "events", "--trigger", "soon"], {}, 2, ["--trigger 'soon' is not a time", "5 seconds"]),
         (["run", "events", "--data-source", "s3"], {}, 2, ["does not fit the landing zone", "LAKE_LANDING"]),
         (["run", "events"], {"LAKE_LANDING": "ftp://there"}, 2, ["neither file:// nor s3://"]),

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -24,13 +25,18 @@ def test_workers_run_this_python_with_the_installed_pyspark(spark: SparkSession)
     assert ".zip" not in row.pyspark
 
 
+def listening_addresses(process: psutil.Process) -> set[str]:
+    return {
+        connection.laddr.ip for connection in process.net_connections("tcp") if connection.status == psutil.CONN_LISTEN
+    }
+
+
 def test_spark_listens_on_this_machine_only(spark: SparkSession) -> None:
     gateway: Any = SparkContext._gateway
-    listening = {
-        connection.laddr.ip
-        for process in [psutil.Process(gateway.proc.pid), *psutil.Process(gateway.proc.pid).children(recursive=True)]
-        for connection in process.net_connections("tcp")
-        if connection.status == psutil.CONN_LISTEN
-    }
+    jvm = psutil.Process(gateway.proc.pid)
+    listening = listening_addresses(jvm)
     assert listening
+    for worker in jvm.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # a worker of an earlier test that ends just now
+            listening |= listening_addresses(worker)
     assert all(ip.removeprefix("::ffff:") in {"127.0.0.1", "::1"} for ip in listening), listening

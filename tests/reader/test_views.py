@@ -46,13 +46,13 @@ def test_an_open_session_sees_a_file_that_lands(lake_settings: Settings) -> None
 
 
 def test_streams_have_a_contract_or_a_folder(lake_settings: Settings) -> None:
-    assert streams(lake_settings) == ["events"]
+    assert streams(lake_settings) == ["clickstream", "events", "sensors"]
     storage = open_storage(lake_settings.landing_uri, lake_settings.s3)
-    storage.write_new(f"{lake_settings.landing_uri}/clickstream/a.json", b"{}")
+    storage.write_new(f"{lake_settings.landing_uri}/orders/a.json", b"{}")
     storage.write_new(f"{lake_settings.landing_uri}/not%20a%20stream/a.json", b"{}")
-    assert streams(lake_settings) == ["clickstream", "events"]
+    assert streams(lake_settings) == ["clickstream", "events", "orders", "sensors"]
     with connect(lake_settings) as session:
-        assert rows(session, "SELECT text FROM landing.clickstream") == [("{}",)]
+        assert rows(session, "SELECT text FROM landing.orders") == [("{}",)]
 
 
 def test_dead_letters_read_as_text(lake: Settings) -> None:
