@@ -7,9 +7,12 @@ through the JVM. So a unit is judged once, and nothing is kept or computed a sec
 import pickle
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from consumer.bronze.data_files import DataFile, DataFileWriter, Target
@@ -65,6 +68,16 @@ class Written:
     dead_letters: list[DataFile] = field(default_factory=list)
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     changed: list[str] = field(default_factory=list)
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Start the cluster's Python workers and let them import all that judging takes: over a second, once for each.
+
+    To be called beside other work, such as the planning of a query. What goes wrong here will go wrong again in that.
+    """
+    cores = spark.sparkContext.defaultParallelism
+    with suppress(PySparkException, Py4JError):
+        spark.range(0, cores, 1, cores).mapInArrow(_as_they_are, "id long").collect()  # type: ignore[arg-type]
 
 
 def write_judged(spark: SparkSession, files: list[LandedFile], task: Task) -> Written:
@@ -123,6 +136,11 @@ def write_group(files: list[LandedFile], task: Task) -> Written:
     written.bronze = bronze.close() if bronze else []
     written.dead_letters = dead_letters.close() if dead_letters else []
     return written
+
+
+def _as_they_are(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    # Spark sends the name of this function, not its code: the worker imports this module to find it.
+    yield from batches
 
 
 def _writer(target: Target | None, s3: S3Settings) -> DataFileWriter | None:

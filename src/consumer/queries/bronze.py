@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import structlog
@@ -17,6 +18,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from consumer.bronze.write import warm_up
 from consumer.queries.micro_batches import MicroBatches
 from consumer.sources.discovery import Discovery
 from consumer.sources.landing import LandingOptions, landing_source
@@ -97,6 +99,7 @@ def _run(
         )
     )
     spark.dataSource.register(source)
+    Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
     running = (
         spark.readStream.format(source.name())
         .load()

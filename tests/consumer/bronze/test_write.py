@@ -2,15 +2,22 @@
 
 import dataclasses
 import gzip
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
+from consumer.bronze import write
 from consumer.bronze.data_files import DataFile, Target
 from consumer.bronze.rows import MicroBatch
 from consumer.bronze.write import Task, write_group
@@ -80,6 +87,23 @@ def test_outcomes_count_units_by_source_and_set_of_reasons(task: Task, landed: l
         ("b.json.gz", None): 1,
         ("c.json", "corrupt_batch"): 1,
     }
+
+
+def test_a_warm_up_makes_a_worker_import_what_judging_takes() -> None:
+    # What Spark sends is unpickled in a Python that knows nothing yet.
+    sent = cloudpickle.dumps(write._as_they_are)
+    script = "import pickle, sys; pickle.load(sys.stdin.buffer); print('consumer.bronze.judge' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", script], input=sent, capture_output=True, check=True)
+    assert told.stdout == b"True\n"
+
+
+@pytest.mark.spark
+def test_a_warm_up_that_fails_is_no_failure_of_its_own(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise OSError
+
+    monkeypatch.setattr(write, "_as_they_are", fail)
+    write.warm_up(spark)
 
 
 def test_a_table_that_has_the_micro_batch_gets_no_data_files_again(task: Task, landed: list[LandedFile]) -> None:
