@@ -43,15 +43,13 @@ class FastJudge:
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 continue
             indexes.append(index)
-        chunk = Chunk([units[index] for index in indexes], [0] * len(indexes))
+        chunk = Chunk([units[index] for index in indexes])
         columns = self._record.columns(records, range(len(records)), chunk)
+        kept = [index for index in range(len(records)) if index not in chunk.declined]
         # Where the sum is right, each is, since none can be too small; nearly always one look at all of them will do.
-        if _quoted_colons(b"".join(chunk.raws)) != sum(chunk.keys):
-            for index, (unit, keys) in enumerate(zip(chunk.raws, chunk.keys, strict=True)):
-                if not _has_keys(unit, keys):
-                    chunk.declined.add(index)
-        if chunk.declined:
-            kept = [index for index in range(len(records)) if index not in chunk.declined]
+        if _quoted_colons(b"".join([chunk.raws[index] for index in kept])) != chunk.keys[kept].sum():
+            kept = [index for index in kept if _has_keys(chunk.raws[index], chunk.keys[index])]
+        if len(kept) < len(records):
             columns = [column.take(pa.array(kept, pa.int64())) for column in columns]
             indexes = [indexes[index] for index in kept]
         return indexes, columns

@@ -7,10 +7,12 @@ over unread (`Raw`), -0 read as a double, values beyond the column's range.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, Meta, Raw
@@ -48,15 +50,25 @@ class Chunk:
     ----------
     raws
         Their bytes.
-    keys
-        How many keys were read of each record, at every depth.
     declined
         Indexes of the records that are left to the exact judge.
+    keys
+        How many keys were read of each record, at every depth: an array of int64.
     """
 
     raws: Sequence[bytes]
-    keys: list[int]
     declined: set[int] = field(default_factory=set)
+    keys: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.keys = np.zeros(len(self.raws), np.int64)
+
+    def count(self, owners: Sequence[int], keys: Any) -> None:
+        """Count keys that were read: one number for each owner, or one for all."""
+        if isinstance(owners, range):  # of the records themselves
+            self.keys += keys
+        else:
+            np.add.at(self.keys, np.asarray(owners, np.int64), keys)
 
 
 class _Column(Protocol):
@@ -201,21 +213,14 @@ class _Map:
         self._kind = kind
 
     def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
-        names: list[str] = []
-        items: list[Any] = []
-        item_owners: list[int] = []
-        offsets = [0]
-        for owner, value in zip(owners, values, strict=True):
-            if value:
-                names.extend(value)
-                items.extend(value.values())
-                item_owners.extend([owner] * len(value))
-                chunk.keys[owner] += len(value)
-            offsets.append(len(names))
-        column = self._item.build(items, item_owners, chunk)
-        keys = pa.array(names, pa.string())
+        maps = [value or {} for value in values]
+        lengths = _lengths(maps)
+        chunk.count(owners, lengths)
+        items = list(chain.from_iterable(map(dict.values, maps)))
+        column = self._item.build(items, np.repeat(np.asarray(owners, np.int64), lengths).tolist(), chunk)
+        keys = pa.array(list(chain.from_iterable(maps)), pa.string())
         built: ArrowColumn = pa.MapArray.from_arrays(  # type: ignore[call-overload]  # the stub knows less
-            pa.array(offsets, pa.int32()), keys, column, type=self._kind, mask=_nulls(values)
+            _offsets(lengths), keys, column, type=self._kind, mask=_nulls(values)
         )
         return built
 
@@ -229,16 +234,11 @@ class _List:
         self._kind = kind
 
     def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
-        items: list[Any] = []
-        item_owners: list[int] = []
-        offsets = [0]
-        for owner, value in zip(owners, values, strict=True):
-            if value:
-                items.extend(value)
-                item_owners.extend([owner] * len(value))
-            offsets.append(len(items))
-        column = self._item.build(items, item_owners, chunk)
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), column, type=self._kind, mask=_nulls(values))
+        lists = [value or [] for value in values]
+        lengths = _lengths(lists)
+        items = list(chain.from_iterable(lists))
+        column = self._item.build(items, np.repeat(np.asarray(owners, np.int64), lengths).tolist(), chunk)
+        return pa.ListArray.from_arrays(_offsets(lengths), column, type=self._kind, mask=_nulls(values))
 
 
 class ObjectColumn:
@@ -269,20 +269,18 @@ class ObjectColumn:
     def columns(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> list[ArrowColumn]:
         """The columns of the fields."""
         columns = []
-        present = [value is not None for value in values]
-        whole = all(present)
+        present = np.array([value is not None for value in values], bool)
+        whole = bool(present.all())
         required = sum(item.required for _, item, _ in self._fields)
-        for owner, is_present in zip(owners, present, strict=True):
-            chunk.keys[owner] += required * is_present
+        chunk.count(owners, required * present)
         for name, item, column in self._fields:
             get = attrgetter(name)
             found = list(map(get, values)) if whole else [value and get(value) for value in values]
             if not item.required:
-                for index, value in enumerate(found):
-                    if value is UNSET:
-                        found[index] = None
-                    elif present[index]:
-                        chunk.keys[owners[index]] += 1
+                is_set = np.array([value is not UNSET for value in found], bool)
+                if not is_set.all():
+                    found = [None if value is UNSET else value for value in found]
+                chunk.count(owners, is_set & present)
             built = column.build(found, owners, chunk)
             if item.required and built.null_count:
                 # Null as landed, where msgspec left the token as it is; or just declined.
@@ -359,6 +357,15 @@ def _indices(mask: pa.BooleanArray) -> list[int]:
 def _nullable(column: _Column) -> Any:
     # msgspec keeps null, like any token, in a Raw; in a union with None it would not keep the others.
     return Raw if column.annotation is Raw else column.annotation | None
+
+
+def _lengths(values: Sequence[Any]) -> Any:
+    return np.fromiter(map(len, values), np.int64, len(values))
+
+
+def _offsets(lengths: Any) -> pa.Int32Array:
+    """Where each list begins, and where the last one ends."""
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
 def _nulls(values: Sequence[Any]) -> pa.BooleanArray | None:
