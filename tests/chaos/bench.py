@@ -19,7 +19,7 @@ from tests.chaos.victim import LEASE_SECONDS, MUTANT, ORDERS
 from lakeproof.settings import S3Settings
 from lakeproof.storage.s3 import s3_client
 
-DRAIN_SECONDS = 120.0
+DRAIN_SECONDS = 300.0
 STRIKE_SECONDS = 60.0
 _WORDS = 3
 """Lines at the end of a log of which one says what is wrong."""
