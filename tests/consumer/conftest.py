@@ -1,6 +1,6 @@
 """One Spark session for all tests of the consumer; each lake gets a clone of it with its own catalog."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,18 +30,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture
-def drain(spark: SparkSession) -> Drain:
-    """Run a stream of a lake over everything that has landed."""
+@pytest.fixture(scope="session")
+def session_of(spark: SparkSession) -> Callable[[Settings], SparkSession]:
+    """A session whose catalog is a lake's."""
 
-    def run(settings: Settings, stream: str = "events") -> None:
+    def make(settings: Settings) -> SparkSession:
         session = spark.newSession()
         # As in a program, whose only session is the active one: Iceberg asks that one for its catalogs.
         session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]
         for key, value in spark_properties(settings).items():
             # A session's own settings reach Hadoop without the prefix that a context's need.
             session.conf.set(key.removeprefix("spark.hadoop."), value)
+        return session
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def drain(session_of: Callable[[Settings], SparkSession]) -> Drain:
+    """Run a stream of a lake over everything that has landed."""
+
+    def run(settings: Settings, stream: str = "events") -> None:
         query = BronzeQuery(stream, f"{settings.landing_uri}/{stream}", available_now=True)
-        run_bronze(settings, query, lambda: session)
+        run_bronze(settings, query, lambda: session_of(settings))
 
     return run
