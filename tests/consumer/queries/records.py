@@ -157,6 +157,7 @@ COLUMNS: dict[str, st.SearchStrategy[Value]] = {
     "date": dates,
     "map": maps(scalars),
     "prices": maps(decimals(9, 2)),
+    "named": maps(objects({"long": integers(64)})),
     "array": arrays(integers(64)),
     "object": objects(
         {
@@ -173,7 +174,7 @@ COLUMNS: dict[str, st.SearchStrategy[Value]] = {
 records: st.SearchStrategy[Record] = objects(COLUMNS, required=("id", "at")).map(lambda found: Record(*found))
 
 
-def record(column: str, token: str | None, value: Any) -> Record:
+def record(column: str, token: str | None, value: Any = None) -> Record:
     """A record with one value beside what is required; without a token the column is not there."""
     members = [member("id", '"i"'), member("at", '"2026-11-21T12:30:00Z"')]
     members += [member(column, token)] if token is not None else []
@@ -207,6 +208,7 @@ EXPLICIT: list[tuple[str, str | None, Any]] = [
     ("decimal", "1.50", Decimal("1.5000000000")),
     ("decimal", "1.5000000000000000000000", Decimal("1.5000000000")),
     ("decimal", "-0.0", Decimal("0E-10")),
+    ("decimal", "1e-10", Decimal("1E-10")),
     ("decimal", "0e99", Decimal("0E-10")),
     ("decimal", "9999999999999999999999999999.9999999999", Decimal("9999999999999999999999999999.9999999999")),
     ("decimal", "-9999999999999999999999999999.9999999999", Decimal("-9999999999999999999999999999.9999999999")),
@@ -246,6 +248,9 @@ EXPLICIT: list[tuple[str, str | None, Any]] = [
     ("map", '{"":""}', {"": ""}),
     ("map", '{"key":1,"Key":2,"KEY":3}', {"key": "1", "Key": "2", "KEY": "3"}),
     ("prices", '{"a":1.5,"A":null}', {"a": Decimal("1.50"), "A": None}),
+    ("named", "{}", {}),
+    ("named", "null", None),
+    ("named", '{"a":{},"A":{"long":1},"b":null}', {"a": {"long": None}, "A": {"long": 1}, "b": None}),
     ("array", "[]", []),
     ("array", "null", None),
     ("array", "[null]", [None]),

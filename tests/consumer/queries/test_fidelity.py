@@ -1,7 +1,9 @@
 """What landed can be had back exactly, from Spark, PyIceberg and DuckDB; docs/json-types.md says what that means."""
 
+import re
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, Inexact
@@ -14,6 +16,7 @@ from hypothesis import settings as hypothesis_settings
 from pyarrow import parquet
 from pyspark.sql import Column, SparkSession, functions
 from pyspark.sql.types import DataType, DecimalType, StructType, TimestampType
+from tests.consumer.bronze.test_json_types import shown
 from tests.consumer.lake import Drain
 from tests.consumer.queries.records import EXPLICIT, Record, exact, record, records
 
@@ -47,6 +50,25 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
 """Keys that are repeated, or differ from a field by case, and the reasons."""
 
 
+TEXT = (ROOT / "docs" / "json-types.md").read_text("utf-8")
+TYPES = {"decimal(38,10)": "decimal", "decimal(9,2)": "price", "map of scalar": "map", "array of long": "array"}
+
+
+def page() -> list[tuple[str, str | None, str]]:
+    """Column, token (None: the field is not there) and text of the value of each line under "What you get back"."""
+    found = []
+    for line in TEXT.partition("| what | type | landed | back |\n")[2].splitlines()[1:]:
+        if not line.startswith("|"):
+            break
+        _, kind, landed, back = (cell.strip() for cell in line.strip("|").split("|"))
+        token = None if landed == "(absent)" else landed.strip("`")
+        found.append((TYPES.get(kind, kind), token, "" if back == "(empty)" else back.strip("`")))
+    return found
+
+
+PAGE = page()
+
+
 @dataclass(frozen=True)
 class Landed:
     """A lake in which records have landed, and what was landed at which place."""
@@ -55,6 +77,7 @@ class Landed:
     spark: SparkSession
     bronze: dict[tuple[str, int], Record]
     refused: dict[tuple[str, int], str]
+    page: str
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +100,12 @@ def landed(
     for path, found in ((folder / "explicit.json", explicit), (folder / "drawn.json", drawn())):
         path.write_text(f"[{','.join(each.text for each in found)}]", "utf-8")
         bronze |= {(path.as_uri(), position): each for position, each in enumerate(found)}
-    path = folder / "refused.json"
-    path.write_text("\n".join(REFUSED), "utf-8")
+    refused, page = folder / "refused.json", folder / "page.json"
+    refused.write_text("\n".join(REFUSED), "utf-8")
+    page.write_text(f"[{','.join(record(column, token).text for column, token, _ in PAGE)}]", "utf-8")
     drain(settings, "everything")
-    return Landed(
-        settings, session_of(settings), bronze, {(path.as_uri(), number): text for number, text in enumerate(REFUSED)}
-    )
+    places = {(refused.as_uri(), number): text for number, text in enumerate(REFUSED)}
+    return Landed(settings, session_of(settings), bronze, places, page.as_uri())
 
 
 def drawn() -> list[Record]:
@@ -177,7 +200,7 @@ engines = pytest.mark.parametrize(
 @engines
 def test_every_value_is_had_back(landed: Landed, read: Callable[[Landed, str], Rows]) -> None:
     rows = {(row["_source"], row["_position"]): row for row in read(landed, BRONZE)}
-    assert rows.keys() == landed.bronze.keys()
+    assert {place for place in rows if place[0] != landed.page} == landed.bronze.keys()
     assert len(rows) >= DRAWN + len(EXPLICIT)
     wrong = [
         (position, column, rows[source, position][column], value, found.text)
@@ -189,8 +212,50 @@ def test_every_value_is_had_back(landed: Landed, read: Callable[[Landed, str], R
 
 
 def _as_given(read: Callable[[Landed, str], Rows], column: str, value: Any) -> Any:
-    # PyIceberg's issue 3833: to_arrow() makes empty lists of null lists of objects. The file has null.
-    return [] if read is pyiceberg and column == "objects" and value is None else value
+    # PyIceberg's issue 3833: to_arrow() makes empty ones of null lists and maps of objects. The files have null.
+    empty: dict[str, Any] = {"objects": [], "named": {}}
+    return empty[column] if read is pyiceberg and column in empty and value is None else value
+
+
+@engines
+def test_each_line_of_the_page_is_so(landed: Landed, read: Callable[[Landed, str], Rows]) -> None:
+    rows = {row["_position"]: row for row in read(landed, BRONZE) if row["_source"] == landed.page}
+    assert len(rows) == len(PAGE) > 10
+    assert [shown(rows[position][column]) for position, (column, _, _) in enumerate(PAGE)] == [
+        back for _, _, back in PAGE
+    ]
+
+
+def test_what_is_absent_can_be_told_from_null_by_the_landed_file(landed: Landed) -> None:
+    (statement,) = re.findall(r"^```sql\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    statement = statement.replace(".events", ".everything").replace("product_id", "string")
+    with connect(landed.settings) as session:
+        found = session.connection.execute(f"{statement} AND _source = ? ORDER BY _position", [landed.page]).fetchall()
+    assert found == [
+        (column == "string" and token is not None,)
+        for column, token, back in PAGE
+        if column != "string" or back == "null"
+    ]
+
+
+@pytest.fixture
+def utc() -> Iterator[None]:
+    """Make UTC the local time of this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("utc")
+def test_spark_collects_times_and_decimals_as_the_page_says(landed: Landed) -> None:
+    frame = landed.spark.table(f"lake.{BRONZE}")
+    [row] = frame.where("timestamp = TIMESTAMP '2026-11-20T22:30:00.123456Z'").select("timestamp").collect()
+    assert row.timestamp == datetime(2026, 11, 20, 22, 30, 0, 123456)  # no zone
+    assert str(frame.where("decimal = 1e-10BD").select("decimal").first().decimal) == "1.00E-10"
+    with pytest.raises(ValueError, match="year 0 is out of range"):
+        frame.where("timestamp = TIMESTAMP '0001-01-01T00:00:00Z'").select("timestamp").collect()
 
 
 @engines
