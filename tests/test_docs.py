@@ -33,21 +33,46 @@ def shell(script: str, environment: dict[str, str]) -> str:
     return done.stdout
 
 
+def walk(document: str, languages: str) -> tuple[str, list[str]]:
+    """What a document runs, and the lines which that prints: in `console` blocks, what stands behind $ is run."""
+    script, printed = [], []
+    for language, block in re.findall(
+        rf"^```({languages})\n(.*?)^```$", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL
+    ):
+        for line in block.splitlines():
+            if language == "console" and not line.startswith("$ "):
+                printed.append(line)
+            else:
+                script.append(line.removeprefix("$ "))
+    assert len(printed) > 5
+    return "\n".join(script), printed
+
+
+def lines(output: str) -> list[str]:
+    return [line.rstrip() for line in output.splitlines() if line.strip()]
+
+
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], str]:
     """The environment and the output of the README's walk-through."""
     environment = {"LAKE_HOME": str(tmp_path_factory.mktemp("walk") / "lake"), "LAKE_SPARK_UI_PORT": "0"}
-    (walk,) = blocks("README.md", "console")
-    commands = [line.removeprefix("$ ") for line in walk.splitlines() if line.startswith("$ ")]
-    return environment, shell("\n".join(commands), environment)
+    script, _ = walk("README.md", "console")
+    return environment, shell(script, environment)
 
 
 @pytest.mark.spark
 def test_the_walk_through_of_the_readme_prints_what_it_says(walked: tuple[dict[str, str], str]) -> None:
-    (walk,) = blocks("README.md", "console")
-    expected = [line for line in walk.splitlines() if not line.startswith("$ ")]
-    assert len(expected) > 5
-    assert [line.rstrip() for line in walked[1].splitlines() if line.strip()] == expected
+    _, printed = walk("README.md", "console")
+    assert lines(walked[1]) == printed
+
+
+@pytest.mark.spark
+def test_the_tutorial_makes_a_stream_of_a_contract_of_under_30_lines(tmp_path: Path) -> None:
+    script, printed = walk("docs/tutorial.md", "sh|console")
+    (contract,) = re.findall(r"\.yaml <<'END'\n(.*?)^END$", script, re.MULTILINE | re.DOTALL)
+    assert 10 < len(contract.splitlines()) < 30
+    environment = {"LAKE_SPARK_UI_PORT": "0"}
+    assert lines(shell(script.replace("target/tutorial", str(tmp_path)), environment)) == printed
 
 
 @pytest.mark.spark
