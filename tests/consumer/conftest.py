@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.consumer.lake import Drain
+from tests.consumer.lake import Drain, SessionOf
 
 from consumer.queries.bronze import BronzeQuery, run_bronze
 from consumer.session import start_session
@@ -31,16 +31,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def drain(spark: SparkSession) -> Drain:
-    """Run a stream of a lake over everything that has landed."""
+def session_of(spark: SparkSession) -> SessionOf:
+    """Make a session whose catalog is a lake's."""
 
-    def run(settings: Settings, stream: str = "events") -> None:
+    def make(settings: Settings) -> SparkSession:
         session = spark.newSession()
         # As in a program, whose only session is the active one: Iceberg asks that one for its catalogs.
         session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]
         for key, value in spark_properties(settings).items():
             # A session's own settings reach Hadoop without the prefix that a context's need.
             session.conf.set(key.removeprefix("spark.hadoop."), value)
+        return session
+
+    return make
+
+
+@pytest.fixture
+def drain(session_of: SessionOf) -> Drain:
+    """Run a stream of a lake over everything that has landed."""
+
+    def run(settings: Settings, stream: str = "events") -> None:
+        session = session_of(settings)
         query = BronzeQuery(stream, f"{settings.landing_uri}/{stream}", available_now=True)
         run_bronze(settings, query, lambda: session)
 
