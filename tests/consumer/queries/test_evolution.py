@@ -76,7 +76,9 @@ def test_every_engine_reads_old_and_new_rows_together(settings: Settings, drain:
         assert plain(result.to_pylist()) == due
         for condition, ids in FILTERS.items():  # files are pruned by bounds of the narrower type
             query = f"SELECT id FROM bronze.orders WHERE {condition} ORDER BY id"
-            assert [found for (found,) in duckdb.connection.execute(query).fetchall()] == ids, condition
+            # DuckDB 1.5 would compare with 0.1 as a float, see docs/contracts.md.
+            answer = query.replace("ratio", "ratio + 0")
+            assert [found for (found,) in duckdb.connection.execute(answer).fetchall()] == ids, condition
             assert [row.id for row in session.sql(query.replace("bronze", "lake.bronze")).collect()] == ids, condition
             read = table.scan(condition, selected_fields=("id",)).to_arrow()["id"].to_pylist()
             assert sorted(read) == ids, condition
