@@ -113,7 +113,7 @@ def apply(
     contract_text(settings.contracts, stream)  # a name that is none is told before anything is opened
     from lakeproof.catalog import open_catalog
     from lakeproof.contract_log import ContractLog
-    from lakeproof.evolution import carry_out, plan
+    from lakeproof.evolution import carry_out, lines, plan
 
     catalog = open_catalog(settings)
     planned = plan(catalog, settings, stream)
@@ -123,14 +123,12 @@ def apply(
     if planned.is_applied:
         sys.stdout.write(f"{stream}: {version} is applied already.\n")
         return
-    console = _console()
+    would = "would be " if dry_run else ""
     if planned.creates:
-        console.print(f"{stream}: {'would make' if dry_run else 'made'} the tables by {version}.", highlight=False)
+        sys.stdout.write(f"{stream}: tables {would}made by {version}.\n")
     else:
-        begin = f"{applied.version} → {version}" if applied else version
-        console.print(f"{stream}: {begin} {'would be' if dry_run else 'is'} applied.", highlight=False)
-    if planned.changes:
-        console.print(_table(planned.changes))
+        sys.stdout.write(f"{stream}: {f'{applied.version} → ' if applied else ''}{version} {would}applied.\n")
+    sys.stdout.writelines(f"  {line}\n" for line in lines(planned.changes))
 
 
 @contract_commands.command("json-schema")
