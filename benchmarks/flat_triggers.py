@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from benchmarks.flat_figures import percentile
 from benchmarks.harness import FOLDER_VARIABLE
 from consumer.sources.landing import LandingOptions, LandingReader
+from lakeproof.contract_log import ContractLog
 from lakeproof.settings import Settings, load_settings
 from lakeproof.storage import open_storage
 from lakeproof.storage.local import local_path
@@ -72,7 +73,8 @@ class Zone:
         """Make a reader as a consumer that starts has it."""
         settings = self.settings.model_copy(update={"sweep_seconds": sweep_seconds})
         stop_file = Path(os.environ[FOLDER_VARIABLE]) / "stop"
-        return LandingReader(LandingOptions(_STREAM, self.root, "", stop_file, None, pickle.dumps(settings)))
+        ContractLog(settings.landing_log_database).make_current(_STREAM, "none", b"")
+        return LandingReader(LandingOptions(_STREAM, self.root, stop_file, None, pickle.dumps(settings)))
 
 
 def main() -> None:

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.table_columns import evolve
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
     from pyiceberg.types import IcebergType, NestedField
 
 SOURCE = "_source"
@@ -31,6 +33,9 @@ _PROPERTIES = {
 # A look-up of sources prunes files by their bounds. Cut to 16 characters, as Iceberg does, all would be alike: s3://landing/…
 _LEDGER_PROPERTIES = {"write.metadata.metrics.column.source": "full"}
 
+# A row is added by who has seen the newest one: what came between must not be passed over by trying again.
+_SCHEMA_CHANGES_PROPERTIES = {"commit.retry.num-retries": "0"}
+
 
 @dataclass(frozen=True)
 class StreamTables:
@@ -42,6 +47,8 @@ class StreamTables:
 
 LEDGER = "ops.ledger"
 """A row is a source in a micro-batch: how many units came in, and where each went."""
+SCHEMA_CHANGES = "ops.schema_changes"
+"""A row is a contract that was applied to a stream's tables."""
 
 
 def stream_tables(stream: str) -> StreamTables:
@@ -51,6 +58,9 @@ def stream_tables(stream: str) -> StreamTables:
 
 def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
     """Create the stream's namespaces and tables where they are missing.
+
+    Tables of an earlier version of this project get the columns that they lack. Of bronze that are not the contract's
+    fields: those change with a contract that is applied, see :mod:`lakeproof.evolution`.
 
     Parameters
     ----------
@@ -70,6 +80,18 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
             catalog.create_table_if_not_exists(
                 name, schema, partition_spec=_by_day(schema, day_of), properties=_PROPERTIES | properties
             )
+        elif name != tables.bronze:
+            evolve(catalog.load_table(name), schema)
+
+
+def ensure_schema_changes(catalog: "Catalog") -> "Table":
+    """Return ``ops.schema_changes``; create it where it is missing."""
+    catalog.create_namespace_if_not_exists(SCHEMA_CHANGES.split(".")[0])
+    table = catalog.create_table_if_not_exists(
+        SCHEMA_CHANGES, schema_changes_schema(), properties=_PROPERTIES | _SCHEMA_CHANGES_PROPERTIES
+    )
+    evolve(table, schema_changes_schema())
+    return table
 
 
 def bronze_schema(contract: Contract) -> "Schema":
@@ -137,6 +159,26 @@ def ledger_schema() -> "Schema":
             ("landed_at", TimestamptzType(), "when it landed"),
             (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
             (CONTRACT_VERSION, StringType(), "contract version that judged it"),
+        ]
+    )
+
+
+def schema_changes_schema() -> "Schema":
+    """Iceberg schema of ``ops.schema_changes``."""
+    from pyiceberg.types import ListType as IcebergList
+    from pyiceberg.types import LongType, StringType, TimestamptzType
+
+    return _schema(
+        [
+            ("stream", StringType(), "name of the stream"),
+            ("number", LongType(), "1 for the contract that made the stream's tables, 2 for the next, and so on"),
+            ("from_version", StringType(), "contract version before; null for the first"),
+            ("to_version", StringType(), "contract version since then"),
+            ("from_digest", StringType(), "SHA-256 of the contract before; null for the first"),
+            ("to_digest", StringType(), "SHA-256 of the contract"),
+            ("changes", IcebergList(0, StringType(), element_required=False), "what changed, field by field"),
+            ("contract", StringType(), "the whole text of the contract"),
+            ("applied_at", TimestamptzType(), "when it was applied"),
         ]
     )
 

@@ -1,11 +1,11 @@
 """One Spark session for all tests of the consumer; each lake gets a clone of it with its own catalog."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.consumer.lake import Drain
+from tests.consumer.lake import Drain, SessionOf
 
 from consumer.queries.bronze import BronzeQuery, run_bronze
 from consumer.session import start_session
@@ -31,8 +31,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def session_of(spark: SparkSession) -> Callable[[Settings], SparkSession]:
-    """A session whose catalog is a lake's."""
+def session_of(spark: SparkSession) -> SessionOf:
+    """Make a session whose catalog is a lake's."""
 
     def make(settings: Settings) -> SparkSession:
         session = spark.newSession()
@@ -47,7 +47,7 @@ def session_of(spark: SparkSession) -> Callable[[Settings], SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def drain(session_of: Callable[[Settings], SparkSession]) -> Drain:
+def drain(session_of: SessionOf) -> Drain:
     """Run a stream of a lake over everything that has landed."""
 
     def run(settings: Settings, stream: str = "events") -> None:

@@ -1,9 +1,14 @@
 """What the tests of the consumer ask of a lake."""
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+from pyspark.sql import SparkSession
 
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings
+
+SessionOf: TypeAlias = Callable[[Settings], SparkSession]
 
 
 class Drain(Protocol):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeproof.errors import LakeproofError
 from lakeproof.storage import Storage
 
 _FLUSH_BYTES = 64 << 20
@@ -79,7 +80,10 @@ class DataFileWriter:
         self._written: list[DataFile] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows with the table's columns, in its order."""
+        """Take rows. Columns, and fields within, are the table's by their names.
+
+        A table may have more than the rows, or wider ones: they were judged under an earlier contract than its newest.
+        """
         if rows.num_rows:
             self._rows.append(rows)
             self._bytes += rows.nbytes
@@ -95,7 +99,7 @@ class DataFileWriter:
     def _flush(self) -> None:
         if not self._rows:
             return
-        table = pa.Table.from_batches(self._rows).cast(self._target.schema)
+        table = _fitted(pa.Table.from_batches(self._rows), self._target)
         self._rows, self._bytes = [], 0
         for day, rows in _by_day(table, self._target.day_of):
             if day not in self._open:
@@ -115,6 +119,42 @@ class DataFileWriter:
             self._storage.write_new(uri, content)
             self._written.append(DataFile(uri, len(content), partition))
         self._open = {}
+
+
+def _fitted(rows: pa.Table, target: Target) -> pa.Table:
+    """Rows with the table's columns: by name, null where they have none, widened where the table's are wider."""
+    unknown = _unknown(pa.struct(list(rows.schema)), pa.struct(list(target.schema)))
+    if unknown:
+        raise LakeproofError(
+            f"The table at {target.folder} lacks what a contract has: {', '.join(unknown)}. "
+            "Run `lakeproof contract apply` for the stream, then go on."
+        )
+    has = set(rows.column_names)
+    columns: list[Any] = [
+        rows[field.name].cast(field.type) if field.name in has else pa.nulls(rows.num_rows, field.type)
+        for field in target.schema
+    ]
+    return pa.Table.from_arrays(columns, schema=target.schema)
+
+
+def _unknown(rows: pa.DataType, table: pa.DataType, within: str = "") -> list[str]:
+    """Paths of the fields of `rows` that a table does not have; a cast would leave them out without a word."""
+    if pa.types.is_struct(rows) and pa.types.is_struct(table):
+        has = {field.name: field.type for field in table}
+        return [
+            path
+            for field in rows
+            for path in (
+                _unknown(field.type, has[field.name], f"{within}{field.name}.")
+                if field.name in has
+                else [within + field.name]
+            )
+        ]
+    if pa.types.is_list(rows) and (pa.types.is_list(table) or pa.types.is_large_list(table)):
+        return _unknown(rows.value_type, table.value_type, within)
+    if pa.types.is_map(rows) and pa.types.is_map(table):
+        return _unknown(rows.item_type, table.item_type, within)
+    return []
 
 
 def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:

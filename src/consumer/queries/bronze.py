@@ -25,12 +25,13 @@ from consumer.sources.landing import LandingOptions, landing_source
 from consumer.sources.landing_log import LandingLog
 from consumer.sources.lease import lease
 from lakeproof.catalog import open_catalog
-from lakeproof.contracts import Contract, contract_text, parse_contract
+from lakeproof.contract_log import ContractLog
+from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
+from lakeproof.evolution import adopt
 from lakeproof.settings import Settings
 from lakeproof.signals import ending_signals
 from lakeproof.storage import open_storage
-from lakeproof.tables import ensure_tables
 
 log = structlog.get_logger()
 
@@ -92,7 +93,6 @@ def _run(
         LandingOptions(
             query.stream,
             query.landing,
-            plan.contract.digest,
             stop_file,
             plan.until,
             pickled_settings=pickle.dumps(settings),
@@ -134,12 +134,10 @@ class _Plan:
 
 
 def _prepare(settings: Settings, query: BronzeQuery) -> _Plan:
-    """Make what is missing, keep the contract's text, and, to take what is there, find it."""
-    text = contract_text(settings.contracts, query.stream)
-    contract = parse_contract(text, str(settings.contracts / f"{query.stream}.yaml"), query.stream)
-    ensure_tables(open_catalog(settings), contract)
+    """Make what is missing, let the contract be the current one, and, to take what is there, find it."""
+    contracts = ContractLog(settings.landing_log_database)
+    contract = adopt(open_catalog(settings), settings, query.stream, contracts)
     landing_log = LandingLog(settings.landing_log_database, query.stream)
-    landing_log.keep_contract(contract.digest, text)
     return _Plan(contract, landing_log, _discover_all(settings, query, landing_log) if query.available_now else None)
 
 

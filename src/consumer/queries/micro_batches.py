@@ -15,6 +15,7 @@ from consumer.bronze.rows import MicroBatch, Outcome, ledger_rows
 from consumer.bronze.write import Task, write_judged
 from consumer.sources.landing_log import LandedFile, LandingLog
 from consumer.sources.lease import Lease
+from lakeproof.contract_log import ContractLog
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
@@ -32,9 +33,9 @@ class MicroBatches:
     settings
         How to reach the landing zone.
     contract
-        The stream's contract as it is now.
+        The stream's contract when the consumer starts; each micro-batch names the one that judges it.
     landing_log
-        Has the texts of the contracts that micro-batches were begun under.
+        Which files were discovered.
     lease
         The stream's lease, which is checked before each append.
     """
@@ -43,8 +44,9 @@ class MicroBatches:
         self._settings = settings
         self._tables = stream_tables(contract.stream)
         self._stream = contract.stream
-        self._newest_contract = contract.digest
+        self._first_contract = contract.digest
         self._landing_log = landing_log
+        self._contracts = ContractLog(settings.landing_log_database)
         self._lease = lease
         self._recovering = Lock()
         self._recovered = False
@@ -81,7 +83,7 @@ class MicroBatches:
         self.recover(spark, checkpoint_id)
         landed = rows.toArrow().to_pylist()
         # The first one is empty where nothing has landed yet; it is appended all the same, for the sequence of markers.
-        contract = self._contract(landed[0]["contract"] if landed else self._newest_contract)
+        contract = self._contract(landed[0]["contract"] if landed else self._first_contract)
         files = [LandedFile(**{key: row[key] for key in row if key != "contract"}) for row in landed]
         if self._others_in_ledger and files:
             known = accounted_sources(spark, self._stream, (file.uri for file in files), checkpoint_id)
@@ -92,6 +94,7 @@ class MicroBatches:
             "micro-batch",
             stream=self._stream,
             id=micro_batch_id,
+            contract=contract.version,
             files=len(files),
             known=len(landed) - len(files),
             bytes=sum(file.size for file in files),
@@ -152,7 +155,7 @@ class MicroBatches:
         return found
 
     def _contract(self, digest: str) -> Contract:
-        text = self._landing_log.contract_text(digest)
+        text = self._contracts.text(digest)
         if text is None:
             raise LakeproofError(
                 f"A micro-batch was begun under a contract ({digest[:12]}…) whose text the landing log does not have.",

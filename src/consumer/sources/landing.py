@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 if TYPE_CHECKING:
     from consumer.sources.discovery import Discovery
     from consumer.sources.landing_log import LandedFile, LandingLog
+    from lakeproof.contract_log import ContractLog
     from lakeproof.settings import Settings
 
 SCHEMA = "seq long, uri string, size long, etag string, landed_at timestamp, contract string"
@@ -37,8 +38,6 @@ class LandingOptions:
         Name of the stream.
     root
         URI below which its files land.
-    contract
-        Digest of the contract under which new micro-batches are judged; written into every offset.
     stop_file
         While this file exists, no new micro-batch begins.
     until
@@ -49,7 +48,6 @@ class LandingOptions:
 
     stream: str
     root: str
-    contract: str
     stop_file: Path
     until: int | None
     pickled_settings: bytes
@@ -76,7 +74,11 @@ def landing_source(options: LandingOptions) -> type[DataSource]:
 
 
 class LandingReader(SimpleDataSourceStreamReader):
-    """Reads positions of the landing log. An offset is ``{"log": id, "seq": position, "contract": digest}``."""
+    """Reads positions of the landing log. An offset is ``{"log": id, "seq": position, "contract": digest}``.
+
+    The contract is the one that holds when the micro-batch is formed: one that is applied while the stream runs judges
+    from the next micro-batch on, and one that has begun is finished under its own.
+    """
 
     def __init__(self, options: LandingOptions) -> None:
         self._options = options
@@ -97,6 +99,12 @@ class LandingReader(SimpleDataSourceStreamReader):
         return LandingLog(self._settings.landing_log_database, self._options.stream)
 
     @cached_property
+    def _contracts(self) -> "ContractLog":
+        from lakeproof.contract_log import ContractLog
+
+        return ContractLog(self._settings.landing_log_database)
+
+    @cached_property
     def _discovery(self) -> "Discovery":
         from datetime import timedelta
 
@@ -108,7 +116,7 @@ class LandingReader(SimpleDataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offset before the first file."""
-        return self._offset(0)
+        return self._offset(0, self._contract())
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
         """Return the next files, as many as a micro-batch takes, and the offset behind them."""
@@ -122,7 +130,8 @@ class LandingReader(SimpleDataSourceStreamReader):
         )
         if not files:
             return iter(()), start
-        return iter([_row(file, self._options.contract) for file in files]), self._offset(files[-1].seq)
+        contract = self._contract()
+        return iter([_row(file, contract) for file in files]), self._offset(files[-1].seq, contract)
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
         """Return the same files again, under the contract that the offset recorded."""
@@ -144,8 +153,14 @@ class LandingReader(SimpleDataSourceStreamReader):
                 return files[:count]
         return files
 
-    def _offset(self, seq: int) -> dict[str, Any]:
-        return {"log": self._log.log_id, "seq": seq, "contract": self._options.contract}
+    def _contract(self) -> str:
+        digest = self._contracts.current(self._options.stream)
+        if digest is None:  # each start of a consumer makes one current before it reads
+            raise RuntimeError(f"The landing log's database has no contract for the stream {self._options.stream!r}.")
+        return digest
+
+    def _offset(self, seq: int, contract: str) -> dict[str, Any]:
+        return {"log": self._log.log_id, "seq": seq, "contract": contract}
 
     def _position(self, offset: dict[str, Any]) -> int:
         if offset["log"] != self._log.log_id:

@@ -15,7 +15,6 @@ from sqlalchemy import (
     Column,
     DateTime,
     Integer,
-    LargeBinary,
     MetaData,
     String,
     Table,
@@ -24,7 +23,7 @@ from sqlalchemy import (
     select,
 )
 
-from consumer.sources.database import open_database
+from lakeproof.database import open_database
 from lakeproof.storage import StoredFile
 
 _metadata = MetaData()
@@ -44,12 +43,6 @@ _files = Table(
     Column("etag", String, nullable=False),
     Column("landed_at", DateTime(timezone=True), nullable=False),
     UniqueConstraint("stream", "uri"),
-)
-_contracts = Table(
-    "contract_texts",
-    _metadata,
-    Column("digest", String, primary_key=True),
-    Column("text", LargeBinary, nullable=False),
 )
 
 
@@ -150,17 +143,6 @@ class LandingLog:
                 LandedFile(row.seq, row.uri, row.size, row.etag, row.landed_at.replace(tzinfo=UTC))
                 for row in connection.execute(query)
             ]
-
-    def keep_contract(self, digest: str, text: bytes) -> None:
-        """Keep the text of a contract, so that a micro-batch begun under it can be finished under it."""
-        with self._engine.begin() as connection:
-            if not connection.scalar(select(_contracts.c.digest).where(_contracts.c.digest == digest)):
-                connection.execute(_contracts.insert(), {"digest": digest, "text": text})
-
-    def contract_text(self, digest: str) -> bytes | None:
-        """The text that was kept under `digest`, or None."""
-        with self._engine.connect() as connection:
-            return connection.scalar(select(_contracts.c.text).where(_contracts.c.digest == digest))
 
     def _log_id(self) -> str:
         mine = select(_logs.c.log_id).where(_logs.c.stream == self._stream)

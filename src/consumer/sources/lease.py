@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy import Column, Connection, Engine, Float, Integer, MetaData, String, Table, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from consumer.sources.database import open_database
+from lakeproof.database import open_database
 from lakeproof.errors import LakeproofError, UnavailableError
 
 log = structlog.get_logger()

@@ -1,4 +1,4 @@
-"""The commands on contracts: check, diff, json-schema."""
+"""The commands on contracts: check, diff, apply, json-schema."""
 
 import json
 import sys
@@ -17,7 +17,9 @@ from lakeproof.contracts.odcs import contract_text, parse_contract, unjudged
 from lakeproof.errors import UsageError
 from lakeproof.settings import load_settings
 
-contract_commands = typer.Typer(help="Check contracts, compare them, and hand them on.", no_args_is_help=True)
+contract_commands = typer.Typer(
+    help="Check contracts, compare them, apply them to the tables, and hand them on.", no_args_is_help=True
+)
 
 _WIDE = 500
 _EXIT_CODES = {
@@ -84,8 +86,7 @@ def diff(
     before, after = _load(folder, old), _load(folder, new)
     found = changes(before, after)
     verdict = compatibility(found)
-    console = Console()
-    console = console if console.is_terminal else Console(width=_WIDE)
+    console = _console()
     if not found:
         console.print("No change that a reader could see.", highlight=False)
     else:
@@ -98,11 +99,48 @@ def diff(
     raise typer.Exit(_EXIT_CODES[verdict])
 
 
+@contract_commands.command()
+def apply(
+    stream: Annotated[str, typer.Argument(metavar="NAME", help="Name of the stream (contracts/NAME.yaml).")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+) -> None:
+    """Let the tables of a stream follow its contract; a consumer that runs takes it with its next micro-batch.
+
+    New optional fields become columns, and types are widened; field ids and rows stay. What would drop, narrow or
+    require is refused (exit code 2). Afterwards, ops.schema_changes says from what to what, and when.
+    """
+    settings = load_settings()
+    contract_text(settings.contracts, stream)  # a name that is none is told before anything is opened
+    from lakeproof.catalog import open_catalog
+    from lakeproof.contract_log import ContractLog
+    from lakeproof.evolution import carry_out, lines, plan
+
+    catalog = open_catalog(settings)
+    planned = plan(catalog, settings, stream)
+    if not dry_run:
+        carry_out(catalog, planned, ContractLog(settings.landing_log_database))
+    version, applied = planned.contract.version, planned.applied
+    if planned.is_applied:
+        sys.stdout.write(f"{stream}: {version} is applied already.\n")
+        return
+    would = "would be " if dry_run else ""
+    if planned.creates:
+        sys.stdout.write(f"{stream}: tables {would}made by {version}.\n")
+    else:
+        sys.stdout.write(f"{stream}: {f'{applied.version} → ' if applied else ''}{version} {would}applied.\n")
+    sys.stdout.writelines(f"  {line}\n" for line in lines(planned.changes))
+
+
 @contract_commands.command("json-schema")
 def print_json_schema(name: Annotated[str, typer.Argument(metavar="NAME|FILE", help=f"{_NAME}.")]) -> None:
     """Print a contract as JSON Schema (draft-07), for a schema registry: what meets the contract is valid."""
     contract = _load(load_settings().contracts, name)
     sys.stdout.write(json.dumps(json_schema(contract), indent=2, ensure_ascii=False) + "\n")
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDE)
 
 
 def _load(folder: Path, name: str) -> Contract:

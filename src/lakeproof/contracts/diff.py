@@ -22,6 +22,7 @@ from lakeproof.contracts.model import (
     Type,
 )
 
+_LACKED = "rows that are there may lack it"
 _WIDER = {(PrimitiveType.INT, PrimitiveType.LONG), (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)}
 
 
@@ -37,12 +38,15 @@ class Change:
         What changed, for a person.
     backward, forward
         Whether it leaves them compatible in that direction.
+    obstacle
+        Why a table with rows cannot follow; empty where it can.
     """
 
     field: str
     what: str
     backward: bool
     forward: bool
+    obstacle: str = ""
 
 
 class Compatibility(StrEnum):
@@ -70,13 +74,13 @@ def changes(old: Contract, new: Contract) -> tuple[Change, ...]:
 
 def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
     if old.stream != new.stream:
-        yield _breaking("", f"stream {old.stream} → {new.stream}: other tables")
+        yield _breaking("", f"stream {old.stream} → {new.stream}: other tables", "it would have other tables")
     if old.primary_key != new.primary_key:
-        yield _breaking(
-            "", f"primary key {', '.join(old.primary_key)} → {', '.join(new.primary_key)}: other identities"
-        )
+        what = f"primary key {', '.join(old.primary_key)} → {', '.join(new.primary_key)}: other identities"
+        yield _breaking("", what, "the rows are told apart by the old one")
     if old.event_time != new.event_time:
-        yield _breaking("", f"event time {old.event_time} → {new.event_time}: other partitions")
+        what = f"event time {old.event_time} → {new.event_time}: other partitions"
+        yield _breaking("", what, "the table is partitioned by the old one")
     yield from _of_fields(old.fields, new.fields, "")
     yield from _of_rules(old, new)
 
@@ -87,16 +91,18 @@ def _of_fields(old: tuple[Field, ...], new: tuple[Field, ...], within: str) -> I
         if name in after:
             yield from _of_field(field, after[name], within + name)
         else:
-            yield Change(within + name, f"{_need(field)} field removed", backward=False, forward=not field.required)
+            what = f"{_need(field)} field removed"
+            yield Change(within + name, what, False, not field.required, "rows have it; a column is never dropped")
     for name, field in after.items():
         if name not in before:
-            yield Change(within + name, f"{_need(field)} field added", backward=not field.required, forward=False)
+            obstacle = _LACKED if field.required else ""
+            yield Change(within + name, f"{_need(field)} field added", not field.required, False, obstacle)
 
 
 def _of_field(old: Field, new: Field, path: str) -> Iterator[Change]:
     if old.required != new.required:
         what = f"{_need(old)} → {_need(new)}"
-        yield Change(path, what, backward=old.required, forward=new.required)
+        yield Change(path, what, old.required, new.required, _LACKED if new.required else "")
     if old.description != new.description:
         yield Change(path, "description changed", backward=True, forward=True)
     different = list(_of_type(old.type, new.type, path))
@@ -118,7 +124,8 @@ def _of_type(old: Type, new: Type, path: str) -> Iterator[Change]:
         case _ if old != new:
             wider, narrower = _widens(old, new), _widens(new, old)
             word = "widened" if wider else "narrowed" if narrower else "changed"
-            yield Change(path, f"type {word}: {_name(old)} → {_name(new)}", backward=wider, forward=narrower)
+            obstacle = "" if wider else f"rows have the type {_name(old)}, which is only ever widened"
+            yield Change(path, f"type {word}: {_name(old)} → {_name(new)}", wider, narrower, obstacle)
 
 
 def _widens(old: Type, new: Type) -> bool:
@@ -186,8 +193,8 @@ def _need(field: Field) -> str:
     return "required" if field.required else "optional"
 
 
-def _breaking(path: str, what: str) -> Change:
-    return Change(path, what, backward=False, forward=False)
+def _breaking(path: str, what: str, obstacle: str = "") -> Change:
+    return Change(path, what, backward=False, forward=False, obstacle=obstacle)
 
 
 def _name(kind: Type) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakeproof.tables import INGESTED_AT, LEDGER, POSITION, RAW, REASONS, SOURCE, stream_tables
+from lakeproof.tables import CONTRACT_VERSION, INGESTED_AT, LEDGER, POSITION, RAW, REASONS, SOURCE, stream_tables
 from reader.connect import Session
 from reader.verify.findings import Account, Booking
 from reader.views import MEMORY, identifier, quoted
@@ -109,8 +109,8 @@ class StreamLake:
         )
 
     def sample(self, columns: Sequence[str], rows: int) -> "pa.Table":
-        """Random rows of bronze: `columns`, ``_source`` and ``_position``."""
-        names = ", ".join(identifier(name) for name in (*columns, SOURCE, POSITION))
+        """Random rows of bronze: `columns`, ``_source``, ``_position`` and ``_contract_version``."""
+        names = ", ".join(identifier(name) for name in (*columns, SOURCE, POSITION, CONTRACT_VERSION))
         with self._session.errors():
             return self._session.connection.execute(
                 f"SELECT {names} FROM {self._tables.bronze} USING SAMPLE reservoir({rows} ROWS)"  # noqa: S608

@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from lakeproof.contracts import load_contract
-from lakeproof.errors import UnavailableError
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import Contract, load_contract
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.schema_changes import applied_contracts
 from lakeproof.settings import Settings
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
 from reader.connect import Session
+from reader.rest_facade import unreadable
 from reader.verify.findings import Account, Booking, Evidence, Finding, Status, is_changed, judge
 from reader.verify.lake import StreamLake
 from reader.verify.landing import Landing, recount, same_size
@@ -96,8 +99,9 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
         _check_folder(root)
     sample = None
     if values:
-        contract = load_contract(settings.contracts, stream)
-        sample = Sample(contract, lake.sample([field.name for field in contract], SAMPLED_ROWS))
+        contracts = _contracts(settings, stream)
+        newest = list(contracts.values())[-1]
+        sample = Sample(contracts, lake.sample([field.name for field in newest], SAMPLED_ROWS))
     letters: dict[str, dict[int, list[str | None]]] = {}
     for source, position, raw_hash in lake.letters():
         letters.setdefault(source, {}).setdefault(position, []).append(raw_hash)
@@ -112,6 +116,22 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
         sampled_rows=len(sample) if sample else 0,
         resent=recounted.resent,
     )
+
+
+def _contracts(settings: Settings, stream: str) -> dict[str, Contract]:
+    """The contracts that were applied, by version, the newest last; where the lake has no record of one, the file's."""
+    try:
+        applied = applied_contracts(open_catalog(settings), stream)
+    except LakeproofError:
+        raise
+    except Exception as error:
+        raise unreadable(error) from error
+    if not applied:
+        contract = load_contract(settings.contracts, stream)
+        return {contract.version: contract}
+    newest = applied[-1]
+    found = {each.version: each.contract() for each in applied if each.version != newest.version}
+    return found | {newest.version: newest.contract()}
 
 
 def _read_books(lake: StreamLake, landing: Landing) -> _Books:

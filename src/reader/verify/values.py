@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from lakeproof.contracts import Contract, DecimalType, ListType, MapType, ObjectType, PrimitiveType, Type
-from lakeproof.tables import POSITION, SOURCE
+from lakeproof.tables import CONTRACT_VERSION, POSITION, SOURCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,14 +35,15 @@ class Sample:
 
     Parameters
     ----------
-    contract
-        The stream's contract.
+    contracts
+        By version, the contracts that judged the rows, the newest last: it is taken for a version that is not there.
     rows
-        The contract's columns, ``_source`` and ``_position``.
+        The columns of the newest contract, ``_source``, ``_position`` and ``_contract_version``.
     """
 
-    def __init__(self, contract: Contract, rows: "pa.Table") -> None:
-        self._contract = contract
+    def __init__(self, contracts: Mapping[str, Contract], rows: "pa.Table") -> None:
+        newest = list(contracts.values())[-1]
+        self._contracts = [contracts.get(str(version), newest) for version in rows[CONTRACT_VERSION].to_pylist()]
         self._rows = rows
         self._places: dict[str, dict[int, int]] = {}
         places = zip(rows[SOURCE].to_pylist(), rows[POSITION].to_pylist(), strict=True)
@@ -69,7 +70,7 @@ class Sample:
             if not isinstance(record, dict):
                 yield f"unit {position} is in bronze, but it is no JSON object"
                 continue
-            for field in self._contract:
+            for field in self._contracts[number]:
                 kept = self._rows[field.name][number]
                 if not _is_same(field.type, record.get(field.name), kept):
                     landed = json.dumps(record.get(field.name), ensure_ascii=False)

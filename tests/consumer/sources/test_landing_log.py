@@ -72,13 +72,6 @@ def test_a_range_of_positions_always_selects_the_same_files(appends: list[list[i
     assert set(taken) == {stored(str(name)).uri for names in appends for name in names}
 
 
-def test_the_text_of_a_contract_is_kept(database: str) -> None:
-    log = LandingLog(database, "events")
-    log.keep_contract("d1", b"one")
-    log.keep_contract("d1", b"one")
-    assert (log.contract_text("d1"), log.contract_text("d2")) == (b"one", None)
-
-
 def test_a_database_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match="LAKE_LANDING_LOG_URI"):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -147,10 +148,60 @@ def test_the_exit_codes_are_those_of_the_command(tmp_path):
 
 
 def test_the_command_prints_what_the_page_says():
-    (block,) = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    block = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[0]
     program, *arguments = block[0].split()
     assert program == "lakeproof"
     assert lakeproof(*arguments).stdout == block[1]
+
+
+def test_a_contract_is_changed_as_shown(tmp_path):
+    block = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[1]
+    own = {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_CONTRACTS": str(tmp_path)}
+
+    def run(line):
+        program, *arguments = shlex.split(line)
+        command = [sys.executable, "-m", program, *arguments]
+        done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    contract = tmp_path / "orders.yaml"
+    contract.write_text(EXAMPLE)
+    assert run("lakeproof contract apply orders --dry-run") == "orders: tables would be made by 1.0.0.\n"
+    assert run("lakeproof contract apply orders") == "orders: tables made by 1.0.0.\n"
+    changed = EXAMPLE.replace("version: 1.0.0", "version: 1.1.0").replace("decimal(12,2)", "decimal(16,2)")
+    contract.write_text(changed + "      - {name: coupon, logicalType: string}\n")
+    dry = run("lakeproof contract apply orders --dry-run")
+    steps = re.findall(r"^\$ (.*?)\n((?:[^$].*\n)*)", block, re.MULTILINE)
+    assert dry == steps[0][1].replace("1.1.0 applied", "1.1.0 would be applied")
+    assert [run(command) for command, _ in steps] == [expected for _, expected in steps]
+    assert run("lakeproof contract apply orders") == "orders: 1.1.0 is applied already.\n"
+
+
+SAME_WORDS = {
+    "optional field added, also within objects, items and values": ["optional field added"],
+    "field removed or renamed": ["optional field removed", "required field removed"],
+    "any other type, also a narrower one":
+        ["any other type", "long → int, double → float, a decimal with fewer digits and the same scale"],
+    "required field added, optional → required": ["required field added", "optional → required"],
+    "primary key, event time": ["primary key, event time, name of the stream"],
+    "constraints, allowed values, rules": [
+        "allowed values added, or none listed any more", "allowed values removed, or listed for the first time",
+        "range or length loosened, pattern or rule removed", "range or length tightened, pattern or rule added",
+        "pattern or rule changed"],
+}  # fmt: skip
+
+
+def test_tables_can_follow_what_is_listed_so():
+    rows = table("change", "the tables")
+    seen = []
+    for change, means in rows:
+        for name in SAME_WORDS.get(change, [change]):
+            seen.append(name)
+            for old, new in PAIRS[name]:
+                obstacles = [found.obstacle for found in changes(old, new)]
+                assert any(obstacles) == means.startswith("refused"), (change, old, new)
+    assert sorted(seen) == sorted(PAIRS)
 
 
 def lakeproof(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -48,10 +48,10 @@ TOKENS = {
 
 
 def differences(record: bytes, row: pa.Table) -> list[str]:
-    places = {"_source": pa.array(["a"]), "_position": pa.array([0])}
+    places = {"_source": pa.array(["a"]), "_position": pa.array([0]), "_contract_version": pa.array(["1"])}
     for name, column in places.items():
         row = row.append_column(name, column)
-    return list(Sample(CONTRACT, row).differences("a", {0: record}))
+    return list(Sample({"1": CONTRACT}, row).differences("a", {0: record}))
 
 
 def judged(record: bytes) -> pa.Table:

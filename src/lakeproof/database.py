@@ -1,4 +1,4 @@
-"""The database beside the checkpoint: landing log and leases, in SQLite or Postgres."""
+"""The database beside the checkpoint: landing log, contracts and leases, in SQLite or Postgres."""
 
 from pathlib import Path
 from typing import Any

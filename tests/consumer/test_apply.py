@@ -1,0 +1,98 @@
+"""A consumer that runs, and ``lakeproof contract apply`` beside it: the process goes on, with the new contract."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.consumer.lake import rows
+from tests.consumer.test_cli import environment
+from tests.evolving import NEW, OLD, V2, land, write_contract
+
+from lakeproof.settings import Settings
+
+DEADLINE_SECONDS = 240
+
+
+@pytest.fixture
+def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
+    return lake_settings.model_copy(update={"contracts": tmp_path / "contracts"})
+
+
+def run(settings: Settings, *command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        env=environment(settings),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+
+
+@pytest.mark.spark
+def test_a_consumer_that_runs_takes_a_contract_that_is_applied(settings: Settings, tmp_path: Path) -> None:
+    write_contract(settings, "1.0.0")
+    land(settings, "1.json", OLD, OLD | {"id": "early", "note": "not yet"})
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "consumer", "run", "orders", "--trigger", "200 milliseconds"],
+            env=environment(settings),
+            stderr=output,
+        )
+
+    def micro_batches() -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in log.read_text().splitlines() if line[:1] == "{"]
+        return [line for line in lines if line["event"] == "micro-batch" and line["files"]]
+
+    def until(done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not done():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+
+    try:
+        until(lambda: len(micro_batches()) == 1)
+        write_contract(settings, "1.1.0", V2)
+        applied = run(settings, "lakeproof", "contract", "apply", "orders")
+        assert applied.returncode == 0, applied.stderr
+        land(settings, "2.json", NEW, OLD | {"id": "late", "note": "now"})
+        until(lambda: len(micro_batches()) == 2)
+        process.terminate()
+        assert process.wait(DEADLINE_SECONDS) == 0, log.read_text()
+    finally:
+        process.kill()
+    assert [(line["contract"], line["bronze"], line["dead_letters"]) for line in micro_batches()] == [
+        ("1.0.0", 1, 1),
+        ("1.1.0", 2, 0),
+    ]
+    found = {
+        row["id"]: (row["_contract_version"], row["note"], row["count"]) for row in rows(settings, "bronze.orders")
+    }
+    assert found == {
+        "old": ("1.0.0", None, 7),
+        "new": ("1.1.0", "hello", NEW["count"]),
+        "late": ("1.1.0", "now", 7),
+    }
+    assert [row["_contract_version"] for row in rows(settings, "dead_letters.orders")] == ["1.0.0"]
+    checked = run(settings, "reader", "verify", "orders", "--values")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.spark
+def test_a_contract_that_was_not_applied_is_refused_when_a_consumer_starts(settings: Settings) -> None:
+    write_contract(settings, "1.0.0")
+    assert run(settings, "lakeproof", "contract", "apply", "orders").returncode == 0
+    write_contract(settings, "1.1.0", V2)
+    done = run(settings, "consumer", "run", "orders", "--available-now")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    [error] = [line for line in done.stderr.splitlines() if line.startswith("Error:")]
+    assert "1.1.0 of orders has not been applied" in error
+    assert "Run `lakeproof contract apply orders`." in done.stderr

@@ -1,0 +1,55 @@
+"""Which contract holds, and the texts of all that did."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeproof.contract_log import ContractLog
+from lakeproof.errors import UnavailableError
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'log.db'}"
+
+
+def test_texts_are_kept(database: str) -> None:
+    log = ContractLog(database)
+    log.keep("d1", b"one")
+    log.keep("d1", b"one")
+    assert (log.text("d1"), log.text("d2")) == (b"one", None)
+
+
+def test_each_stream_has_one_that_holds(database: str) -> None:
+    log, running = ContractLog(database), ContractLog(database)
+    assert running.current("events") is None
+    log.make_current("events", "d1", b"one")
+    log.make_current("sensors", "d2", b"two")
+    assert (running.current("events"), running.current("sensors")) == ("d1", "d2")
+    log.make_current("events", "d3", b"three")
+    assert (running.current("events"), running.text("d3"), running.text("d1")) == ("d3", b"three", b"one")
+
+
+def test_of_two_that_write_the_same_at_once_one_does(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = ContractLog(database)
+    real = ContractLog.text
+
+    def late(self: ContractLog, digest: str) -> Any:
+        found = real(self, digest)
+        monkeypatch.undo()
+        ContractLog(database).keep(digest, b"one")
+        return found
+
+    monkeypatch.setattr(ContractLog, "text", late)
+    log.keep("d1", b"one")
+    assert log.text("d1") == b"one"
+
+
+def test_a_database_that_fails_is_one_line(database: str, tmp_path: Path) -> None:
+    log = ContractLog(database)
+    with log._begin() as connection:
+        connection.exec_driver_sql("DROP TABLE current_contracts")
+    with pytest.raises(UnavailableError, match="no such table") as caught:
+        log.current("events")
+    assert "LAKE_LANDING_LOG_URI" in caught.value.hint
