@@ -175,7 +175,8 @@ class S3Storage:
 
 
 def _code(error: Exception) -> str:
-    response: dict[str, Any] = getattr(error, "response", {})
+    # An error of the connection has none, or one that is None.
+    response: dict[str, Any] = getattr(error, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
 
 

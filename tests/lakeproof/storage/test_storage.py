@@ -8,13 +8,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from botocore.exceptions import ConnectionClosedError
 
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import S3Settings
 from lakeproof.storage import Storage, open_storage
 from lakeproof.storage.errors import FileChangedError
 from lakeproof.storage.local import local_path
-from lakeproof.storage.s3 import check_bucket
+from lakeproof.storage.s3 import S3Storage, check_bucket, s3_client
 
 NO_S3 = S3Settings(_env_file=None)
 
@@ -137,6 +138,18 @@ def test_a_bucket_that_refuses_is_one_line_and_a_hint(s3_settings, bucket, chang
             attempt()
         assert "\n" not in caught.value.message
         assert says in caught.value.hint
+
+
+def test_a_connection_that_breaks_is_one_line(monkeypatch):
+    # botocore's own class for it, whose `response` is there, and None
+    def broken(**_put):
+        raise ConnectionClosedError(endpoint_url="http://127.0.0.1")
+
+    settings = S3Settings(_env_file=None, endpoint_url="http://127.0.0.1", access_key_id="a", secret_access_key="b")
+    storage = S3Storage(client := s3_client(settings), "bucket", "")
+    monkeypatch.setattr(client, "put_object", broken)
+    with pytest.raises(UnavailableError, match="cannot be written: Connection was closed"):
+        storage.write_new("s3://bucket/key", b"")
 
 
 def test_an_endpoint_without_a_scheme_is_a_usage_error():
