@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
@@ -20,6 +21,7 @@ from lakeproof.evolution import adopt, carry_out, plan
 from lakeproof.schema_changes import AppliedMeanwhileError, applied_contracts, record
 from lakeproof.settings import Settings
 from lakeproof.tables import bronze_schema, ensure_tables
+from reader.connect import connect
 
 COUNT = V1[0]
 NOTE = "{name: note, logicalType: string}"
@@ -371,3 +373,24 @@ def test_a_column_that_others_made_with_another_type_is_told(lake: Lake) -> None
     with pytest.raises(LakeproofError, match=r"bronze\.orders cannot be changed: .*note"):
         lake.apply()
     assert (lake.versions(), schema_changes.applied_contracts(lake.catalog, "none")) == (["1.0.0"], ())
+
+
+def test_how_a_widened_float_is_compared_with_a_constant(lake: Lake) -> None:
+    """What docs/contracts.md says of it. Where one of the first two fails, that engine was mended: correct the page."""
+    rows = [{"id": "old", "at": datetime.fromisoformat(AT), "ratio": 0.1}]
+    table = lake.table()
+    table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+    write_contract(lake.settings, "1.1.0", V2)
+    lake.apply()
+    table = lake.table()
+    with connect(lake.settings) as duckdb:
+
+        def found(condition: str) -> int:
+            return len(duckdb.connection.execute(f"SELECT id FROM bronze.orders WHERE {condition}").fetchall())
+
+        assert found("ratio > 0.1") == 0
+        assert table.scan("ratio > 0.1").to_arrow().num_rows == 0
+        assert found("ratio + 0 > 0.1") == 1
+        assert table.scan().to_arrow().filter(pc.field("ratio") > 0.1).num_rows == 1
+        duckdb.connection.execute("SET disabled_optimizers = 'filter_pushdown'")
+        assert found("ratio > 0.1") == 1

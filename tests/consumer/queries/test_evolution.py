@@ -25,7 +25,7 @@ FILTERS = {
     "count = 7": ["old"],
     f"count >= {LONG}": ["new"],
     "count < 8": ["old"],
-    "ratio > 0.1": ["old"],
+    "ratio > 0.09": ["new", "old"],
     "ratio < 0.11": ["new", "old"],
     "total = 1234567.89": ["old"],
     "total > 1234567.89": ["new"],
@@ -76,12 +76,14 @@ def test_every_engine_reads_old_and_new_rows_together(settings: Settings, drain:
         assert plain(result.to_pylist()) == due
         for condition, ids in FILTERS.items():  # files are pruned by bounds of the narrower type
             query = f"SELECT id FROM bronze.orders WHERE {condition} ORDER BY id"
-            # DuckDB 1.5 would compare with 0.1 as a float, see docs/contracts.md.
-            answer = query.replace("ratio", "ratio + 0")
-            assert [found for (found,) in duckdb.connection.execute(answer).fetchall()] == ids, condition
+            assert [found for (found,) in duckdb.connection.execute(query).fetchall()] == ids, condition
             assert [row.id for row in session.sql(query.replace("bronze", "lake.bronze")).collect()] == ids, condition
             read = table.scan(condition, selected_fields=("id",)).to_arrow()["id"].to_pylist()
             assert sorted(read) == ids, condition
+        # Spark compares old rows exactly; how to have that of the others stands in docs/contracts.md.
+        assert [row.id for row in session.sql("SELECT id FROM lake.bronze.orders WHERE ratio > 0.1").collect()] == [
+            "old"
+        ]
         assert {row["id"]: row["_contract_version"] for row in rows(settings, "bronze.orders")} == {
             "old": "1.0.0",
             "new": "1.1.0",
