@@ -6,6 +6,17 @@ from decimal import Decimal
 from enum import StrEnum
 
 
+class DriftPolicy(StrEnum):
+    """What becomes of unknown fields, and of values that do not fit where null is allowed."""
+
+    FREEZE = "freeze"
+    """The record is a dead letter."""
+    RESCUE = "rescue"
+    """The record goes to bronze; what did not fit is kept as it landed, beside the columns."""
+    DISCARD = "discard"
+    """The record goes to bronze; what did not fit is counted, and goes."""
+
+
 class PrimitiveType(StrEnum):
     """A JSON scalar and the column that keeps it.
 
