@@ -66,6 +66,21 @@ class ObjectType:
 Type = PrimitiveType | DecimalType | MapType | ListType | ObjectType
 
 
+def type_name(kind: Type) -> str:
+    """What a type is called, without what is within it."""
+    match kind:
+        case DecimalType():
+            return f"decimal({kind.precision},{kind.scale})"
+        case PrimitiveType():
+            return kind.value
+        case ObjectType():
+            return "object"
+        case ListType():
+            return "array"
+        case MapType():
+            return "map"
+
+
 @dataclass(frozen=True)
 class Bound:
     """An end of a range.
