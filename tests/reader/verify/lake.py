@@ -78,11 +78,7 @@ class Lake:
             letters = _with(dead.select(["reasons", "raw", "_position"]), file.uri)
             tables[DEAD_LETTERS].append(letters.append_column("_attempt", pa.array([1] * len(letters), pa.int32())))
             booking = _booking(file, len(good), dead["reasons"].to_pylist())
-            if self.contract.drift is not DriftPolicy.FREEZE:
-                booking[{DriftPolicy.RESCUE: "rescued", DriftPolicy.DISCARD: "discarded"}[self.contract.drift]] = (
-                    _drift(good)
-                )
-            ledger.append(booking)
+            ledger.append(booking | _drift(self.contract.drift, good))
         for name, parts in tables.items():
             self.catalog.load_table(name).append(pa.concat_tables(parts))
         self._append(LEDGER, ledger)
@@ -120,8 +116,11 @@ def _with(units: pa.Table, source: str) -> pa.Table:
     return units
 
 
-def _drift(good: pa.Table) -> list[tuple[str, int]]:
-    return sorted(Counter(codes for row in good["_drift"].to_pylist() for codes in row or ()).items())
+def _drift(policy: DriftPolicy, good: pa.Table) -> Row:
+    if policy is DriftPolicy.FREEZE:
+        return {}
+    counts = Counter(codes for row in good["_drift"].to_pylist() for codes in row or ())
+    return {"rescued" if policy is DriftPolicy.RESCUE else "discarded": sorted(counts.items())}
 
 
 def _booking(file: LandedFile | StoredFile, bronze: int, reasons: list[list[dict[str, str]]]) -> Row:

@@ -26,10 +26,10 @@ def event(number: int, more: str = "") -> str:
     )
 
 
+UNKNOWN = r', "product_id": 1.50, "odd \u0027key\u0027\\": {"a" : [1, "\u00e4"]}, "n": null'
+IN_A_MAP = r', "properties": {"a": 1, "b": [], "c\n": {}}'
 LANDED = {
-    "a.json": f"""[{event(0)},
-        {event(1, ', "product_id": 1.50, "odd \'key\'\\\\": {"a" : [1, "\\u00e4"]}, "n": null')},
-        {event(2, ', "properties": {"a": 1, "b": [], "c\\n": {}}')}, {{"user_id": 1, "x": 1}}]""",
+    "a.json": f'[{event(0)},\n {event(1, UNKNOWN)}, {event(2, IN_A_MAP)}, {{"user_id": 1, "x": 1}}]',
     "b.json": f"[{event(3)}]",
 }
 KEPT = [
@@ -128,7 +128,8 @@ PLANTED: dict[str, tuple[DriftPolicy, Callable[[Lake], None], str, str]] = {
         DriftPolicy.RESCUE, alter(BRONZE, put(0, "_rescued", [("$.user_id", '"u"')])), "a.json",
         "unit 0: $.user_id is in _rescued, but bronze lacks nothing there"),
     "the ledger has fewer rescued values": (
-        DriftPolicy.RESCUE, alter(LEDGER, put(0, "rescued", [("wrong_type", 4)])), "a.json", f"{RESCUED}: 4 instead of 5"),
+        DriftPolicy.RESCUE, alter(LEDGER, put(0, "rescued", [("wrong_type", 4)])), "a.json",
+        f"{RESCUED}: 4 instead of 5"),
     "the ledger has none of them": (DriftPolicy.RESCUE, alter(LEDGER, put(0, "rescued", None)), "a.json", RESCUED),
     "a value more is gone than were discarded": (
         DriftPolicy.DISCARD, alter(BRONZE, put(2, "properties", [("a", None), ("b", None), ("c\n", None)])), "a.json",
