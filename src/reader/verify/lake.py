@@ -128,7 +128,7 @@ class StreamLake:
         )
 
     def sample(self, columns: Sequence[str], rows: int) -> "pa.Table":
-        """Random rows of bronze: `columns`, ``_source``, ``_position``, ``_contract_version``; ``_rescued`` if there."""
+        """Random rows of bronze: `columns`, ``_source``, ``_position``, ``_contract_version``, ``_rescued`` if any."""
         more = (RESCUED,) * (RESCUED in self._columns(self._tables.bronze))
         names = ", ".join(identifier(name) for name in (*columns, *more, SOURCE, POSITION, CONTRACT_VERSION))
         with self._session.errors():

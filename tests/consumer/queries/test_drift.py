@@ -1,4 +1,4 @@
-"""Each drift policy on the same files, through the whole of the pipeline: what landed is what docs/contracts.md says."""
+"""Each drift policy on the same files, through the whole of the pipeline: docs/contracts.md says what landed."""
 
 from pathlib import Path
 from typing import Any
