@@ -48,7 +48,7 @@ def main() -> None:
         writer = DataFileWriter(where, storage)
         batch = MicroBatch(number, CHECKPOINT, contract, datetime.now(UTC))
         files = _files(number)
-        writer.write(ledger_rows(files, {(file.uri, None): 100 for file in files}, batch))
+        writer.write(ledger_rows(files, {(file.uri, None): 100 for file in files}, {}, batch))
         appends.append((marker(number), writer.close()))
     append_many(spark, LEDGER, appends)
     wanted = [file.uri for file in _files(micro_batches // 2)]

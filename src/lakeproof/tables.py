@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.contracts import (
+    Contract,
+    DecimalType,
+    DriftPolicy,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    Type,
+)
 from lakeproof.table_columns import evolve
 
 if TYPE_CHECKING:
@@ -13,6 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.types import IcebergType, NestedField
 
+RESCUED = "_rescued"
 SOURCE = "_source"
 POSITION = "_position"
 MICRO_BATCH_ID = "_micro_batch_id"
@@ -95,11 +106,15 @@ def ensure_schema_changes(catalog: "Catalog") -> "Table":
 
 
 def bronze_schema(contract: Contract) -> "Schema":
-    """Iceberg schema of ``bronze.<stream>``: the contract's columns, then provenance."""
+    """Iceberg schema of ``bronze.<stream>``: the contract's columns, what was rescued, then provenance."""
     from pyiceberg.types import LongType, StringType, TimestamptzType
+    from pyiceberg.types import MapType as IcebergMap
 
+    rescued = IcebergMap(0, StringType(), 0, StringType(), value_required=False)
     return _schema(
         [(field.name, _iceberg_type(field.type), field.description) for field in contract]
+        + [(RESCUED, rescued, "what did not fit: JSON path to the JSON text that landed")]
+        * (contract.drift is DriftPolicy.RESCUE)
         + [
             (SOURCE, StringType(), "URI of the landed file, or topic/partition"),
             (POSITION, LongType(), "index of the record in its batch, or its offset"),
@@ -141,6 +156,7 @@ def ledger_schema() -> "Schema":
     from pyiceberg.types import LongType, StringType, TimestamptzType
     from pyiceberg.types import MapType as IcebergMap
 
+    counts = IcebergMap(0, StringType(), 0, LongType(), value_required=False)
     return _schema(
         [
             ("stream", StringType(), "name of the stream"),
@@ -151,11 +167,9 @@ def ledger_schema() -> "Schema":
             ("checkpoint_id", StringType(), "checkpoint of the query that took it"),
             ("units", LongType(), "units that came in"),
             ("bronze", LongType(), "units that went to bronze"),
-            (
-                "dead_letters",
-                IcebergMap(0, StringType(), 0, LongType(), value_required=False),
-                "dead letters by set of reasons, joined by +",
-            ),
+            ("dead_letters", counts, "dead letters by set of reasons, joined by +"),
+            ("rescued", counts, "values that were rescued, by set of reasons, joined by +"),
+            ("discarded", counts, "values that were discarded, by set of reasons, joined by +"),
             ("landed_at", TimestamptzType(), "when it landed"),
             (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
             (CONTRACT_VERSION, StringType(), "contract version that judged it"),

@@ -208,6 +208,31 @@ def test_a_start_does_not_change_columns(lake: Lake) -> None:
     assert (lake.versions(), lake.current(), len(lake.table().metadata.schemas)) == (["1.0.0"], "1.0.0", 1)
 
 
+def test_a_change_of_the_drift_policy(lake: Lake) -> None:
+    def write(version: str, policy: str) -> None:
+        write_contract(lake.settings, version)
+        path = lake.settings.contracts / "orders.yaml"
+        drift = f"customProperties:\n  - {{property: driftPolicy, value: {policy}}}\n"
+        path.write_text(path.read_text().replace("customProperties:\n", drift))
+
+    before = ids(lake.table().schema())
+    write("1.1.0", "discard")
+    lake.start()
+    assert ids(lake.table().schema()) == before
+    write("1.2.0", "rescue")
+    with pytest.raises(UsageError, match=r"1\.2\.0 of orders has not been applied: .* lacks _rescued"):
+        lake.start()
+    lake.apply()
+    lake.start()
+    rescued = ids(lake.table().schema())
+    assert rescued.items() > before.items()
+    assert "_rescued" in lake.table().schema().column_names
+    write("1.3.0", "freeze")
+    lake.start()
+    assert ids(lake.table().schema()) == rescued
+    assert lake.versions() == ["1.0.0", "1.1.0", "1.2.0", "1.3.0"]
+
+
 def test_a_column_that_was_dropped_by_hand_comes_back(lake: Lake) -> None:
     with lake.table().update_schema(allow_incompatible_changes=True) as update:
         update.delete_column("ratio")

@@ -5,12 +5,27 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from consumer.bronze.drift import DriftedValue
+from lakeproof.contracts import (
+    Contract,
+    DecimalType,
+    DriftPolicy,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    Type,
+)
 from lakeproof.reasons import Reason
-from lakeproof.tables import POSITION, RAW, REASONS
+from lakeproof.tables import POSITION, RAW, REASONS, RESCUED
 
 ArrowColumn: TypeAlias = "pa.Array[Any]"  # a string, since pyarrow's own class cannot be subscripted
 ArrowField: TypeAlias = "pa.Field[Any]"
+
+
+DRIFT = "_drift"
+"""Column of judged units: the codes of each value that was rescued or discarded."""
 
 
 class Fault(NamedTuple):
@@ -31,6 +46,8 @@ class Fault(NamedTuple):
     detail: str
 
 
+_RESCUED = pa.field(RESCUED, pa.map_(pa.string(), pa.string()))
+_DRIFT = pa.field(DRIFT, pa.list_(pa.string()))
 _FAULT = pa.struct([pa.field("code", pa.string()), pa.field("path", pa.string()), pa.field("detail", pa.string())])
 _PRIMITIVES: dict[PrimitiveType, pa.DataType] = {
     PrimitiveType.STRING: pa.string(),
@@ -54,15 +71,40 @@ def judged_schema(contract: Contract) -> pa.Schema:
         The contract's fields; ``_position`` int64, the unit's index in its batch; ``reasons``
         list<struct<code, path, detail>> and ``raw`` binary, the unit's bytes. Of a record that meets the contract
         `reasons` and `raw` are null; of any other unit, the contract's fields are.
+
+        Unless the contract's policy is to freeze, with them: ``_drift`` list<string>, for each value that does not fit
+        the codes of its reasons, joined by ``+``; and if it is to rescue, ``_rescued`` map<string, string>, from the
+        JSONPaths of these values to their text. Both are null where there are none.
     """
     return pa.schema(
         [
             *(arrow_field(field) for field in contract),
+            *drift_fields(contract),
             pa.field(POSITION, pa.int64()),
             pa.field(REASONS, pa.list_(_FAULT)),
             pa.field(RAW, pa.binary()),
         ]
     )
+
+
+def drift_fields(contract: Contract) -> list[ArrowField]:
+    """The columns that tell of values that do not fit: as many as the policy needs."""
+    match contract.drift:
+        case DriftPolicy.FREEZE:
+            return []
+        case DriftPolicy.RESCUE:
+            return [_RESCUED, _DRIFT]
+        case DriftPolicy.DISCARD:
+            return [_DRIFT]
+
+
+def drift_columns(rows: Sequence[Sequence[DriftedValue]], contract: Contract) -> list[ArrowColumn]:
+    """The columns of :func:`drift_fields`."""
+    told: dict[str, list[Any]] = {
+        RESCUED: [[(value.path, value.text) for value in values] or None for values in rows],
+        DRIFT: [[value.codes for value in values] or None for values in rows],
+    }
+    return [pa.array(told[field.name], field.type) for field in drift_fields(contract)]
 
 
 def arrow_field(field: Field) -> ArrowField:

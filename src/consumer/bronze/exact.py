@@ -4,15 +4,15 @@ The slower of two ways, and the one that decides: :mod:`consumer.bronze.fast` ha
 """
 
 import json
-import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from consumer.bronze.columns import Fault
 from consumer.bronze.constraints import Examine, examiner
+from consumer.bronze.drift import RECORD, DriftedValue, Place, exact_path, json_path, verbatim
 from consumer.bronze.structure import WHITE_SPACE, StructureError, container_end
-from consumer.bronze.tokens import MAX_SHOWN, FloatToken, IntToken, UnfitError, converter, cut, shown, to_text
-from lakeproof.contracts import Constraints, Contract, Field, ListType, MapType, ObjectType, Type
+from consumer.bronze.tokens import FloatToken, IntToken, UnfitError, converter, shown, to_text
+from lakeproof.contracts import Contract, DriftPolicy, Field, ListType, MapType, ObjectType, Type
 from lakeproof.reasons import Reason
 
 MAX_DEPTH = 500
@@ -20,16 +20,7 @@ MAX_DEPTH = 500
 MAX_FAULTS = 100
 """Reasons of one code that are listed; the last one says how many more there are."""
 
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ABSENT: Any = object()
-_NO_CONSTRAINTS = Constraints()
-
-_Place = tuple[Any, ...]
-"""Where a value is in the record: the place of what holds it, and its key or index there; empty for the record.
-
-Few values are faulty, so paths are written only for those.
-"""
-_RECORD: _Place = ()
 
 
 class _Doubled(dict[str, Any]):
@@ -40,21 +31,42 @@ class _Doubled(dict[str, Any]):
         self.pairs = pairs
 
 
+class Drifted(NamedTuple):
+    """A record that goes to bronze although not all of it fits.
+
+    Parameters
+    ----------
+    values
+        By field, as of a record that meets the contract; null in place of what does not fit.
+    drift
+        What does not fit.
+    faults
+        The reasons, for the case that the record is a dead letter after all.
+    """
+
+    values: dict[str, Any]
+    drift: list[DriftedValue]
+    faults: list[Fault]
+
+
 class _Faults:
     """Collects reasons, and stops keeping them where there are too many of one code."""
 
     def __init__(self) -> None:
         self._kept: list[Fault] = []
         self._counts: dict[Reason, int] = {}
+        self.drift: dict[Place, list[Reason]] = {}
+        self.are_final = False
 
-    def add(self, code: Reason, place: _Place, detail: str) -> None:
+    def add(self, code: Reason, place: Place, detail: str, is_drift: bool = False) -> None:
+        if is_drift:
+            self.drift.setdefault(place, []).append(code)
+        else:
+            self.are_final = True
         count = self._counts.get(code, 0) + 1
         self._counts[code] = count
         if count <= MAX_FAULTS:
-            self._kept.append(Fault(code, _json_path(place), detail))
-
-    def __bool__(self) -> bool:
-        return bool(self._kept)
+            self._kept.append(Fault(code, json_path(place), detail))
 
     def list(self) -> list[Fault]:
         if len(self._kept) == sum(self._counts.values()):
@@ -67,7 +79,7 @@ class _Faults:
         return self._kept
 
 
-_Reader = Callable[[Any, _Place, _Faults], Any]
+_Reader = Callable[[Any, Place, _Faults], Any]
 """From a JSON value that is not null, its place and the collected reasons, to the column's value."""
 
 
@@ -75,20 +87,21 @@ class ExactJudge:
     """Holds records to a contract, one at a time."""
 
     def __init__(self, contract: Contract) -> None:
-        self._read = _object_reader(contract.fields)
+        self._read = _object_reader(contract.fields, False, contract.drift is not DriftPolicy.FREEZE)
         self._doubled = False
         self._decode = json.JSONDecoder(
             object_pairs_hook=self._object, parse_int=IntToken, parse_float=FloatToken, parse_constant=_refuse_constant
         ).decode
 
-    def judge(self, unit: bytes) -> dict[str, Any] | list[Fault]:
+    def judge(self, unit: bytes) -> dict[str, Any] | list[Fault] | Drifted:
         """Judge one unit.
 
         Returns
         -------
-        dict[str, Any] or list[Fault]
+        dict[str, Any] or list[Fault] or Drifted
             Values by field, as pyarrow takes them; or all reasons: first what concerns the text (repeated keys, what
-            is no Unicode text), then the contract's fields in its order, then unknown ones in the record's.
+            is no Unicode text), then the contract's fields in its order, then unknown ones in the record's. Values
+            and reasons, where the contract's policy lets the record pass.
         """
         if _depth(unit) > MAX_DEPTH:
             return [Fault(Reason.TOO_DEEP, "$", f"more than {MAX_DEPTH} brackets within each other")]
@@ -104,22 +117,31 @@ class ExactJudge:
             value = self._decode(text)
         except json.JSONDecodeError as error:
             byte = len(text[: error.pos].encode("utf-8", "surrogateescape"))
-            faults.add(Reason.MALFORMED_RECORD, _RECORD, f"{error.msg} at byte {byte}")
+            faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error.msg} at byte {byte}")
         except _ConstantError as error:
-            faults.add(Reason.MALFORMED_RECORD, _RECORD, f"{error} is not JSON")
+            faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error} is not JSON")
         except RecursionError:  # the caller's own stack is nearly full
-            faults.add(Reason.TOO_DEEP, _RECORD, "more brackets within each other than can be read")
-        if faults:
+            faults.add(Reason.TOO_DEEP, RECORD, "more brackets within each other than can be read")
+        if faults.are_final:
             if not_utf8:
-                faults.add(Reason.INVALID_UTF8, _RECORD, not_utf8)
+                faults.add(Reason.INVALID_UTF8, RECORD, not_utf8)
             return faults.list()
         if self._doubled or not_utf8 or b"\\ud" in unit or b"\\uD" in unit:
             _check_text(value, faults)
         if isinstance(value, dict):
-            values: dict[str, Any] = self._read(value, _RECORD, faults)
+            values: dict[str, Any] = self._read(value, RECORD, faults)
         else:
-            faults.add(Reason.NOT_AN_OBJECT, _RECORD, f"an object is due, not {shown(value)}")
-        return faults.list() if faults else values
+            faults.add(Reason.NOT_AN_OBJECT, RECORD, f"an object is due, not {shown(value)}")
+        if faults.are_final:
+            return faults.list()
+        if not faults.drift:
+            return values
+        texts = verbatim(unit, faults.drift)
+        drift = [
+            DriftedValue(exact_path(place), "+".join(sorted(set(codes))), text)
+            for (place, codes), text in zip(faults.drift.items(), texts, strict=True)
+        ]
+        return Drifted(values, drift, faults.list())
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
@@ -151,10 +173,10 @@ def _depth(unit: bytes) -> int:
 
 def _check_text(value: Any, faults: _Faults) -> None:
     """Find repeated keys, and strings that are no Unicode text, anywhere."""
-    waiting: list[tuple[_Place, Any]] = [(_RECORD, value)]
+    waiting: list[tuple[Place, Any]] = [(RECORD, value)]
     while waiting:
         place, item = waiting.pop()
-        children: list[tuple[_Place, Any]] = []
+        children: list[tuple[Place, Any]] = []
         if isinstance(item, dict):
             seen: set[str] = set()
             for key, child in item.pairs if isinstance(item, _Doubled) else item.items():
@@ -180,57 +202,68 @@ def _is_no_text(text: str) -> bool:
     return False
 
 
-def _json_path(place: _Place) -> str:
-    steps = []
-    while place:
-        place, key = place
-        steps.append(f"[{key}]" if isinstance(key, int) else _step(key))
-    return "$" + "".join(reversed(steps))
+def _field_reader(field: Field, takes_drift: bool) -> _Reader:
+    may_drift = takes_drift and not field.required
+    if isinstance(field.type, ObjectType | MapType | ListType):
+        return _reader(field.type, may_drift, takes_drift)
+    examine = examiner(field.constraints) if field.constraints else None
+    return _scalar_reader(converter(field.type), may_drift, frozenset(field.allowed), examine)
 
 
-def _step(key: str) -> str:
-    if _IDENTIFIER.fullmatch(key) and len(key) <= MAX_SHOWN:
-        return f".{key}"
-    quoted = cut(key.replace("\\", "\\\\").replace("'", "\\'"))
-    return f"['{quoted}']"
+def _reader(kind: Type, may_drift: bool, takes_drift: bool) -> _Reader:
+    """Return what reads values of a type.
 
-
-def _reader(kind: Type, allowed: tuple[str, ...] = (), constraints: Constraints = _NO_CONSTRAINTS) -> _Reader:
+    Parameters
+    ----------
+    kind
+        The type.
+    may_drift
+        Whether such a value may be something else, and is null then.
+    takes_drift
+        Whether the contract takes such values at all, also of what is within this one.
+    """
     match kind:
         case ObjectType():
-            return _object_reader(kind.fields)
+            return _object_reader(kind.fields, may_drift, takes_drift)
         case MapType():
-            return _map_reader(_reader(kind.value))
+            return _map_reader(_reader(kind.value, takes_drift, takes_drift), may_drift)
         case ListType():
-            return _list_reader(_reader(kind.item))
-    examine = examiner(constraints) if constraints else None
-    return _scalar_reader(converter(kind), frozenset(allowed), examine)
+            return _list_reader(_reader(kind.item, takes_drift, takes_drift), may_drift)
+    return _scalar_reader(converter(kind), may_drift)
 
 
-def _scalar_reader(convert: Callable[[Any], Any], allowed: frozenset[str], examine: Examine | None) -> _Reader:
-    def read(value: Any, place: _Place, faults: _Faults) -> Any:
+def _scalar_reader(
+    convert: Callable[[Any], Any],
+    may_drift: bool,
+    allowed: frozenset[str] = frozenset(),
+    examine: Examine | None = None,
+) -> _Reader:
+    def read(value: Any, place: Place, faults: _Faults) -> Any:
         try:
             converted = convert(value)
         except UnfitError as error:
-            faults.add(error.code, place, error.detail)
+            faults.add(error.code, place, error.detail, may_drift)
             return None
+        fits = True
         if allowed and to_text(value) not in allowed:
-            faults.add(Reason.NOT_ALLOWED, place, f"{shown(value)} is not among the allowed values")
+            faults.add(Reason.NOT_ALLOWED, place, f"{shown(value)} is not among the allowed values", may_drift)
+            fits = False
         if examine:
             for code, detail in examine(value, converted):
-                faults.add(code, place, detail)
-        return converted
+                faults.add(code, place, detail, may_drift)
+                fits = False
+        return converted if fits else None
 
     return read
 
 
-def _object_reader(fields: tuple[Field, ...]) -> _Reader:
-    plan = [(field.name, field.required, _reader(field.type, field.allowed, field.constraints)) for field in fields]
+def _object_reader(fields: tuple[Field, ...], may_drift: bool, takes_drift: bool) -> _Reader:
+    plan = [(field.name, field.required, _field_reader(field, takes_drift)) for field in fields]
     known = {field.name for field in fields}
 
-    def read(value: Any, place: _Place, faults: _Faults) -> dict[str, Any] | None:
+    def read(value: Any, place: Place, faults: _Faults) -> dict[str, Any] | None:
         if not isinstance(value, dict):
-            faults.add(Reason.WRONG_TYPE, place, f"an object is due, not {shown(value)}")
+            faults.add(Reason.WRONG_TYPE, place, f"an object is due, not {shown(value)}", may_drift)
             return None
         values = {}
         found = 0
@@ -248,30 +281,27 @@ def _object_reader(fields: tuple[Field, ...]) -> _Reader:
         if found != len(value):
             for name in value:
                 if name not in known:
-                    faults.add(
-                        Reason.UNKNOWN_FIELD,
-                        (place, name),
-                        f"the contract does not know it; it has {shown(value[name])}",
-                    )
+                    detail = f"the contract does not know it; it has {shown(value[name])}"
+                    faults.add(Reason.UNKNOWN_FIELD, (place, name), detail, takes_drift)
         return values
 
     return read
 
 
-def _map_reader(read_value: _Reader) -> _Reader:
-    def read(value: Any, place: _Place, faults: _Faults) -> list[tuple[str, Any]] | None:
+def _map_reader(read_value: _Reader, may_drift: bool) -> _Reader:
+    def read(value: Any, place: Place, faults: _Faults) -> list[tuple[str, Any]] | None:
         if not isinstance(value, dict):
-            faults.add(Reason.WRONG_TYPE, place, f"an object is due, not {shown(value)}")
+            faults.add(Reason.WRONG_TYPE, place, f"an object is due, not {shown(value)}", may_drift)
             return None
         return [(key, None if item is None else read_value(item, (place, key), faults)) for key, item in value.items()]
 
     return read
 
 
-def _list_reader(read_item: _Reader) -> _Reader:
-    def read(value: Any, place: _Place, faults: _Faults) -> list[Any] | None:
+def _list_reader(read_item: _Reader, may_drift: bool) -> _Reader:
+    def read(value: Any, place: Place, faults: _Faults) -> list[Any] | None:
         if not isinstance(value, list):
-            faults.add(Reason.WRONG_TYPE, place, f"an array is due, not {shown(value)}")
+            faults.add(Reason.WRONG_TYPE, place, f"an array is due, not {shown(value)}", may_drift)
             return None
         return [None if item is None else read_item(item, (place, index), faults) for index, item in enumerate(value)]
 

@@ -5,13 +5,23 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from consumer.bronze.columns import ArrowColumn, ArrowField, Fault, fault_column, judged_schema, value_columns
-from consumer.bronze.exact import ExactJudge
+from consumer.bronze.columns import (
+    ArrowColumn,
+    ArrowField,
+    Fault,
+    drift_columns,
+    drift_fields,
+    fault_column,
+    judged_schema,
+    value_columns,
+)
+from consumer.bronze.exact import Drifted, ExactJudge
 from consumer.bronze.fast import FastJudge
 from consumer.bronze.rules import RulesJudge
 from consumer.bronze.split import Refused, split
 from lakeproof.contracts import Contract
 from lakeproof.reasons import Reason
+from lakeproof.tables import POSITION
 
 MAX_UNITS = 10_000
 """Units in an Arrow batch."""
@@ -75,25 +85,36 @@ class Judge:
         accepted, columns = self._fast.judge(units)
         good = list(accepted)
         bad: dict[int, list[Fault]] = {}
+        drifted: dict[int, Drifted] = {}
         if len(accepted) < len(units):
             records = []
             fast = set(accepted)
             for index, unit in enumerate(units):
                 if index not in fast:
                     verdict = self._exact.judge(unit)
-                    if isinstance(verdict, dict):
-                        good.append(index)
-                        records.append(verdict)
-                    else:
+                    if isinstance(verdict, list):
                         bad[index] = verdict
+                        continue
+                    if isinstance(verdict, Drifted):
+                        drifted[index] = verdict
+                        verdict = verdict.values
+                    good.append(index)
+                    records.append(verdict)
             if records:
                 exact_columns = value_columns(records, self.contract)
                 columns = [pa.concat_arrays(pair) for pair in zip(columns, exact_columns, strict=True)]
         if self.contract.rules and (broken := self._rules.judge(columns)):
-            bad = dict(sorted((bad | {good[row]: faults for row, faults in broken.items()}).items()))
+            # All reasons: also those that alone would have let it pass.
+            drift = {row: drifted[good[row]].faults for row in broken if good[row] in drifted}
+            bad |= {good[row]: drift.get(row, []) + faults for row, faults in broken.items()}
+            bad = dict(sorted(bad.items()))
             kept = pa.array([row for row in range(len(good)) if row not in broken], pa.int64())
             columns = [column.take(kept) for column in columns]
             good = [index for index in good if index not in bad]
+        if drift_fields(self.contract):
+            columns += drift_columns(
+                [drifted[index].drift if index in drifted else () for index in good], self.contract
+            )
         return self._batch(
             [first + index for index in good],
             columns,
@@ -132,7 +153,7 @@ class Judge:
 
     @property
     def _value_fields(self) -> list[ArrowField]:
-        return list(self._schema)[: len(self.contract.fields)]
+        return list(self._schema)[: self._schema.get_field_index(POSITION)]
 
     @cached_property
     def _fast(self) -> FastJudge:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from consumer.bronze.columns import DRIFT
 from consumer.sources.envelope import Envelope
 from consumer.sources.landing_log import LandedFile
 from lakeproof import tables
-from lakeproof.contracts import Contract
+from lakeproof.contracts import Contract, DriftPolicy
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
+_COUNTS = pa.map_(pa.string(), pa.int64())
 _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("stream", pa.string()),
     ("source", pa.string()),
@@ -22,7 +24,9 @@ _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("checkpoint_id", pa.string()),
     ("units", pa.int64()),
     ("bronze", pa.int64()),
-    ("dead_letters", pa.map_(pa.string(), pa.int64())),
+    ("dead_letters", _COUNTS),
+    ("rescued", _COUNTS),
+    ("discarded", _COUNTS),
     ("landed_at", _TIMESTAMP),
     (tables.INGESTED_AT, _TIMESTAMP),
     (tables.CONTRACT_VERSION, pa.string()),
@@ -30,6 +34,11 @@ _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
 
 Outcome = tuple[str, str | None]
 """A source, and the set of reasons of some of its units; None for those that went to bronze."""
+Drift = tuple[str, str]
+"""A source, and the set of reasons of some values of its rows in bronze that were rescued or discarded."""
+
+DRIFT_COUNTS = {DriftPolicy.RESCUE: "rescued", DriftPolicy.DISCARD: "discarded"}
+"""The ledger's column that counts values which did not fit, by policy."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,8 @@ def bronze_rows(judged: pa.RecordBatch, envelope: Envelope, batch: MicroBatch) -
     """Rows of ``bronze.<stream>``: those judged units of an envelope that meet the contract."""
     good = judged.slice(0, judged[tables.REASONS].null_count)
     columns = {field.name: good[field.name] for field in batch.contract}
+    if batch.contract.drift is DriftPolicy.RESCUE:
+        columns[tables.RESCUED] = good[tables.RESCUED]
     columns[tables.SOURCE] = _repeat(envelope.source, pa.string(), good)
     columns[tables.POSITION] = good[tables.POSITION]
     return pa.RecordBatch.from_pydict(columns | _provenance(envelope, batch, good))
@@ -88,14 +99,29 @@ def reason_sets(dead_letters: pa.RecordBatch) -> list[str]:
     return sets
 
 
-def ledger_rows(files: Iterable[LandedFile], outcomes: Mapping[Outcome, int], batch: MicroBatch) -> pa.RecordBatch:
+def drift_sets(judged: pa.RecordBatch, batch: MicroBatch) -> list[str]:
+    """The set of reasons of each value that was rescued or discarded, as the ledger writes it."""
+    if batch.contract.drift is DriftPolicy.FREEZE:
+        return []
+    drift: Any = judged[DRIFT]
+    found: list[str] = drift.flatten().to_pylist()
+    return found
+
+
+def ledger_rows(
+    files: Iterable[LandedFile], outcomes: Mapping[Outcome, int], drift: Mapping[Drift, int], batch: MicroBatch
+) -> pa.RecordBatch:
     """Rows of ``ops.ledger``: one per source, also for a source without units."""
     by_source: dict[str, dict[str | None, int]] = {}
     for (source, reasons), count in outcomes.items():
         by_source.setdefault(source, {})[reasons] = count
+    drift_by_source: dict[str, dict[str, int]] = {}
+    for (source, reasons), count in drift.items():
+        drift_by_source.setdefault(source, {})[reasons] = count
     rows = []
     for file in files:
         counts = by_source.get(file.uri, {})
+        drifted = sorted(drift_by_source.get(file.uri, {}).items())
         rows.append(
             {
                 "stream": batch.contract.stream,
@@ -107,6 +133,7 @@ def ledger_rows(files: Iterable[LandedFile], outcomes: Mapping[Outcome, int], ba
                 "units": sum(counts.values()),
                 "bronze": counts.get(None, 0),
                 "dead_letters": sorted((key, count) for key, count in counts.items() if key is not None),
+                **{name: drifted if policy is batch.contract.drift else [] for policy, name in DRIFT_COUNTS.items()},
                 "landed_at": file.landed_at,
                 tables.INGESTED_AT: batch.ingested_at,
                 tables.CONTRACT_VERSION: batch.contract.version,

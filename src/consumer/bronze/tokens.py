@@ -150,8 +150,12 @@ def shown(value: Any) -> str:
 
 def cut(text: str) -> str:
     """The first characters of `text`, with control characters and what is no Unicode text as escapes."""
-    kept = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
-    return kept if kept.isprintable() else kept.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
+    return escaped(text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…")
+
+
+def escaped(text: str) -> str:
+    """`text` with control characters and what is no Unicode text as escapes."""
+    return text if text.isprintable() else text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
 
 def _to_string(value: Any) -> str:

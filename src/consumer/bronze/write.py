@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from consumer.bronze.data_files import DataFile, DataFileWriter, Target
 from consumer.bronze.judge import Judge
-from consumer.bronze.rows import MicroBatch, Outcome, bronze_rows, dead_letter_rows, reason_sets
+from consumer.bronze.rows import Drift, MicroBatch, Outcome, bronze_rows, dead_letter_rows, drift_sets, reason_sets
 from consumer.sources.files import balanced_groups, envelopes
 from consumer.sources.landing_log import LandedFile
 from lakeproof.reasons import Reason
@@ -60,6 +60,8 @@ class Written:
         Data files.
     outcomes
         How many units of each source had which set of reasons.
+    drift
+        How many values of the rows of each source in bronze were rescued or discarded, by set of reasons.
     changed
         Sources that are not what the landing log lists any more, and were left out.
     """
@@ -67,6 +69,7 @@ class Written:
     bronze: list[DataFile] = field(default_factory=list)
     dead_letters: list[DataFile] = field(default_factory=list)
     outcomes: Counter[Outcome] = field(default_factory=Counter)
+    drift: Counter[Drift] = field(default_factory=Counter)
     changed: list[str] = field(default_factory=list)
 
 
@@ -105,6 +108,7 @@ def write_judged(spark: SparkSession, files: list[LandedFile], task: Task) -> Wr
         whole.bronze += part.bronze
         whole.dead_letters += part.dead_letters
         whole.outcomes.update(part.outcomes)
+        whole.drift.update(part.drift)
         whole.changed += part.changed
     return whole
 
@@ -129,6 +133,7 @@ def write_group(files: list[LandedFile], task: Task) -> Written:
             if good.num_rows:
                 written.outcomes[envelope.source, None] += good.num_rows
             written.outcomes.update((envelope.source, reasons) for reasons in reason_sets(bad))
+            written.drift.update((envelope.source, reasons) for reasons in drift_sets(units, task.batch))
             if bronze:
                 bronze.write(good)
             if dead_letters:

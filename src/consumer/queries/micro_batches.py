@@ -1,6 +1,6 @@
 """A micro-batch is judged once, then appended to bronze, the dead letters and the ledger, in this order."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from threading import Lock
 from time import monotonic
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from consumer.bronze.append import Marker, append_once, target
 from consumer.bronze.data_files import DataFile, DataFileWriter
 from consumer.bronze.recover import accounted_sources, has_other_checkpoints, unfinished, units_of
-from consumer.bronze.rows import MicroBatch, Outcome, ledger_rows
+from consumer.bronze.rows import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
 from consumer.bronze.write import Task, write_judged
 from consumer.sources.landing_log import LandedFile, LandingLog
 from consumer.sources.lease import Lease
@@ -88,7 +88,8 @@ class MicroBatches:
         if self._others_in_ledger and files:
             known = accounted_sources(spark, self._stream, (file.uri for file in files), checkpoint_id)
             files = [file for file in files if file.uri not in known]
-        outcomes = self._complete(spark, files, MicroBatch(micro_batch_id, checkpoint_id, contract, datetime.now(UTC)))
+        batch = MicroBatch(micro_batch_id, checkpoint_id, contract, datetime.now(UTC))
+        totals = self._complete(spark, files, batch)
         self.count += 1
         log.info(
             "micro-batch",
@@ -98,7 +99,7 @@ class MicroBatches:
             files=len(files),
             known=len(landed) - len(files),
             bytes=sum(file.size for file in files),
-            **_totals(outcomes),
+            **totals,
             seconds=round(monotonic() - began, 3),
         )
 
@@ -107,18 +108,18 @@ class MicroBatches:
         contract = self._contract(marker.contract)
         files = self._as_listed(units_of(spark, self._tables, marker))
         batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC))
-        outcomes = self._complete(spark, files, batch)
+        totals = self._complete(spark, files, batch)
         log.warning(
             "finished the micro-batch of a lost checkpoint",
             stream=self._stream,
             checkpoint=marker.checkpoint_id,
             id=marker.micro_batch_id,
             files=len(files),
-            **_totals(outcomes),
+            **totals,
         )
 
-    def _complete(self, spark: SparkSession, files: list[LandedFile], batch: MicroBatch) -> dict[Outcome, int]:
-        """Append what the tables do not have yet of a micro-batch; return what became of its units."""
+    def _complete(self, spark: SparkSession, files: list[LandedFile], batch: MicroBatch) -> dict[str, object]:
+        """Append what the tables do not have yet of a micro-batch; return what became of its units, for the log."""
         marker = Marker(batch.checkpoint_id, batch.id, batch.contract.digest)
         names = self._tables
         bronze, dead_letters = target(spark, names.bronze, marker), target(spark, names.dead_letters, marker)
@@ -135,9 +136,9 @@ class MicroBatches:
         ledger = target(spark, LEDGER, marker)
         if ledger is not None:
             writer = DataFileWriter(ledger, open_storage(ledger.folder, self._settings.s3))
-            writer.write(ledger_rows(files, outcomes, batch))
+            writer.write(ledger_rows(files, outcomes, written.drift, batch))
             self._append(spark, LEDGER, marker, writer.close())
-        return outcomes
+        return _totals(outcomes, written.drift, batch)
 
     def _append(self, spark: SparkSession, table: str, marker: Marker, files: list[DataFile]) -> None:
         self._lease.check()
@@ -164,13 +165,17 @@ class MicroBatches:
         return parse_contract(text, f"contract {digest[:12]}")
 
 
-def _totals(outcomes: dict[Outcome, int]) -> dict[str, object]:
+def _totals(outcomes: Mapping[Outcome, int], drift: Mapping[Drift, int], batch: MicroBatch) -> dict[str, object]:
     dead: dict[str, int] = {}
+    drifted: dict[str, int] = {}
     for (_, reasons), count in outcomes.items():
         if reasons is not None:
             dead[reasons] = dead.get(reasons, 0) + count
+    for (_, reasons), count in drift.items():
+        drifted[reasons] = drifted.get(reasons, 0) + count
     return {
         "bronze": sum(count for (_, reasons), count in outcomes.items() if reasons is None),
         "dead_letters": sum(dead.values()),
         "reasons": dict(sorted(dead.items())),
+        **({DRIFT_COUNTS[batch.contract.drift]: dict(sorted(drifted.items()))} if drifted else {}),
     }

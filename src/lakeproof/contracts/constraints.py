@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from lakeproof.contracts.model import Bound, Constraints, DecimalType, PrimitiveType, Type
+from lakeproof.contracts.model import Bound, Constraints, DecimalType, PrimitiveType, Type, type_name
 from lakeproof.contracts.pattern import PatternError, portable
 from lakeproof.contracts.source import Place
 
@@ -97,7 +97,7 @@ def read_allowed(values: list[Any], kind: Type, place: Place) -> tuple[str, ...]
             shown = "null" if value is None else text
             raise ContractError(
                 (*place, index),
-                f"no value of the type {_name(kind)} is written {shown!r}.",
+                f"no value of the type {type_name(kind)} is written {shown!r}.",
                 "List values as JSON writes them; what is not required may be null anyway.",
             )
         found.append(text)
@@ -208,7 +208,3 @@ def _refuse_contradiction(found: Constraints, place: Place) -> None:
             raise ContractError(place, "no value is in a range that ends before it begins.", "Correct the range.")
     if found.min_length is not None and found.max_length is not None and found.min_length > found.max_length:
         raise ContractError(place, "minLength is more than maxLength.", "Correct the lengths.")
-
-
-def _name(kind: PrimitiveType | DecimalType) -> str:
-    return f"decimal({kind.precision},{kind.scale})" if isinstance(kind, DecimalType) else kind.value

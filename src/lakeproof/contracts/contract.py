@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lakeproof.contracts.expression import Rule
-from lakeproof.contracts.model import Field
+from lakeproof.contracts.model import DriftPolicy, Field
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Contract:
         ``event.timestamp``. The tables are partitioned by its day.
     rules
         What a record must meet as a whole.
+    drift
+        What becomes of unknown fields, and of values that do not fit where null is allowed.
     """
 
     stream: str
@@ -37,6 +39,7 @@ class Contract:
     primary_key: tuple[str, ...]
     event_time: str
     rules: tuple[Rule, ...] = ()
+    drift: DriftPolicy = DriftPolicy.FREEZE
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)

@@ -2,6 +2,9 @@
 
 Backward compatible: a reader that holds records to the new contract takes what was written under the old one. Forward
 compatible: a reader with the old contract takes what is written under the new one. Unknown fields are not taken.
+
+What is rescued or discarded is not taken either: so fields mean the same whatever the policy, and a change of the
+policy has a meaning of its own.
 """
 
 import math
@@ -14,16 +17,24 @@ from lakeproof.contracts.model import (
     Bound,
     Constraints,
     DecimalType,
+    DriftPolicy,
     Field,
     ListType,
     MapType,
     ObjectType,
     PrimitiveType,
     Type,
+    type_name,
 )
 
 _LACKED = "rows that are there may lack it"
 _WIDER = {(PrimitiveType.INT, PrimitiveType.LONG), (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)}
+
+_BECOMES = {
+    DriftPolicy.FREEZE: "makes a dead letter",
+    DriftPolicy.RESCUE: "is kept in _rescued",
+    DriftPolicy.DISCARD: "goes, and is only counted",
+}
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,14 @@ def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
     if old.event_time != new.event_time:
         what = f"event time {old.event_time} → {new.event_time}: other partitions"
         yield _breaking("", what, "the table is partitioned by the old one")
+    if old.drift is not new.drift:
+        # Under the other policies, data may hold what a contract that freezes refuses.
+        yield Change(
+            "",
+            f"drift policy {old.drift} → {new.drift}: what does not fit {_BECOMES[new.drift]}",
+            backward=new.drift is not DriftPolicy.FREEZE,
+            forward=old.drift is not DriftPolicy.FREEZE,
+        )
     yield from _of_fields(old.fields, new.fields, "")
     yield from _of_rules(old, new)
 
@@ -124,8 +143,8 @@ def _of_type(old: Type, new: Type, path: str) -> Iterator[Change]:
         case _ if old != new:
             wider, narrower = _widens(old, new), _widens(new, old)
             word = "widened" if wider else "narrowed" if narrower else "changed"
-            obstacle = "" if wider else f"rows have the type {_name(old)}, which is only ever widened"
-            yield Change(path, f"type {word}: {_name(old)} → {_name(new)}", wider, narrower, obstacle)
+            obstacle = "" if wider else f"rows have the type {type_name(old)}, which is only ever widened"
+            yield Change(path, f"type {word}: {type_name(old)} → {type_name(new)}", wider, narrower, obstacle)
 
 
 def _widens(old: Type, new: Type) -> bool:
@@ -195,17 +214,3 @@ def _need(field: Field) -> str:
 
 def _breaking(path: str, what: str, obstacle: str = "") -> Change:
     return Change(path, what, backward=False, forward=False, obstacle=obstacle)
-
-
-def _name(kind: Type) -> str:
-    match kind:
-        case DecimalType():
-            return f"decimal({kind.precision},{kind.scale})"
-        case PrimitiveType():
-            return kind.value
-        case ObjectType():
-            return "object"
-        case ListType():
-            return "array"
-        case MapType():
-            return "map"

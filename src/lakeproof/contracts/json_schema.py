@@ -1,7 +1,10 @@
 """A contract as JSON Schema, for schema registries and producers.
 
-Draft-07, which every registry takes. Each record that meets the contract is valid. The other way round it cannot be
-said in full: JSON Schema does not know how a number is written, what day a timestamp is, or that a key comes twice.
+Draft-07, which every registry takes. Each record that goes to bronze is valid. The other way round it cannot be said in
+full: JSON Schema does not know how a number is written, what day a timestamp is, or that a key comes twice.
+
+Where the contract's policy is to rescue or to discard, only what makes a dead letter can be asked: unknown fields are
+welcome, and where null is allowed, so is anything. What a required field within an optional object must be, is said.
 """
 
 import json
@@ -14,12 +17,14 @@ from lakeproof.contracts.model import (
     Bound,
     Constraints,
     DecimalType,
+    DriftPolicy,
     Field,
     ListType,
     MapType,
     ObjectType,
     PrimitiveType,
     Type,
+    type_name,
 )
 from lakeproof.contracts.pattern import portable
 
@@ -37,6 +42,8 @@ _TYPES: dict[PrimitiveType, dict[str, Any]] = {
     PrimitiveType.SCALAR: {"type": ["string", "number", "boolean"]},
 }
 
+_GOES = {DriftPolicy.RESCUE: "rescued", DriftPolicy.DISCARD: "discarded"}
+
 
 def json_schema(contract: Contract) -> dict[str, Any]:
     """Make the JSON Schema of a contract's records."""
@@ -44,38 +51,52 @@ def json_schema(contract: Contract) -> dict[str, Any]:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": contract.stream,
         "description": f"Contract {contract.stream}, version {contract.version}",
-        **_of_object(contract.fields),
+        **_of_object(contract.fields, contract.drift),
     }
 
 
-def _of_object(fields: tuple[Field, ...]) -> dict[str, Any]:
+def _of_object(fields: tuple[Field, ...], drift: DriftPolicy) -> dict[str, Any]:
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {field.name: _of_field(field) for field in fields},
-        "additionalProperties": False,
+        "properties": {field.name: _of_field(field, drift) for field in fields},
+        "additionalProperties": drift is not DriftPolicy.FREEZE,
     }
     if required := [field.name for field in fields if field.required]:
         schema["required"] = required
     return schema
 
 
-def _of_field(field: Field) -> dict[str, Any]:
-    schema = _of_type(field.type) | _of_constraints(field.constraints)
+def _of_field(field: Field, drift: DriftPolicy) -> dict[str, Any]:
+    description = {"description": field.description} if field.description else {}
+    if not field.required and drift is not DriftPolicy.FREEZE:
+        return _optional(field.type, drift) | description
+    schema = _of_type(field.type, drift) | _of_constraints(field.constraints)
     if field.allowed:
         schema["enum"] = [value for text in field.allowed for value in _values(text, field.type)]
-    if field.description:
-        schema["description"] = field.description
+    schema |= description
     return schema if field.required else _or_null(schema)
 
 
-def _of_type(kind: Type) -> dict[str, Any]:
+def _optional(kind: Type, drift: DriftPolicy) -> dict[str, Any]:
+    """What is asked of a value that may be null."""
+    schema = _of_type(kind, drift)
+    if drift is DriftPolicy.FREEZE:
+        return _or_null(schema)
+    # Of an object or an array what is within it, of anything else nothing.
+    asked = {"properties", "required", "additionalProperties", "items"}
+    return {name: schema[name] for name in schema if name in asked} | {
+        "$comment": f"due: {type_name(kind)}; what does not fit is {_GOES[drift]}"
+    }
+
+
+def _of_type(kind: Type, drift: DriftPolicy) -> dict[str, Any]:
     match kind:
         case ObjectType():
-            return _of_object(kind.fields)
+            return _of_object(kind.fields, drift)
         case ListType():
-            return {"type": "array", "items": _or_null(_of_type(kind.item))}
+            return {"type": "array", "items": _optional(kind.item, drift)}
         case MapType():
-            return {"type": "object", "additionalProperties": _or_null(_of_type(kind.value))}
+            return {"type": "object", "additionalProperties": _optional(kind.value, drift)}
         case DecimalType():
             # One more than the largest: validators read numbers as doubles, which may round up to that.
             largest = 10 ** (kind.precision - kind.scale)

@@ -6,6 +6,17 @@ from decimal import Decimal
 from enum import StrEnum
 
 
+class DriftPolicy(StrEnum):
+    """What becomes of unknown fields, and of values that do not fit where null is allowed."""
+
+    FREEZE = "freeze"
+    """The record is a dead letter."""
+    RESCUE = "rescue"
+    """The record goes to bronze; what did not fit is kept as it landed, beside the columns."""
+    DISCARD = "discard"
+    """The record goes to bronze; what did not fit is counted, and goes."""
+
+
 class PrimitiveType(StrEnum):
     """A JSON scalar and the column that keeps it.
 
@@ -53,6 +64,21 @@ class ObjectType:
 
 
 Type = PrimitiveType | DecimalType | MapType | ListType | ObjectType
+
+
+def type_name(kind: Type) -> str:
+    """What a type is called, without what is within it."""
+    match kind:
+        case DecimalType():
+            return f"decimal({kind.precision},{kind.scale})"
+        case PrimitiveType():
+            return kind.value
+        case ObjectType():
+            return "object"
+        case ListType():
+            return "array"
+        case MapType():
+            return "map"
 
 
 @dataclass(frozen=True)

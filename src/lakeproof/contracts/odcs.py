@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from lakeproof.contracts.constraints import ContractError
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.fields import identifier, read_fields
-from lakeproof.contracts.model import DecimalType, Field, ObjectType, PrimitiveType
+from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectType, PrimitiveType
 from lakeproof.contracts.rules import read_rules
 from lakeproof.contracts.source import Place, read_source
 from lakeproof.errors import UsageError
@@ -174,6 +174,7 @@ def _contract(document: OpenDataContractStandard, digest: str, due: str | None) 
         primary_key=_primary_key(properties, fields),
         event_time=_event_time(document, fields),
         rules=read_rules(table.quality or [], properties, fields, _TABLE),
+        drift=_drift(document),
     )
 
 
@@ -213,6 +214,25 @@ def _event_time(document: OpenDataContractStandard, fields: tuple[Field, ...]) -
         "it has no custom property eventTime, so nothing says when a record happened.",
         f"Name a timestamp field there. Those of the contract: {names}.",
     )
+
+
+def _drift(document: OpenDataContractStandard) -> DriftPolicy:
+    found = [
+        (("customProperties", index), custom.value)
+        for index, custom in enumerate(document.customProperties or [])
+        if custom.property == "driftPolicy"
+    ]
+    if len(found) > 1:
+        raise ContractError(found[1][0], "the custom property driftPolicy is there twice.", "Remove one of them.")
+    for place, value in found:
+        if value not in list(DriftPolicy):
+            raise ContractError(
+                (*place, "value"),
+                f"the custom property driftPolicy is {value!r}, which is no policy.",
+                f"Write one of {', '.join(DriftPolicy)}.",
+            )
+        return DriftPolicy(value)
+    return DriftPolicy.FREEZE
 
 
 def _timestamps(fields: tuple[Field, ...], within: str = "") -> list[str]:

@@ -51,6 +51,8 @@ class Account:
         Distinct positions, the least and the greatest.
     dead
         Dead letters by set of reasons, joined by ``+``.
+    rescued
+        Values that are kept beside the columns of bronze.
     ingested_at
         When the newest of its rows was judged, in seconds since 1970.
     """
@@ -61,6 +63,7 @@ class Account:
     first: int | None = None
     last: int | None = None
     dead: Mapping[str, int] = field(default_factory=dict)
+    rescued: int = 0
     ingested_at: float | None = None
 
     def is_exactly(self, units: int) -> bool:
@@ -79,6 +82,8 @@ class Booking:
     units: int
     bronze: int
     dead: Mapping[str, int]
+    rescued: int = 0
+    discarded: int = 0
 
 
 @dataclass(frozen=True)
@@ -161,8 +166,9 @@ def _listed(positions: tuple[int, Sequence[int]]) -> str:
 
 def _difference(booking: Booking, account: Account) -> str:
     """In what the ledger differs from the tables."""
-    booked = {"units": booking.units, "bronze": booking.bronze, **_dead(booking.dead)}
-    held = {"units": account.rows, "bronze": account.bronze, **_dead(account.dead)}
+    booked = {"units": booking.units, "bronze": booking.bronze, "rescued values": booking.rescued}
+    booked |= _dead(booking.dead)
+    held = {"units": account.rows, "bronze": account.bronze, "rescued values": account.rescued, **_dead(account.dead)}
     parts = [
         f"{name}: {booked.get(name, 0):,} instead of {held.get(name, 0):,}"
         for name in {**booked, **held}

@@ -3,7 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakeproof.tables import CONTRACT_VERSION, INGESTED_AT, LEDGER, POSITION, RAW, REASONS, SOURCE, stream_tables
+from lakeproof.tables import (
+    CONTRACT_VERSION,
+    INGESTED_AT,
+    LEDGER,
+    POSITION,
+    RAW,
+    REASONS,
+    RESCUED,
+    SOURCE,
+    stream_tables,
+)
 from reader.connect import Session
 from reader.verify.findings import Account, Booking
 from reader.views import MEMORY, identifier, quoted
@@ -37,13 +47,19 @@ class StreamLake:
 
     def bookings(self) -> dict[str, Booking]:
         """The ledger's rows by source."""
+        # A ledger that is older than the policies has no columns of them.
+        known = self._columns(LEDGER)
+        drift = ", ".join(
+            f"any_value(list_sum(map_values({name})))::BIGINT" if name in known else "0"
+            for name in ("rescued", "discarded")
+        )
         rows = self._fetch(
             "SELECT source, count(*), any_value(size), any_value(etag), any_value(units), any_value(bronze), "  # noqa: S608
-            f"any_value(dead_letters) FROM {LEDGER} WHERE stream = {quoted(self._stream)} GROUP BY source"
+            f"any_value(dead_letters), {drift} FROM {LEDGER} WHERE stream = {quoted(self._stream)} GROUP BY source"
         )
         return {
-            str(source): Booking(count, size, etag, units or 0, bronze or 0, dead or {})
-            for source, count, size, etag, units, bronze, dead in rows
+            str(source): Booking(count, size, etag, units or 0, bronze or 0, dead or {}, rescued or 0, discarded or 0)
+            for source, count, size, etag, units, bronze, dead, rescued, discarded in rows
         }
 
     def accounts(self) -> dict[str, Account]:
@@ -62,8 +78,11 @@ class StreamLake:
             "SELECT source, count(*), count(*) FILTER (in_bronze), count(DISTINCT position), min(position), "  # noqa: S608
             f"max(position), epoch(max(ingested_at)) FROM ({self._units()}) GROUP BY source"
         )
+        rescued = self._rescued()
         return {
-            str(source): Account(count, bronze, positions, first, last, dead.get(str(source), {}), newest)
+            str(source): Account(
+                count, bronze, positions, first, last, dead.get(str(source), {}), rescued.get(source, 0), newest
+            )
             for source, count, bronze, positions, first, last, newest in rows
         }
 
@@ -109,12 +128,26 @@ class StreamLake:
         )
 
     def sample(self, columns: Sequence[str], rows: int) -> "pa.Table":
-        """Random rows of bronze: `columns`, ``_source``, ``_position`` and ``_contract_version``."""
-        names = ", ".join(identifier(name) for name in (*columns, SOURCE, POSITION, CONTRACT_VERSION))
+        """Random rows of bronze: `columns`, ``_source``, ``_position``, ``_contract_version``, ``_rescued`` if any."""
+        more = (RESCUED,) * (RESCUED in self._columns(self._tables.bronze))
+        names = ", ".join(identifier(name) for name in (*columns, *more, SOURCE, POSITION, CONTRACT_VERSION))
         with self._session.errors():
             return self._session.connection.execute(
                 f"SELECT {names} FROM {self._tables.bronze} USING SAMPLE reservoir({rows} ROWS)"  # noqa: S608
             ).to_arrow_table()
+
+    def _rescued(self) -> dict[str | None, int]:
+        if RESCUED not in self._columns(self._tables.bronze):
+            return {}
+        return dict(
+            self._fetch(
+                f"SELECT {SOURCE}, sum(cardinality({RESCUED}))::BIGINT FROM {self._tables.bronze} "  # noqa: S608
+                f"WHERE {RESCUED} IS NOT NULL GROUP BY {SOURCE}"
+            )
+        )
+
+    def _columns(self, table: str) -> set[str]:
+        return {row[0] for row in self._fetch(f"DESCRIBE {table}")}
 
     def _units(self) -> str:
         return (

@@ -191,7 +191,7 @@ def _recount(
         if counted.units:
             picked = counted.units.picked
             contents[uri] = _altered(letters.get(uri, {}), picked) + _first(
-                list(sample.differences(uri, picked)) if sample else []
+                list(sample.differences(uri, picked, *_drift(books, uri))) if sample else []
             )
             units[uri] = Units(counted.units.count, counted.units.whole)
         elif uri in wanted:  # no longer what was listed
@@ -221,6 +221,12 @@ def _altered(letters: Mapping[int, Sequence[str | None]], picked: Mapping[int, b
 def _first(texts: list[str]) -> list[str]:
     more = len(texts) - _SHOWN_DIFFERENCES
     return [*texts[:_SHOWN_DIFFERENCES], f"and {more:,} more of the kind"] if more > 0 else texts
+
+
+def _drift(books: _Books, uri: str) -> tuple[int, int]:
+    """How many values of a source were discarded, as the ledger says, and how many rows of it are in bronze."""
+    account, booking = books.accounts.get(uri), books.bookings.get(uri)
+    return booking.discarded if booking else 0, account.bronze if account else 0
 
 
 def _is_even(books: _Books, uri: str, units: int) -> bool:

@@ -1,18 +1,22 @@
 """Read a sample of bronze rows again from the landed bytes, and compare the values.
 
 By the tables of docs/json-types.md, in code of its own: what a JSON token is as the value of a column.
+
+Bronze may lack what landed where the contract allows null, and what the contract does not know. It must be in
+``_rescued`` then, with the very text that landed; or it was discarded, and the ledger says how many values were.
 """
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from lakeproof.contracts import Contract, DecimalType, ListType, MapType, ObjectType, PrimitiveType, Type
-from lakeproof.tables import CONTRACT_VERSION, POSITION, SOURCE
+from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.tables import CONTRACT_VERSION, POSITION, RESCUED, SOURCE
+from reader.verify.places import Place, parse_path, text_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +42,8 @@ class Sample:
     contracts
         By version, the contracts that judged the rows, the newest last: it is taken for a version that is not there.
     rows
-        The columns of the newest contract, ``_source``, ``_position`` and ``_contract_version``.
+        The columns of the newest contract, ``_source``, ``_position`` and ``_contract_version``; ``_rescued`` where
+        bronze has it.
     """
 
     def __init__(self, contracts: Mapping[str, Contract], rows: "pa.Table") -> None:
@@ -58,57 +63,130 @@ class Sample:
         """Positions of the sampled rows of a source."""
         return frozenset(self._places.get(source, ()))
 
-    def differences(self, source: str, units: Mapping[int, bytes]) -> Iterator[str]:
-        """Say of each value of a source in which bronze differs from `units`, the landed bytes by position."""
-        for position, number in sorted(self._places.get(source, {}).items()):
-            if position not in units:
-                continue  # no such unit, which is told elsewhere
-            try:
-                record = json.loads(units[position], parse_int=_Number, parse_float=_Number)
-            except (ValueError, RecursionError):
-                record = None
-            if not isinstance(record, dict):
-                yield f"unit {position} is in bronze, but it is no JSON object"
-                continue
-            for field in self._contracts[number]:
-                kept = self._rows[field.name][number]
-                if not _is_same(field.type, record.get(field.name), kept):
-                    landed = json.dumps(record.get(field.name), ensure_ascii=False)
-                    yield f"unit {position}: {field.name} is {_short(str(kept))} in bronze, landed is {_short(landed)}"
+    def differences(
+        self, source: str, units: Mapping[int, bytes], discarded: int = 0, rows: int | None = None
+    ) -> Iterator[str]:
+        """Say of each value of a source in which bronze differs from the landed bytes.
+
+        Parameters
+        ----------
+        source
+            The source.
+        units
+            Its units by position.
+        discarded
+            How many values of it were discarded, as the ledger says.
+        rows
+            How many rows bronze has of it: if all are in the sample, that many values must be missing, else no more.
+        """
+        missing: list[str] = []
+        places = self._places.get(source, {})
+        for position, number in sorted(places.items()):
+            if position in units:  # else there is no such unit, which is told elsewhere
+                for text, is_missing in self._of_row(units[position], number):
+                    told = f"unit {position}{text}"
+                    if is_missing:
+                        missing.append(told)
+                    else:
+                        yield told
+        if len(missing) > discarded:
+            if discarded:
+                yield f"the ledger has {discarded:,} discarded values, but {len(missing):,} are missing"
+            yield from missing
+        elif len(places) == rows and len(missing) < discarded:
+            yield f"the ledger has {discarded:,} discarded values, but {len(missing):,} are missing"
+
+    def _of_row(self, unit: bytes, number: int) -> Iterator[tuple[str, bool]]:
+        """What is said of a row, and whether it is that a value is missing."""
+        try:
+            record = json.loads(unit, parse_int=_Number, parse_float=_Number)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            yield " is in bronze, but it is no JSON object", False
+            return
+        missing: _Missing = {}
+        contract = self._contracts[number]
+        for field in contract:
+            kept, token = self._rows[field.name][number], record.get(field.name)
+            if not _is_field_same(field, token, kept, (), missing):
+                yield f": {field.name} is {_short(str(kept))} in bronze, landed is {_shown(token)}", False
+        missing |= _unknown(contract.fields, record, ())
+        rescued = self._rows[RESCUED][number].as_py() if RESCUED in self._rows.column_names else None
+        for path, text in rescued or ():
+            place = parse_path(path)
+            if place is None or place not in missing:
+                yield f": {path} is in _rescued, but bronze lacks nothing there", False
+            elif text != (landed := text_at(unit.decode(), place)):
+                yield f": {path} is {_short(str(text))} in _rescued, landed is {_short(landed)}", False
+            missing.pop(place or (), None)
+        for place, token in missing.items():
+            yield f": {'.'.join(map(str, place))} is null in bronze, landed is {_shown(token)}", True
+
+
+_Missing = dict[Place, Any]
+"""What landed and is not in the columns, where that may be."""
+
+
+def _shown(token: Any) -> str:
+    return _short(json.dumps(token, ensure_ascii=False))
 
 
 def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-def _is_same(kind: Type, token: Any, kept: "pa.Scalar[Any]") -> bool:
-    """Whether a column's value is what the JSON `token` stands for; a string, number, … or None for null."""
-    if token is None or not kept.is_valid:
-        return token is None and not kept.is_valid
+def _is_field_same(field: Field, token: Any, kept: "pa.Scalar[Any]", within: Place, missing: _Missing) -> bool:
+    if field.required and not kept.is_valid:
+        return False
+    return _is_same(field.type, token, kept, (*within, field.name), missing)
+
+
+def _is_same(kind: Type, token: Any, kept: "pa.Scalar[Any]", place: Place, missing: _Missing) -> bool:
+    """Whether a column's value is what the JSON `token` stands for (None for null), as far as it is there."""
+    if token is None:
+        return not kept.is_valid
+    if not kept.is_valid:
+        missing[place] = token
+        return True
     try:
-        return _has_value(kind, token, kept)
+        return _has_value(kind, token, kept, place, missing)
     except (ValueError, TypeError, ArithmeticError):
         return False  # not a token of that type
 
 
-def _has_value(kind: Type, token: Any, kept: Any) -> bool:
+def _unknown(fields: Sequence[Field], record: Mapping[str, Any], place: Place) -> _Missing:
+    known = {field.name for field in fields}
+    return {(*place, name): token for name, token in record.items() if name not in known}
+
+
+def _has_value(kind: Type, token: Any, kept: Any, place: Place, missing: _Missing) -> bool:
     match kind:
         case ObjectType():
-            return isinstance(token, dict) and all(
-                _is_same(field.type, token.get(field.name), kept[field.name]) for field in kind.fields
+            if not isinstance(token, dict):
+                return False
+            missing |= _unknown(kind.fields, token, place)
+            return all(
+                _is_field_same(field, token.get(field.name), kept[field.name], place, missing) for field in kind.fields
             )
         case ListType():
             return (
                 isinstance(token, list)
                 and len(token) == len(kept.values)
-                and all(_is_same(kind.item, item, value) for item, value in zip(token, kept.values, strict=True))
+                and all(
+                    _is_same(kind.item, item, value, (*place, index), missing)
+                    for index, (item, value) in enumerate(zip(token, kept.values, strict=True))
+                )
             )
         case MapType():
             entries = {entry["key"].as_py(): entry["value"] for entry in kept.values}
             return (
                 isinstance(token, dict)
                 and len(kept.values) == len(token) == len(entries)
-                and all(key in entries and _is_same(kind.value, item, entries[key]) for key, item in token.items())
+                and all(
+                    key in entries and _is_same(kind.value, item, entries[key], (*place, key), missing)
+                    for key, item in token.items()
+                )
             )
         case DecimalType():
             return isinstance(token, _Number) and Fraction(Decimal(token)) == Fraction(kept.as_py())

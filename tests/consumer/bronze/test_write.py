@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 
 from consumer.bronze import write
 from consumer.bronze.data_files import DataFile, Target
-from consumer.bronze.rows import MicroBatch
+from consumer.bronze.rows import DRIFT_COUNTS, MicroBatch, ledger_rows
 from consumer.bronze.write import Task, write_group
 from consumer.sources.landing_log import LandedFile
-from lakeproof.contracts import load_contract
+from lakeproof.contracts import DriftPolicy, load_contract
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
 from lakeproof.storage.local import local_path
@@ -104,6 +104,36 @@ def test_a_warm_up_that_fails_is_no_failure_of_its_own(spark: SparkSession, monk
 
     monkeypatch.setattr(write, "_as_they_are", fail)
     write.warm_up(spark)
+
+
+@pytest.mark.parametrize("policy", [DriftPolicy.RESCUE, DriftPolicy.DISCARD])
+def test_what_drifted_is_counted_by_source_and_set_of_reasons(task: Task, tmp_path: Path, policy: DriftPolicy) -> None:
+    contract = dataclasses.replace(CONTRACT, drift=policy)
+    assert task.bronze
+    target = dataclasses.replace(task.bronze, schema=schema_to_pyarrow(bronze_schema(contract)))
+    task = dataclasses.replace(task, batch=dataclasses.replace(task.batch, contract=contract), bronze=target)
+    more = (b"", b',"x": 1,"y":[ ]', b',"product_id":2', b',"x":3,"user_id":4')
+    batch = b"[" + b",".join((GOOD % (n, 1))[:-1] + end + b"}" for n, end in enumerate(more)) + b"]"
+    for name, content in (("a.json", batch), ("b.json", batch.replace(b"[ ]", b"0")), ("c.json", b"[{}]")):
+        (tmp_path / name).write_bytes(content)
+    listed = sorted(
+        (file for file in open_storage(tmp_path.as_uri(), S3).list() if file.uri.endswith(".json")),
+        key=lambda file: file.uri,
+    )
+    files = [LandedFile(seq, file.uri, file.size, file.etag, file.modified_at) for seq, file in enumerate(listed, 1)]
+    written = write_group(files, task)
+    kept = sorted(rows(written.bronze), key=lambda row: (row["_source"], row["_position"]))
+    if policy is DriftPolicy.RESCUE:
+        assert [dict(row["_rescued"] or {}) for row in kept] == [
+            {}, {"$.x": "1", "$.y": "[ ]"}, {"$.product_id": "2"}, {}, {"$.x": "1", "$.y": "0"}, {"$.product_id": "2"},
+        ]  # fmt: skip
+    else:
+        assert [row.keys() for row in kept] == [{field.name for field in bronze_schema(CONTRACT).fields}] * 6
+    ledger = ledger_rows(files, written.outcomes, written.drift, task.batch).to_pylist()
+    counted, other = DRIFT_COUNTS[policy], ({*DRIFT_COUNTS.values()} - {DRIFT_COUNTS[policy]}).pop()
+    assert [row[counted] for row in ledger] == [[("unknown_field", 2), ("wrong_type", 1)]] * 2 + [[]]
+    assert [row[other] for row in ledger] == [[]] * 3
+    assert [(row["units"], row["bronze"]) for row in ledger] == [(4, 3), (4, 3), (1, 0)]
 
 
 def test_a_table_that_has_the_micro_batch_gets_no_data_files_again(task: Task, landed: list[LandedFile]) -> None:

@@ -14,6 +14,7 @@ from lakeproof.contracts import (
     Bound,
     Constraints,
     DecimalType,
+    DriftPolicy,
     ListType,
     MapType,
     ObjectType,
@@ -93,6 +94,40 @@ def test_an_object_within_an_array():
     assert isinstance(kind, ListType)
     assert isinstance(kind.item, ObjectType)
     assert kind.item.fields[0].required
+
+
+EVENT_TIME = {"property": "eventTime", "value": "at"}
+
+
+def policy(*values):
+    return [EVENT_TIME, *({"property": "driftPolicy", "value": value} for value in values)]
+
+
+def test_the_drift_policy():
+    assert parse().drift is DriftPolicy.FREEZE
+    for each in DriftPolicy:
+        assert parse(customProperties=policy(each.value)).drift is each
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (["thaw"], r"^things.yaml:\d+: the custom property driftPolicy is 'thaw', which is no policy."),
+        (["Rescue"], "'Rescue'"),
+        ([None], "driftPolicy is None"),
+        ([["rescue"]], "driftPolicy is"),
+        (["rescue", "rescue"], r"^things.yaml:\d+: the custom property driftPolicy is there twice"),
+    ],
+)
+def test_no_such_drift_policy(values, says):
+    with pytest.raises(UsageError, match=says) as caught:
+        parse(customProperties=policy(*values))
+    text = yaml.safe_dump(document([KEY, AT], customProperties=policy(*values))).splitlines()
+    line = int(caught.value.message.split(":")[1])
+    due = "value:" if len(values) == 1 else "- property: driftPolicy"
+    assert due in text[line - 1]
+    if len(values) == 1:
+        assert "freeze, rescue, discard" in caught.value.hint
 
 
 def options(logical, physical=None, **options):

@@ -25,6 +25,7 @@ from lakeproof.contracts import (
     Constraints,
     Contract,
     DecimalType,
+    DriftPolicy,
     Field,
     ListType,
     MapType,
@@ -112,6 +113,24 @@ def test_what_is_not_of_a_field() -> None:
     for new in (replace(old, stream="t"), replace(old, primary_key=("a",)), replace(old, event_time="a")):
         assert compatibility(changes(old, new)) is Compatibility.BREAKING
     assert changes(old, replace(old, version="2", digest="other")) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (DriftPolicy.FREEZE, DriftPolicy.RESCUE, "backward"),
+        (DriftPolicy.FREEZE, DriftPolicy.DISCARD, "backward"),
+        (DriftPolicy.RESCUE, DriftPolicy.FREEZE, "forward"),
+        (DriftPolicy.DISCARD, DriftPolicy.FREEZE, "forward"),
+        (DriftPolicy.RESCUE, DriftPolicy.DISCARD, "full"),
+        (DriftPolicy.DISCARD, DriftPolicy.RESCUE, "full"),
+    ],
+)
+def test_a_change_of_the_policy(old: DriftPolicy, new: DriftPolicy, expected: str) -> None:
+    before, after = (replace(contract(a()), drift=policy) for policy in (old, new))
+    [change] = changes(before, after)
+    assert change.what.startswith(f"drift policy {old} → {new}: ")
+    assert compatibility((change,)) == expected
 
 
 def test_together_they_are_as_bad_as_each() -> None:

@@ -1,6 +1,7 @@
 """What meets a contract is valid by its JSON Schema, and what could be said there is."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from lakeproof.contracts import (
     Constraints,
     Contract,
     DecimalType,
+    DriftPolicy,
     Field,
     ListType,
     MapType,
@@ -39,10 +41,10 @@ def validator(contract: Contract) -> Draft7Validator:
 @settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_what_the_judge_takes_is_valid(data: st.DataObject) -> None:
-    contract = data.draw(contracts)
+    contract = replace(data.draw(contracts), drift=data.draw(st.sampled_from(DriftPolicy)))
     judge, schema = ExactJudge(contract), validator(contract)
     for record in data.draw(st.lists(record_texts(contract), max_size=6)):
-        if isinstance(judge.judge(record), dict):
+        if not isinstance(judge.judge(record), list):
             schema.validate(json.loads(record))
 
 
@@ -97,3 +99,32 @@ def test_what_a_schema_says(kind: Type, more: dict[str, Any], good: list[Any], b
     assert [value for value in good if not schema.is_valid({"a": value})] == []
     assert [value for value in bad if schema.is_valid({"a": value})] == []
     assert not schema.is_valid({"other": 1})
+
+
+@pytest.mark.parametrize("policy", [DriftPolicy.RESCUE, DriftPolicy.DISCARD])
+def test_what_a_schema_says_where_values_may_drift(policy: DriftPolicy) -> None:
+    inner = ObjectType((Field("need", PrimitiveType.INT, required=True), Field("may", PrimitiveType.INT)))
+    fields = (
+        Field("need", PrimitiveType.STRING, required=True, description="told", allowed=("x",)),
+        Field("may", PrimitiveType.INT, description="told"),
+        Field("object", inner),
+        Field("list", ListType(inner), required=True),
+        Field("map", MapType(inner)),
+    )
+    contract = Contract("s", "1", "", fields, (), "", drift=policy)
+    schema, judge = validator(contract), ExactJudge(contract)
+    good: list[dict[str, Any]] = [
+        {}, {"more": 1}, {"may": "text"}, {"object": 1}, {"object": {"need": 1, "may": "text", "more": 1}},
+        {"list": [1, None, {"need": 1}]}, {"map": 1}, {"map": {"a": 1, "b": {"need": 1, "more": []}}},
+    ]  # fmt: skip
+    bad: list[dict[str, Any]] = [
+        {"need": 1}, {"need": "y"}, {"object": {}}, {"object": {"need": "1"}}, {"list": 1}, {"list": [{}]},
+        {"map": {"a": {"may": 1}}},
+    ]  # fmt: skip
+    for change in good + bad:
+        record = {"need": "x", "list": []} | change
+        assert schema.is_valid(record) == (change in good), change
+        assert isinstance(judge.judge(json.dumps(record).encode()), list) == (change in bad), change
+    told = json_schema(contract)["properties"]["may"]
+    goes = {DriftPolicy.RESCUE: "rescued", DriftPolicy.DISCARD: "discarded"}[policy]
+    assert told == {"$comment": f"due: int; what does not fit is {goes}", "description": "told"}

@@ -1,17 +1,20 @@
 """What docs/contracts.md says is so."""
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from lakeproof.contracts import DecimalType, PrimitiveType, parse_contract
+from consumer.bronze.judge import Judge
+from lakeproof.contracts import DecimalType, DriftPolicy, PrimitiveType, parse_contract
 from lakeproof.contracts.constraints import known_options
 from lakeproof.contracts.diff import Compatibility, changes, compatibility
 from lakeproof.contracts.pattern import PatternError, portable
@@ -189,6 +192,9 @@ SAME_WORDS = {
         "allowed values added, or none listed any more", "allowed values removed, or listed for the first time",
         "range or length loosened, pattern or rule removed", "range or length tightened, pattern or rule added",
         "pattern or rule changed"],
+    "drift policy": [
+        "drift policy: from freeze to another", "drift policy: from another to freeze",
+        "drift policy: between rescue and discard"],
 }  # fmt: skip
 
 
@@ -202,6 +208,64 @@ def test_tables_can_follow_what_is_listed_so():
                 obstacles = [found.obstacle for found in changes(old, new)]
                 assert any(obstacles) == means.startswith("refused"), (change, old, new)
     assert sorted(seen) == sorted(PAIRS)
+
+
+DRIFT = table("changed or added")
+
+
+@pytest.mark.parametrize("row", DRIFT, ids=lambda row: row[0])
+def test_each_policy_does_what_the_table_says(row):
+    freeze, rescue, discard = (parse_contract(under(policy).encode(), policy.value) for policy in DriftPolicy)
+    record = changed_record(row[0])
+    strict, kept, counted = (next(Judge(each).judge(record)).to_pylist()[0] for each in (freeze, rescue, discard))
+    assert (strict["reasons"] is None) == (row[1] == "no")
+    assert reasons(strict) == row[1]
+    for judged, cell in ((kept, row[2]), (counted, row[3])):
+        assert (judged["reasons"] is not None) == (cell == "dead letter as with `freeze`")
+        assert judged["reasons"] in (None, strict["reasons"])
+    if kept["reasons"] is None:
+        assert rescued(kept["_rescued"]) == row[2]
+        assert counts(Counter(counted["_drift"] or ())) == row[3]
+
+
+def under(policy):
+    """The example with a policy."""
+    event_time = "  - {property: eventTime, value: ordered_at}\n"
+    return EXAMPLE.replace(event_time, f"{event_time}  - {{property: driftPolicy, value: {policy}}}\n")
+
+
+def changed_record(change):
+    """The page's record with what a cell of the table says changed or added."""
+    (text,) = re.findall(r"^Changes of the record `(.*?)`", PAGE, re.MULTILINE)
+    tokens = dict(re.findall(r'"(\w+)": ("[^"]*"|[\d.]+)', text))
+    if change != "nothing":
+        inside = "{" + change.strip("`") + "}"
+        for name, (start, end) in spans(inside).items():
+            tokens[name] = inside[start:end]
+    return ("{" + ", ".join(f'"{name}": {token}' for name, token in tokens.items()) + "}").encode()
+
+
+def spans(text):
+    """Where each value of a JSON object begins and ends."""
+    found, at = {}, 1
+    while at < len(text) and text[at] != "}":
+        name, end = json.JSONDecoder().raw_decode(text, text.index('"', at))
+        start = end + 2
+        _, at = json.JSONDecoder().raw_decode(text, start)
+        found[name] = (start, at)
+    return found
+
+
+def reasons(row):
+    return ", ".join(f"`{reason['code']} {reason['path']}`" for reason in row["reasons"] or ()) or "no"
+
+
+def rescued(entries):
+    return ", ".join(f"`{path}` → `{text}`" for path, text in entries or ()) or "null"
+
+
+def counts(found):
+    return ", ".join(f"{codes}: {count}" for codes, count in sorted(found.items())) or "nothing"
 
 
 def lakeproof(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -248,6 +312,7 @@ RANGE, RANGED = (
 LONG, SHORT = f"{TEXT}, logicalTypeOptions: {{maxLength: 9}}", f"{TEXT}, logicalTypeOptions: {{maxLength: 8}}"
 FORM, OTHER_FORM = f"{TEXT}, logicalTypeOptions: {{pattern: a}}", f"{TEXT}, logicalTypeOptions: {{pattern: b}}"
 RULE, OTHER_RULE = (f"{TEXT}, quality: [{{type: sql, name: r, query: x > '{end}'}}]" for end in "ab")
+POLICIES = tuple(replace(BASE, drift=policy) for policy in (DriftPolicy.RESCUE, DriftPolicy.DISCARD))
 PAIRS = {
     "optional field added": [(BASE, one(TEXT))],
     "required field added": [(BASE, one(NEED))],
@@ -272,5 +337,8 @@ PAIRS = {
         (BASE, replace(BASE, event_time="other")),
         (BASE, replace(BASE, stream="other")),
     ],
+    "drift policy: from freeze to another": [(BASE, policy) for policy in POLICIES],
+    "drift policy: from another to freeze": [(policy, BASE) for policy in POLICIES],
+    "drift policy: between rescue and discard": [POLICIES, POLICIES[::-1]],
     "description": both(TEXT, f"{TEXT}, description: other") + both(RULE, RULE.replace("name", "description: d, name")),
 }  # fmt: skip

@@ -12,7 +12,7 @@ from consumer.bronze.judge import Judge
 from consumer.sources.files import envelopes
 from consumer.sources.landing_log import LandedFile
 from lakeproof.catalog import open_catalog
-from lakeproof.contracts import load_contract
+from lakeproof.contracts import DriftPolicy, load_contract
 from lakeproof.settings import Settings
 from lakeproof.storage import StoredFile, open_storage
 from lakeproof.storage.local import local_path
@@ -73,10 +73,12 @@ class Lake:
             units = pa.Table.from_batches(batches, schema=judge._schema)
             good = units.filter(units["reasons"].is_null())
             dead = units.filter(units["reasons"].is_valid())
-            tables[BRONZE].append(_with(good.drop_columns(["reasons", "raw"]), file.uri))
+            judged_only = [name for name in ("_drift", "reasons", "raw") if name in good.column_names]
+            tables[BRONZE].append(_with(good.drop_columns(judged_only), file.uri))
             letters = _with(dead.select(["reasons", "raw", "_position"]), file.uri)
             tables[DEAD_LETTERS].append(letters.append_column("_attempt", pa.array([1] * len(letters), pa.int32())))
-            ledger.append(_booking(file, len(good), dead["reasons"].to_pylist()))
+            booking = _booking(file, len(good), dead["reasons"].to_pylist())
+            ledger.append(booking | _drift(self.contract.drift, good))
         for name, parts in tables.items():
             self.catalog.load_table(name).append(pa.concat_tables(parts))
         self._append(LEDGER, ledger)
@@ -112,6 +114,13 @@ def _with(units: pa.Table, source: str) -> pa.Table:
     ):
         units = units.append_column(name, pa.array([value] * len(units), kind))
     return units
+
+
+def _drift(policy: DriftPolicy, good: pa.Table) -> Row:
+    if policy is DriftPolicy.FREEZE:
+        return {}
+    counts = Counter(codes for row in good["_drift"].to_pylist() for codes in row or ())
+    return {"rescued" if policy is DriftPolicy.RESCUE else "discarded": sorted(counts.items())}
 
 
 def _booking(file: LandedFile | StoredFile, bronze: int, reasons: list[list[dict[str, str]]]) -> Row:
