@@ -4,14 +4,12 @@ The process that forms micro-batches asks here at each of them, so that a contra
 one on. What has been applied, and when, stands in the lake itself, see :mod:`lakeproof.schema_changes`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
-from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table, select
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy import Column, LargeBinary, MetaData, String, Table, select
+from sqlalchemy.exc import IntegrityError
 
-from lakeproof.database import open_database
-from lakeproof.errors import UnavailableError
+from lakeproof.database import open_database, transaction
 
 _metadata = MetaData()
 _texts = Table(
@@ -52,36 +50,23 @@ class ContractLog:
 
     def text(self, digest: str) -> bytes | None:
         """The text that was kept under `digest`, or None."""
-        with self._begin() as connection:
+        with transaction(self._engine) as connection:
             return connection.scalar(select(_texts.c.text).where(_texts.c.digest == digest))
 
     def make_current(self, stream: str, digest: str, text: bytes) -> None:
         """Let a contract hold for every micro-batch of `stream` that begins from now on."""
         self.keep(digest, text)
-        with self._begin() as connection:
+        with transaction(self._engine) as connection:
             known = connection.execute(_current.update().where(_current.c.stream == stream).values(digest=digest))
         if known.rowcount == 0:
             self._insert(_current, {"stream": stream, "digest": digest})
 
     def current(self, stream: str) -> str | None:
         """Digest of the contract that holds for `stream`; None before its first consumer."""
-        with self._begin() as connection:
+        with transaction(self._engine) as connection:
             return connection.scalar(select(_current.c.digest).where(_current.c.stream == stream))
 
     def _insert(self, table: Table, row: dict[str, object]) -> None:
         """Insert a row that another process may insert at the same time: then that one stays."""
-        with suppress(IntegrityError), self._begin() as connection:
+        with suppress(IntegrityError), transaction(self._engine) as connection:
             connection.execute(table.insert(), row)
-
-    @contextmanager
-    def _begin(self) -> Iterator[Connection]:
-        try:
-            with self._engine.begin() as connection:
-                yield connection
-        except IntegrityError:
-            raise
-        except SQLAlchemyError as error:
-            raise UnavailableError(
-                f"The landing log's database cannot be used: {getattr(error, 'orig', error)}.",
-                "Check LAKE_LANDING_LOG_URI, its server, and the disk.",
-            ) from error

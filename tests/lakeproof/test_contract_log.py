@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from lakeproof.contract_log import ContractLog
+from lakeproof.database import transaction
 from lakeproof.errors import UnavailableError
 
 
@@ -48,7 +49,7 @@ def test_of_two_that_write_the_same_at_once_one_does(database: str, monkeypatch:
 
 def test_a_database_that_fails_is_one_line(database: str, tmp_path: Path) -> None:
     log = ContractLog(database)
-    with log._begin() as connection:
+    with transaction(log._engine) as connection:
         connection.exec_driver_sql("DROP TABLE current_contracts")
     with pytest.raises(UnavailableError, match="no such table") as caught:
         log.current("events")

@@ -23,7 +23,7 @@ from sqlalchemy import (
     select,
 )
 
-from lakeproof.database import open_database
+from lakeproof.database import open_database, transaction
 from lakeproof.storage import StoredFile
 
 _metadata = MetaData()
@@ -96,7 +96,7 @@ class LandingLog:
         new: dict[str, StoredFile] = {file.uri: file for file in files if file.uri not in self._known}
         if not new:
             return 0
-        with self._engine.begin() as connection:
+        with transaction(self._engine) as connection:
             last = connection.scalar(select(func.max(_files.c.seq)).where(_files.c.stream == self._stream)) or 0
             connection.execute(
                 _files.insert(),
@@ -122,12 +122,12 @@ class LandingLog:
     def newest_uris(self, count: int) -> list[str]:
         """The `count` greatest URIs by name, in ascending order."""
         query = select(_files.c.uri).where(_files.c.stream == self._stream).order_by(_files.c.uri.desc()).limit(count)
-        with self._engine.connect() as connection:
+        with transaction(self._engine) as connection:
             return sorted(connection.scalars(query))
 
     def head(self) -> int:
         """Position of the newest file, 0 where there is none."""
-        with self._engine.connect() as connection:
+        with transaction(self._engine) as connection:
             return connection.scalar(select(func.max(_files.c.seq)).where(_files.c.stream == self._stream)) or 0
 
     def files(self, start: int, end: int, limit: int | None = None) -> list[LandedFile]:
@@ -138,7 +138,7 @@ class LandingLog:
             .order_by(_files.c.seq)
             .limit(limit)
         )
-        with self._engine.connect() as connection:
+        with transaction(self._engine) as connection:
             return [
                 LandedFile(row.seq, row.uri, row.size, row.etag, row.landed_at.replace(tzinfo=UTC))
                 for row in connection.execute(query)
@@ -146,7 +146,7 @@ class LandingLog:
 
     def _log_id(self) -> str:
         mine = select(_logs.c.log_id).where(_logs.c.stream == self._stream)
-        with self._engine.begin() as connection:
+        with transaction(self._engine) as connection:
             found = connection.scalar(mine)
             if found is None:
                 found = uuid.uuid4().hex
@@ -155,5 +155,5 @@ class LandingLog:
 
     @cached_property
     def _known(self) -> set[str]:
-        with self._engine.connect() as connection:
+        with transaction(self._engine) as connection:
             return set(connection.scalars(select(_files.c.uri).where(_files.c.stream == self._stream)))

@@ -14,10 +14,10 @@ from threading import Event, Thread
 
 import psutil
 import structlog
-from sqlalchemy import Column, Connection, Engine, Float, Integer, MetaData, String, Table, insert, select, update
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy import Column, Engine, Float, Integer, MetaData, String, Table, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
-from lakeproof.database import open_database
+from lakeproof.database import open_database, transaction
 from lakeproof.errors import LakeproofError, UnavailableError
 
 log = structlog.get_logger()
@@ -85,7 +85,7 @@ class Lease:
             "started": me.create_time(),
             "expires_at": time.time() + LEASE_SECONDS,
         }
-        with self._begin() as connection:
+        with transaction(self._engine) as connection:
             row = connection.execute(select(_leases).where(_leases.c.stream == self._stream)).one_or_none()
             if row is None:
                 try:
@@ -112,7 +112,7 @@ class Lease:
         UnavailableError
             The database does not answer.
         """
-        with self._begin() as connection:
+        with transaction(self._engine) as connection:
             renewed = connection.execute(
                 update(_leases)
                 .where(_leases.c.stream == self._stream, _leases.c.holder == self._holder)
@@ -138,23 +138,10 @@ class Lease:
         """Let the next consumer start at once; where that cannot be written, the lease runs out by itself."""
         mine = (_leases.c.stream == self._stream) & (_leases.c.holder == self._holder)
         try:
-            with self._begin() as connection:
+            with transaction(self._engine) as connection:
                 connection.execute(update(_leases).where(mine).values(expires_at=0.0))
         except UnavailableError as error:
             log.warning("the lease was not given back", stream=self._stream, why=error.message)
-
-    @contextmanager
-    def _begin(self) -> Iterator[Connection]:
-        try:
-            with self._engine.begin() as connection:
-                yield connection
-        except IntegrityError:
-            raise
-        except SQLAlchemyError as error:
-            raise UnavailableError(
-                f"The database of leases cannot be used: {getattr(error, 'orig', error)}.",
-                "Check LAKE_LANDING_LOG_URI, its server, and the disk.",
-            ) from error
 
     def _held(self, by: str, seconds: float) -> LeaseHeldError:
         return LeaseHeldError(

@@ -82,7 +82,7 @@ def test_without_its_database_a_lease_fails_in_one_line_and_hides_no_other_error
     def lose_the_table(held: Lease) -> None:
         with sqlite3.connect(database.removeprefix("sqlite:///")) as connection:
             connection.execute("DROP TABLE leases")
-        with pytest.raises(UnavailableError, match="database of leases cannot be used: no such table"):
+        with pytest.raises(UnavailableError, match="database cannot be used: no such table"):
             held.check()
         raise KeyError("what went wrong first")
 
