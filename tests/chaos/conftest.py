@@ -15,14 +15,15 @@ SHORT_LEASE = 4.0
 OpenBench = Callable[..., Bench]
 
 
-@pytest.fixture(scope="session")
+# Of a module, not of the session: their consumers would run on beside all other tests.
+@pytest.fixture(scope="module")
 def local_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A bench on local storage that all tests share, as the scenarios of the grid do."""
     with Bench(Options(tmp_path_factory.mktemp("chaos"), seed=1, lease_seconds=SHORT_LEASE)) as bench:
         yield bench
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def minio_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """The same with a MinIO of its own, behind the proxy."""
     with Bench(Options(tmp_path_factory.mktemp("chaos"), minio=True, seed=2, lease_seconds=SHORT_LEASE)) as bench:
