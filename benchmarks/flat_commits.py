@@ -17,7 +17,7 @@ from benchmarks.flat_tables import append_many, marker
 from consumer.bronze import append
 from consumer.bronze.append import append_once, target
 from consumer.bronze.data_files import DataFile, DataFileWriter
-from consumer.session import start_session
+from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, load_settings
@@ -35,7 +35,7 @@ def main() -> None:
     """Warm up on another table, make the history, then append as the consumer does."""
     snapshots = int(sys.argv[1])
     settings = load_settings()
-    spark = start_session(settings, "benchmark: commits")
+    spark = start_session(settings, "benchmark: commits", PLANNING_ONLY)
     ensure_tables(open_catalog(settings), load_contract(settings.contracts, _STREAM))
     names = stream_tables(_STREAM)
     _timed_appends(spark, settings, names.dead_letters, 0, _WARM_UPS)

@@ -17,7 +17,7 @@ from consumer.bronze.append import target
 from consumer.bronze.data_files import DataFileWriter
 from consumer.bronze.recover import accounted_sources, has_other_checkpoints
 from consumer.bronze.rows import MicroBatch, ledger_rows
-from consumer.session import start_session
+from consumer.session import PLANNING_ONLY, start_session
 from consumer.sources.landing_log import LandedFile
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -36,7 +36,7 @@ def main() -> None:
     """Write the ledger, then look up the sources of one of its micro-batches, again and again."""
     micro_batches = max(int(sys.argv[1]) // _SOURCES_OF_A_MICRO_BATCH, 1)
     settings = load_settings()
-    spark = start_session(settings, "benchmark: ledger")
+    spark = start_session(settings, "benchmark: ledger", PLANNING_ONLY)
     contract = load_contract(settings.contracts, _STREAM)
     ensure_tables(open_catalog(settings), contract)
     where = target(spark, LEDGER, marker(0))

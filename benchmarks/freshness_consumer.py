@@ -18,7 +18,7 @@ from consumer.bronze.write import write_judged
 from consumer.queries import micro_batches
 from consumer.queries.bronze import BronzeQuery, run_bronze
 from consumer.queries.micro_batches import MicroBatches
-from consumer.session import start_session
+from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.logs import configure_logs
 from lakeproof.settings import load_settings
 from lakeproof.tables import LEDGER, stream_tables
@@ -32,7 +32,7 @@ def main() -> None:
     settings = load_settings()
     with Path(sys.argv[1]).open("w", buffering=1) as notes:
         _time_steps(notes)
-        spark = start_session(settings, "benchmark: freshness")
+        spark = start_session(settings, "benchmark: freshness", PLANNING_ONLY)
         spark.streams.addListener(_Progress(notes))
         run_bronze(settings, BronzeQuery(_STREAM, f"{settings.landing_uri}/{_STREAM}"), lambda: spark)
         spark.stop()

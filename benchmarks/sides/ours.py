@@ -5,7 +5,7 @@ import time
 
 from benchmarks.sides.counts import lake_counts
 from consumer.queries.bronze import BronzeQuery, run_bronze
-from consumer.session import start_session
+from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.settings import load_settings
 
 STREAM = "events"
@@ -14,7 +14,7 @@ STREAM = "events"
 def main() -> None:
     """Start Spark; then, timed, run the stream until all is committed; then count."""
     settings = load_settings()
-    spark = start_session(settings, "benchmark: lakeproof")
+    spark = start_session(settings, "benchmark: lakeproof", PLANNING_ONLY)
     began = time.monotonic()
     query = BronzeQuery(STREAM, f"{settings.landing_uri}/{STREAM}", available_now=True)
     run_bronze(settings, query, lambda: spark)

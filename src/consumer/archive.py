@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from consumer.queries.bronze import BronzeQuery, run_bronze
-from consumer.session import class_archive, start_session
+from consumer.session import PLANNING_ONLY, class_archive, start_session
 from lakeproof.contracts import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, load_contract
 from lakeproof.settings import Settings
 
@@ -32,8 +32,7 @@ def archive_classes(settings: Settings, stream: str) -> Path:
         landed.parent.mkdir(parents=True)
         landed.write_text(json.dumps([{field.name: _sample(field) for field in contract}, {}]))
         query = BronzeQuery(stream, f"{lake.landing_uri}/{stream}", available_now=True)
-        java_options = [f"-XX:ArchiveClassesAtExit={part}", "-Xlog:disable"]
-        run_bronze(lake, query, lambda: start_session(lake, "lakeproof class archive", java_options))
+        run_bronze(lake, query, lambda: start_session(lake, "lakeproof class archive", PLANNING_ONLY, part))
         gateway = SparkContext._gateway
         if gateway is not None:
             gateway.shutdown()

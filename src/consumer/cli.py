@@ -55,10 +55,10 @@ def run_stream(
 
     # Spark takes a second to import: only when everything cheap has been checked.
     from consumer.queries.bronze import BronzeQuery, run_bronze
-    from consumer.session import start_session
+    from consumer.session import PLANNING_ONLY, start_session
 
     query = BronzeQuery(stream, landing, available_now, trigger)
-    run_bronze(settings, query, lambda: start_session(settings, f"lakeproof consumer {stream}"))
+    run_bronze(settings, query, lambda: start_session(settings, f"lakeproof consumer {stream}", PLANNING_ONLY))
 
 
 @app.command("archive")

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from tests.consumer.lake import Drain, SessionOf
 
 from consumer.queries.bronze import BronzeQuery, run_bronze
-from consumer.session import start_session
+from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog, spark_properties
 from lakeproof.settings import Settings
 
@@ -25,7 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         spark_ui_port=0,
     )
     open_catalog(settings)
-    session = start_session(settings, "lakeproof tests")
+    session = start_session(settings, "lakeproof tests", PLANNING_ONLY)
     yield session
     session.stop()
 

@@ -1,12 +1,10 @@
 """How Spark is started."""
 
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import psutil
-import pyarrow as pa
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -15,14 +13,14 @@ pytestmark = pytest.mark.spark
 
 
 def test_workers_run_this_python_with_the_installed_pyspark(spark: SparkSession) -> None:
-    def describe(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def describe(_: int) -> tuple[str, str]:
         import pyspark
 
-        yield pa.RecordBatch.from_pylist([{"prefix": sys.prefix, "pyspark": pyspark.__file__}])
+        return sys.prefix, pyspark.__file__
 
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(describe, "prefix string, pyspark string").collect()  # type: ignore[arg-type]
-    assert row.prefix == sys.prefix
-    assert ".zip" not in row.pyspark
+    ((prefix, package),) = spark.sparkContext.parallelize([0], 1).map(describe).collect()
+    assert prefix == sys.prefix
+    assert ".zip" not in package
 
 
 def listening_addresses(process: psutil.Process) -> set[str]:

@@ -4,13 +4,11 @@ Each task reads its files, judges their units and writes what came of them; only
 through the JVM. So a unit is judged once, and nothing is kept or computed a second time for the second table.
 """
 
-import pickle
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -80,7 +78,7 @@ def warm_up(spark: SparkSession) -> None:
     """
     cores = spark.sparkContext.defaultParallelism
     with suppress(PySparkException, Py4JError):
-        spark.range(0, cores, 1, cores).mapInArrow(_as_they_are, "id long").collect()  # type: ignore[arg-type]
+        spark.sparkContext.parallelize(range(cores), cores).foreach(_nothing)
 
 
 def write_judged(spark: SparkSession, files: list[LandedFile], task: Task) -> Written:
@@ -94,17 +92,8 @@ def write_judged(spark: SparkSession, files: list[LandedFile], task: Task) -> Wr
     whole = Written()
     if not groups:
         return whole
-
-    def write_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_numpy():
-                written = pickle.dumps(write_group(groups[int(index)], task))
-                yield pa.RecordBatch.from_pydict({"written": pa.array([written], pa.binary())})
-
-    # A partition for each group. Only indexes travel through the JVM: the tasks read the files themselves.
-    indexes = spark.range(0, len(groups), 1, len(groups))
-    for row in indexes.mapInArrow(write_groups, "written binary").collect():  # type: ignore[arg-type]
-        part: Written = pickle.loads(row.written)  # noqa: S301 - our own
+    # An RDD, not a DataFrame: a task takes files and gives counts, so there are no rows to plan, encode and decode for.
+    for part in spark.sparkContext.parallelize(groups, len(groups)).map(partial(write_group, task=task)).collect():
         whole.bronze += part.bronze
         whole.dead_letters += part.dead_letters
         whole.outcomes.update(part.outcomes)
@@ -143,9 +132,8 @@ def write_group(files: list[LandedFile], task: Task) -> Written:
     return written
 
 
-def _as_they_are(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    # Spark sends the name of this function, not its code: the worker imports this module to find it.
-    yield from batches
+def _nothing(_: int) -> None:
+    """Do nothing. Spark sends a function's name, not its code: the worker imports this module to find it."""
 
 
 def _writer(target: Target | None, s3: S3Settings) -> DataFileWriter | None:

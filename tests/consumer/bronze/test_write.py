@@ -5,12 +5,10 @@ import gzip
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -91,7 +89,7 @@ def test_outcomes_count_units_by_source_and_set_of_reasons(task: Task, landed: l
 
 def test_a_warm_up_makes_a_worker_import_what_judging_takes() -> None:
     # What Spark sends is unpickled in a Python that knows nothing yet.
-    sent = cloudpickle.dumps(write._as_they_are)
+    sent = cloudpickle.dumps(write._nothing)
     script = "import pickle, sys; pickle.load(sys.stdin.buffer); print('consumer.bronze.judge' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", script], input=sent, capture_output=True, check=True)
     assert told.stdout == b"True\n"
@@ -99,10 +97,10 @@ def test_a_warm_up_makes_a_worker_import_what_judging_takes() -> None:
 
 @pytest.mark.spark
 def test_a_warm_up_that_fails_is_no_failure_of_its_own(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def fail(_: int) -> None:
         raise OSError
 
-    monkeypatch.setattr(write, "_as_they_are", fail)
+    monkeypatch.setattr(write, "_nothing", fail)
     write.warm_up(spark)
 
 
