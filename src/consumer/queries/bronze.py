@@ -180,8 +180,9 @@ def what_failed(error: Exception) -> str:
         cause = error.java_exception
         while cause.getCause() is not None:
             cause = cause.getCause()
-        return _first_line(f"{cause.getClass().getSimpleName()}: {cause.getMessage()}")
-    text = str(error).strip()
+        text = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+    else:
+        text = str(error).strip()
     if "Traceback (most recent call last)" in text:
         # A worker's: its last line that is not indented says what was raised.
         raised = [line for line in text.splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]

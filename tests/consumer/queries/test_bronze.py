@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from consumer.queries.bronze import what_failed
 from lakeproof.catalog import open_catalog
+from lakeproof.errors import UnavailableError
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from producer.cli import app as producer
@@ -294,6 +295,15 @@ def test_what_failed_in_the_jvm_is_its_first_cause(spark: SparkSession) -> None:
     with pytest.raises(Py4JJavaError) as caught:
         jvm.java.util.ArrayList().get(3)
     assert what_failed(caught.value) == "IndexOutOfBoundsException: Index 3 out of bounds for length 0"
+
+
+def test_what_failed_in_a_task_is_what_it_raised(spark: SparkSession) -> None:
+    def fail(_: int) -> None:
+        raise UnavailableError("s3://landing is not there.")
+
+    with pytest.raises(Py4JJavaError) as caught:
+        spark.sparkContext.parallelize([0], 1).foreach(fail)
+    assert what_failed(caught.value) == "UnavailableError: s3://landing is not there."
 
 
 def test_the_ledger_can_be_pruned_by_the_whole_name_of_a_source(
