@@ -16,7 +16,7 @@ from lakeproof.settings import Settings
 PLANNING_ONLY = ("-XX:TieredStopAtLevel=1",)
 """Options for a driver whose JVM plans and commits while Python workers carry the data.
 
-Its second compiler would take processor time from them, as much as all the rest of the JVM over a backlog of minutes.
+Its second compiler would take processor time from them, as much as all the rest of the JVM over a backlog of 300 MB.
 """
 
 
