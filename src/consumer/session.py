@@ -67,8 +67,6 @@ def start_session(
         # Micro-batches are small: more partitions would only cost their scheduling.
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.adaptive.enabled": "false",
-        # What is cached is read twice and thrown away: compressing it costs more than it saves.
-        "spark.sql.inMemoryColumnarStorage.compressed": "false",
     }
     if settings.spark_master.startswith("local"):
         # One machine: nothing to distribute, and nobody else's business.

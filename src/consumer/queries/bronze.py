@@ -188,11 +188,7 @@ def what_failed(error: Exception) -> str:
         raised = [line for line in text.splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]
         if raised:
             return raised[-1].removeprefix("lakeproof.errors.")
-    return _first_line(text or type(error).__name__)
-
-
-def _first_line(text: str) -> str:
-    return text.splitlines()[0]
+    return (text or type(error).__name__).splitlines()[0]
 
 
 def _query_error(error: Exception, settings: Settings) -> LakeproofError:
