@@ -1,11 +1,11 @@
 """Verify a stream: read ledger, tables and landing zone in the order that a running consumer cannot disturb."""
 
 import hashlib
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from time import monotonic, sleep, time
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import Contract, load_contract
@@ -137,14 +137,14 @@ def _contracts(settings: Settings, stream: str) -> dict[str, Contract]:
 def _read_books(lake: StreamLake, landing: Landing) -> _Books:
     # A micro-batch is appended to bronze, then to the dead letters, then to the ledger. Read the other way round, each
     # source of the ledger has all its rows; and all that they come from has landed by the time of the listing.
-    patience = time.monotonic() + _WAIT_SECONDS
+    patience = monotonic() + _WAIT_SECONDS
     while True:
         bookings = lake.bookings()
         accounts = lake.accounts()
         newest = max((accounts[source].ingested_at or 0.0 for source in accounts.keys() - bookings.keys()), default=0.0)
-        if time.time() - newest > _YOUNG_SECONDS or time.monotonic() > patience:
+        if time() - newest > _YOUNG_SECONDS or monotonic() > patience:
             return _Books(bookings, accounts, landing.files())
-        time.sleep(_LOOK_AGAIN_SECONDS)
+        sleep(_LOOK_AGAIN_SECONDS)
 
 
 def _check_folder(root: str) -> None:
