@@ -51,5 +51,5 @@ bench: ## run the benchmarks, or one: make bench NAME=backlog ARGS="--files 100 
 requirements: setup ## pin the dependencies of pyproject.toml anew (after a change of it)
 	@scripts/requirements.sh
 
-jars-lock: setup ## record the hashes of the jars anew (after a change of ivy.xml)
-	@scripts/jars.sh --lock
+jars-lock: ## record the hashes of the jars anew (after a change of ivy.xml)
+	@scripts/setup.sh lock

@@ -3,6 +3,7 @@
 #   scripts/setup.sh        what the programs need
 #   scripts/setup.sh dev    and what the checks need
 #   scripts/setup.sh bench  and what the benchmarks need
+#   scripts/setup.sh lock   and record the jars' hashes anew
 # PYTHON names the interpreter to make .venv with; by default the first of those below that will do.
 source "$(dirname "$0")/common.sh"
 wanted=${1:-run}
@@ -82,5 +83,5 @@ install bootstrap
 [[ $wanted != dev ]] || install dev
 [[ $wanted != bench ]] || install bench
 install_project
-scripts/jars.sh
+if [[ $wanted == lock ]]; then scripts/jars.sh --lock; else scripts/jars.sh; fi
 archive_classes
