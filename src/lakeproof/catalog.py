@@ -65,13 +65,15 @@ def spark_properties(settings: Settings) -> dict[str, str]:
             catalog["jdbc.user"] = unquote(parts.username)
         if parts.password:
             catalog["jdbc.password"] = unquote(parts.password)
-    hadoop = {}
-    if uses_s3(settings):
+    if _is_s3(settings.warehouse_uri):
         # The JDK's HTTP client: Iceberg's default one needs a newer AWS SDK than S3A was built for (see ivy.xml).
         catalog |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "http-client.type": "urlconnection"}
         catalog |= _s3_file_io(settings.s3)
-        hadoop = _s3a(settings.s3)
-    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in catalog.items()} | hadoop
+    return {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        **{f"{prefix}.{key}": value for key, value in catalog.items()},
+        **_checkpoint_properties(settings),
+    }
 
 
 def duckdb_secret(settings: Settings) -> str | None:
@@ -98,11 +100,14 @@ def duckdb_secret(settings: Settings) -> str | None:
 
 def uses_s3(settings: Settings) -> bool:
     """Whether any part of the lake lies on S3."""
-    uris = (settings.landing_uri, settings.warehouse_uri, settings.checkpoints_uri)
-    for uri in uris:
-        if not uri.startswith(("file://", "s3://")):
-            raise UsageError(f"{uri} is neither file:// nor s3://.", "Give a folder, a file:// or an s3:// address.")
-    return any(uri.startswith("s3://") for uri in uris)
+    on_s3 = [_is_s3(uri) for uri in (settings.landing_uri, settings.warehouse_uri, settings.checkpoints_uri)]
+    return any(on_s3)  # all of them looked at, for one that is neither
+
+
+def _is_s3(uri: str) -> bool:
+    if not uri.startswith(("file://", "s3://")):
+        raise UsageError(f"{uri} is neither file:// nor s3://.", "Give a folder, a file:// or an s3:// address.")
+    return uri.startswith("s3://")
 
 
 def _s3_file_io(s3: S3Settings) -> dict[str, str]:
@@ -119,16 +124,22 @@ def _s3_file_io(s3: S3Settings) -> dict[str, str]:
     return properties
 
 
+def _checkpoint_properties(settings: Settings) -> dict[str, str]:
+    manager = "spark.sql.streaming.checkpointFileManagerClass"
+    if _is_s3(settings.checkpoints_uri):
+        # Commits a checkpoint file by completing its upload: S3 has no atomic rename.
+        uploads = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+        return {manager: uploads} | _s3a(settings.s3)
+    # Renames a file, as Spark's default one does, but without starting eight processes for it (readlink).
+    return {manager: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"}
+
+
 def _s3a(s3: S3Settings) -> dict[str, str]:
     prefix = "spark.hadoop.fs.s3a"
     properties = {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
         f"{prefix}.endpoint.region": s3.region,
-        # Commits a checkpoint file by completing its upload: S3 has no atomic rename.
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
-        ),
     }
     if s3.endpoint_url:
         properties |= {f"{prefix}.endpoint": s3.endpoint_url, f"{prefix}.path.style.access": "true"}

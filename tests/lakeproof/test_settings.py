@@ -94,7 +94,7 @@ def test_s3_is_spelled_three_ways():
     s3 = S3Settings(
         _env_file=None, endpoint_url="https://s3:9000", access_key_id="k", secret_access_key="it's", session_token="t"
     )
-    settings = Settings(_env_file=None, warehouse="s3://w", s3=s3)
+    settings = Settings(_env_file=None, warehouse="s3://w", checkpoints="s3://c", s3=s3)
     secret = duckdb_secret(settings)
     assert "SECRET 'it''s'" in secret
     assert "ENDPOINT 's3:9000'" in secret

@@ -122,6 +122,15 @@ def test_seeds_1_to_20_come_out_as_the_producer_reports_through_minio(
     check_seeds(s3_lake_settings, reports)
 
 
+@pytest.mark.s3
+@pytest.mark.parametrize("local", ["landing", "warehouse", "checkpoints"])
+def test_a_part_of_the_lake_may_lie_elsewhere(s3_lake_settings: Settings, drain: Drain, local: str) -> None:
+    settings = s3_lake_settings.model_copy(update={local: None})
+    open_storage(settings.landing_uri, settings.s3).write_new(f"{settings.landing_uri}/events/a.json", event())
+    drain(settings)
+    assert [row["_position"] for row in rows(settings, "bronze.events")] == [0]
+
+
 def test_every_file_is_taken_once_whatever_its_name_age_or_form(
     lake_settings: Settings, landing: Path, drain: Drain
 ) -> None:
