@@ -73,6 +73,8 @@ def start_session(
         os.environ.setdefault("PYSPARK_PYTHON", str(files("consumer") / "worker.sh"))
         os.environ["LAKEPROOF_PYTHON"] = sys.executable
         options["spark.driver.extraClassPath"] = os.pathsep.join(jars)
+        # Sets a file's permissions by a call; Hadoop's own class starts a process (chmod), 24 for a micro-batch.
+        options["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -3,4 +3,6 @@
 # unzipped and compiled, import in a third of the time, and a query starts half a dozen such processes.
 PYTHONPATH=$(printf '%s' "$PYTHONPATH" | tr ':' '\n' | grep -v '/python/lib/[^/]*\.zip$' | paste -sd: -)
 export PYTHONPATH
+# NumPy's linear algebra, which nothing here uses, would start a thread for each core: a third of such a start.
+export OPENBLAS_NUM_THREADS=1
 exec "$LAKEPROOF_PYTHON" "$@"

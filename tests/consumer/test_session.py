@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -38,3 +39,14 @@ def test_spark_listens_on_this_machine_only(spark: SparkSession) -> None:
         with suppress(psutil.NoSuchProcess):  # a worker of an earlier test that ends just now
             listening |= listening_addresses(worker)
     assert all(ip.removeprefix("::ffff:") in {"127.0.0.1", "::1"} for ip in listening), listening
+
+
+def test_local_files_are_written_without_starting_processes(spark: SparkSession, tmp_path: Path) -> None:
+    """Hadoop's own class runs chmod for each."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path((tmp_path / "a").as_uri())
+    files = path.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+    assert files.getClass().getSimpleName() == "BareLocalFileSystem"
+    files.create(path).close()
+    files.setPermission(path, jvm.org.apache.hadoop.fs.permission.FsPermission("640"))
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
