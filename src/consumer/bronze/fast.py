@@ -25,6 +25,36 @@ class FastJudge:
     def __init__(self, contract: Contract) -> None:
         self._record = ObjectColumn(contract.fields)
         self._decode = msgspec.json.Decoder(self._record.struct).decode
+        self._decode_array = msgspec.json.Decoder(list[self._record.struct]).decode  # type: ignore[name-defined]
+
+    def judge_array(self, batch: bytes, most: int) -> tuple[int, list[ArrowColumn]] | None:
+        """Judge a whole batch without splitting it: a quarter less work, where nothing is wrong with any record.
+
+        Parameters
+        ----------
+        batch
+            The batch as landed.
+        most
+            How many records it may have.
+
+        Returns
+        -------
+        tuple[int, list[pa.Array]] or None
+            How many records it has, and the contract's columns of them; None unless it is an array of at most so many
+            records, at least one, which all meet the contract for certain.
+        """
+        try:
+            records = self._decode_array(batch)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        if not 0 < len(records) <= most:
+            return None
+        # A column that has doubts about a record looks into its bytes: here it looks into those of all.
+        chunk = Chunk([batch] * len(records))
+        columns = self._record.columns(records, range(len(records)), chunk)
+        if chunk.declined or _quoted_colons(batch) != chunk.keys.sum():
+            return None
+        return len(records), columns
 
     def judge(self, units: Sequence[bytes]) -> tuple[list[int], list[ArrowColumn]]:
         """Judge units.

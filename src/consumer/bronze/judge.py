@@ -27,6 +27,8 @@ MAX_UNITS = 10_000
 """Units in an Arrow batch."""
 MAX_BYTES = 16 << 20
 """Bytes of the units in an Arrow batch, unless a single one has more."""
+# A batch of empty objects makes an object of some 80 bytes for each three of its own.
+_MAX_WHOLE_BYTES = 4 << 20
 
 
 class Judge:
@@ -60,6 +62,9 @@ class Judge:
             split is one row, with position 0 and `value` as it is.
         """
         batch = value if isinstance(value, bytes) else bytes(value)
+        if whole := self._judge_whole(batch):
+            yield whole
+            return
         units = split(batch)
         if isinstance(units, Refused):
             yield from self.refuse(units.code, units.detail, batch)
@@ -79,6 +84,20 @@ class Judge:
         """
         fault = Fault(Reason(code), "$", detail)
         yield self._batch([], [pa.nulls(0, column.type) for column in self._value_fields], [0], [[fault]], [value])
+
+    def _judge_whole(self, batch: bytes) -> pa.RecordBatch | None:
+        """Judge a batch of which each record meets the contract; None for any other, and for one that is large."""
+        if len(batch) > _MAX_WHOLE_BYTES:
+            return None
+        accepted = self._fast.judge_array(batch, MAX_UNITS)
+        if accepted is None:
+            return None
+        count, columns = accepted
+        if self.contract.rules and self._rules.judge(columns):
+            return None
+        if drift_fields(self.contract):
+            columns += drift_columns([()] * count, self.contract)
+        return self._batch(range(count), columns, [], [], [])
 
     def _judge_units(self, units: Sequence[bytes], first: int) -> pa.RecordBatch:
         """Judge units, of which the first has the position `first`."""

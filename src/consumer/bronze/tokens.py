@@ -7,7 +7,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import lru_cache, partial
 from typing import Any
@@ -22,8 +22,13 @@ _CONTROLS = {code: f"\\u{code:04x}" for code in (*range(32), 127)}
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?(?:Z|([+-])(\d{2})(?::?(\d{2}))?)", re.ASCII
 )
+# The form that nearly all have: what of it Python's own parser takes, it reads as the longer way below does.
+_USUAL_TIMESTAMP = re.compile(
+    r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
+)
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _EPOCH = date(1970, 1, 1).toordinal()
+_EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_IN_400_YEARS = 146_097
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
@@ -89,17 +94,29 @@ def converter(kind: PrimitiveType | DecimalType) -> Converter:
 
 def to_text(value: Any) -> str:
     """A string's value, or the characters of a number or a boolean as landed."""
-    if isinstance(value, (dict, list)):
-        raise _wrong_type("a scalar", value)
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    raise _wrong_type("a scalar", value)
 
 
 def to_timestamp(value: Any) -> int:
     """Microseconds since 1970-01-01T00:00:00Z of an ISO 8601 timestamp with date, time and zone."""
     if type(value) is not str:
         raise _wrong_type("a string", value)
+    if _USUAL_TIMESTAMP.fullmatch(value):
+        try:
+            since = datetime.fromisoformat(value) - _EPOCH_TIME
+        except ValueError:  # a day that is not in the calendar, or the year 0
+            return _to_unusual_timestamp(value)
+        microseconds = since.days * _DAY + since.seconds * _SECOND + since.microseconds
+        if _FIRST_MICROSECOND <= microseconds < _BEHIND_LAST_MICROSECOND:
+            return microseconds
+    return _to_unusual_timestamp(value)
+
+
+def _to_unusual_timestamp(value: str) -> int:
     match = _TIMESTAMP.fullmatch(value)
     if not match:
         raise _unfit(Reason.WRONG_FORMAT, "an ISO 8601 timestamp with date, time and zone", value)

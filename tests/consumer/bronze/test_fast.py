@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from consumer.bronze.columns import arrow_type, value_columns
 from consumer.bronze.exact import ExactJudge
 from consumer.bronze.fast import FastJudge
+from consumer.bronze.split import Refused, split
 from lakeproof.contracts import (
     Bound,
     Constraints,
@@ -225,11 +226,47 @@ def agrees(contract: Contract, units: list[bytes]) -> int:
     return len(indexes)
 
 
+def whole_agrees(contract: Contract, batch: bytes) -> bool:
+    """Check what is accepted as a whole against its units one by one; return whether it is."""
+    whole = FastJudge(contract).judge_array(batch, 100)
+    if whole is None:
+        return False
+    units = split(batch)
+    assert not isinstance(units, Refused)
+    indexes, columns = FastJudge(contract).judge(list(units))
+    assert indexes == list(range(whole[0]))
+    assert [column.type for column in whole[1]] == [column.type for column in columns]
+    assert repr([column.to_pylist() for column in whole[1]]) == repr([column.to_pylist() for column in columns])
+    return True
+
+
 @settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_agrees_with_the_exact_judge(data: st.DataObject) -> None:
     contract = data.draw(contracts)
-    agrees(contract, data.draw(st.lists(record_texts(contract), min_size=1, max_size=12)))
+    units = data.draw(st.lists(record_texts(contract), min_size=1, max_size=12))
+    agrees(contract, units)
+    whole_agrees(contract, b"[" + b" ,".join(units) + b"]\n")
+
+
+def test_a_whole_array_is_accepted_if_each_record_is() -> None:
+    good = b'{"user_id":"u","event_id":"e","event_timestamp":"2026-11-21T12:30:00Z","event_type":"page_view"}'
+    array = b"[" + b", ".join([good] * 3) + b"]"
+    assert whole_agrees(EVENTS, array)
+    assert whole_agrees(EVENTS, b" " + array + b"\r\n")
+    judge = FastJudge(EVENTS)
+    assert judge.judge_array(array, 3)
+    assert not judge.judge_array(array, 2)
+    repeated, odd = good.replace(b"{", b'{"user_id":"u",'), good.replace(b"12:30:00Z", b"12:30Z")
+    assert whole_agrees(EVENTS, b"[" + odd + b"]")
+    for batch in (b"[]", good, array + b"]", array[:-1], array.replace(b"_id", b"_ID"), array.replace(good, repeated)):
+        assert not whole_agrees(EVENTS, batch)
+
+
+def test_minus_zero_is_told_from_zero_in_a_whole_array() -> None:
+    contract = Contract("s", "1", "", (Field("a", PrimitiveType.DOUBLE),), (), "")
+    assert whole_agrees(contract, b'[{"a":0.0},{"a":1}]')
+    assert not whole_agrees(contract, b'[{"a":0.0},{"a":-0}]')
 
 
 def test_agrees_on_every_token_in_every_type() -> None:
