@@ -89,6 +89,12 @@ def test_jars_are_those_that_were_recorded_and_at_most_150_mb():
     assert not [name for name in jars if "bundle" in name]
 
 
+def test_jars_are_recorded_without_asking_for_those_recorded_before():
+    command = ["make", "--dry-run", "--no-print-directory", "jars-lock"]
+    steps = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert steps.stdout.splitlines() == ["scripts/setup.sh lock"]
+
+
 def test_ivy_settings_name_no_host():
     assert "://" not in (ROOT / "ivysettings.xml").read_text()
 
