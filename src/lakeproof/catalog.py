@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.errors import UnavailableError
 from lakeproof.settings import S3Settings, Settings
+from lakeproof.storage import scheme_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -65,7 +66,7 @@ def spark_properties(settings: Settings) -> dict[str, str]:
             catalog["jdbc.user"] = unquote(parts.username)
         if parts.password:
             catalog["jdbc.password"] = unquote(parts.password)
-    if _is_s3(settings.warehouse_uri):
+    if scheme_of(settings.warehouse_uri) == "s3":
         # The JDK's HTTP client: Iceberg's default one needs a newer AWS SDK than S3A was built for (see ivy.xml).
         catalog |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "http-client.type": "urlconnection"}
         catalog |= _s3_file_io(settings.s3)
@@ -100,14 +101,8 @@ def duckdb_secret(settings: Settings) -> str | None:
 
 def uses_s3(settings: Settings) -> bool:
     """Whether any part of the lake lies on S3."""
-    on_s3 = [_is_s3(uri) for uri in (settings.landing_uri, settings.warehouse_uri, settings.checkpoints_uri)]
-    return any(on_s3)  # all of them looked at, for one that is neither
-
-
-def _is_s3(uri: str) -> bool:
-    if not uri.startswith(("file://", "s3://")):
-        raise UsageError(f"{uri} is neither file:// nor s3://.", "Give a folder, a file:// or an s3:// address.")
-    return uri.startswith("s3://")
+    uris = (settings.landing_uri, settings.warehouse_uri, settings.checkpoints_uri)
+    return "s3" in {scheme_of(uri) for uri in uris}
 
 
 def _s3_file_io(s3: S3Settings) -> dict[str, str]:
@@ -126,7 +121,7 @@ def _s3_file_io(s3: S3Settings) -> dict[str, str]:
 
 def _checkpoint_properties(settings: Settings) -> dict[str, str]:
     manager = "spark.sql.streaming.checkpointFileManagerClass"
-    if _is_s3(settings.checkpoints_uri):
+    if scheme_of(settings.checkpoints_uri) == "s3":
         # Commits a checkpoint file by completing its upload: S3 has no atomic rename.
         uploads = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
         return {manager: uploads} | _s3a(settings.s3)

@@ -16,6 +16,7 @@ import structlog
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.settings import Settings
+from lakeproof.storage import scheme_of
 from lakeproof.storage.local import local_path
 
 _OLDEST_JAVA = 17
@@ -180,12 +181,10 @@ def _port(port: int) -> str:
 
 def _location(name: str, uri: str, settings: Settings, writes: bool) -> Check:
     def look() -> str:
-        if uri.startswith("s3://"):
+        if scheme_of(uri) == "s3":
             from lakeproof.storage.s3 import check_bucket
 
             check_bucket(uri, settings.s3)
-        elif not uri.startswith("file://"):
-            raise UsageError(f"{uri} is neither file:// nor s3://.", "Give a folder, a file:// or an s3:// address.")
         elif writes:  # the landing zone's address is percent-encoded, those that Iceberg and Spark read are not
             _writable(local_path(uri) if name == _LANDING else Path(uri.removeprefix("file://")))
         return uri

@@ -7,7 +7,7 @@ from lakeproof.errors import UsageError
 from lakeproof.settings import S3Settings
 from lakeproof.storage.base import Storage, StoredFile
 
-__all__ = ["Storage", "StoredFile", "open_storage"]
+__all__ = ["Storage", "StoredFile", "open_storage", "scheme_of"]
 
 _BACKENDS = {"file": "lakeproof.storage.local", "s3": "lakeproof.storage.s3"}
 
@@ -27,8 +27,19 @@ def open_storage(root: str, s3: S3Settings) -> Storage:
     UsageError
         The scheme is unknown.
     """
-    scheme = root.partition("://")[0]
-    if scheme not in _BACKENDS:
-        raise UsageError(f"{root} is neither file:// nor s3://.", "Give a folder, a file:// or an s3:// address.")
-    connect: Callable[[str, S3Settings], Storage] = import_module(_BACKENDS[scheme]).connect
+    connect: Callable[[str, S3Settings], Storage] = import_module(_BACKENDS[scheme_of(root)]).connect
     return connect(root, s3)
+
+
+def scheme_of(uri: str) -> str:
+    """Which kind of storage an address names: ``file`` or ``s3``.
+
+    Raises
+    ------
+    UsageError
+        It is neither.
+    """
+    scheme, separator, _ = uri.partition("://")
+    if not separator or scheme not in _BACKENDS:
+        raise UsageError(f"{uri} is neither file:// nor s3://.", "Give a folder, a file:// or an s3:// address.")
+    return scheme
