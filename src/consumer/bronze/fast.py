@@ -52,7 +52,7 @@ class FastJudge:
         # A column that has doubts about a record looks into its bytes: here it looks into those of all.
         chunk = Chunk([batch] * len(records))
         columns = self._record.columns(records, range(len(records)), chunk)
-        if chunk.declined or _quoted_colons(batch) != chunk.keys.sum():
+        if chunk.declined or not _has_keys(batch, chunk.keys.sum()):
             return None
         return len(records), columns
 
@@ -85,10 +85,10 @@ class FastJudge:
         return indexes, columns
 
 
-def _has_keys(unit: bytes, keys: int) -> bool:
+def _has_keys(text: bytes, keys: int) -> bool:
     """Whether valid JSON has `keys` keys and no more, repeated ones counted; False where that is not cheap to tell."""
-    return _quoted_colons(unit) == keys or (
-        len(unit) <= _COUNTED_EXACTLY and _STRINGS.sub(b"", unit).count(b":") == keys
+    return _quoted_colons(text) == keys or (
+        len(text) <= _COUNTED_EXACTLY and _STRINGS.sub(b"", text).count(b":") == keys
     )
 
 

@@ -372,7 +372,9 @@ def test_strings_that_look_like_keys_are_accepted() -> None:
         "event_timestamp": "2026-11-21T12:30:00Z",
         "event_type": "page_view",
     }
-    assert FastJudge(EVENTS).judge([json.dumps(record).encode()])[0] == [0]
+    unit = json.dumps(record).encode()
+    assert FastJudge(EVENTS).judge([unit])[0] == [0]
+    assert whole_agrees(EVENTS, b"[" + unit + b"]")
 
 
 def test_repeated_keys_are_declined() -> None:
