@@ -6,24 +6,11 @@ one on. What has been applied, and when, stands in the lake itself, see :mod:`la
 
 from contextlib import suppress
 
-from sqlalchemy import Column, LargeBinary, MetaData, String, Table, select
+from sqlalchemy import Table, select
 from sqlalchemy.exc import IntegrityError
 
-from lakeproof.database import open_database, transaction
-
-_metadata = MetaData()
-_texts = Table(
-    "contract_texts",
-    _metadata,
-    Column("digest", String, primary_key=True),
-    Column("text", LargeBinary, nullable=False),
-)
-_current = Table(
-    "current_contracts",
-    _metadata,
-    Column("stream", String, primary_key=True),
-    Column("digest", String, nullable=False),
-)
+from lakeproof.state.database import open_database, transaction
+from lakeproof.state.schema import CONTRACT_TEXTS, CURRENT_CONTRACTS
 
 
 class ContractLog:
@@ -41,30 +28,32 @@ class ContractLog:
     """
 
     def __init__(self, database: str) -> None:
-        self._engine = open_database(database, _metadata)
+        self._engine = open_database(database)
 
     def keep(self, digest: str, text: bytes) -> None:
         """Keep the text of a contract, so that a micro-batch begun under it can be finished under it."""
         if self.text(digest) is None:
-            self._insert(_texts, {"digest": digest, "text": text})
+            self._insert(CONTRACT_TEXTS, {"digest": digest, "text": text})
 
     def text(self, digest: str) -> bytes | None:
         """The text that was kept under `digest`, or None."""
         with transaction(self._engine) as connection:
-            return connection.scalar(select(_texts.c.text).where(_texts.c.digest == digest))
+            return connection.scalar(select(CONTRACT_TEXTS.c.text).where(CONTRACT_TEXTS.c.digest == digest))
 
     def make_current(self, stream: str, digest: str, text: bytes) -> None:
         """Let a contract hold for every micro-batch of `stream` that begins from now on."""
         self.keep(digest, text)
         with transaction(self._engine) as connection:
-            known = connection.execute(_current.update().where(_current.c.stream == stream).values(digest=digest))
+            known = connection.execute(
+                CURRENT_CONTRACTS.update().where(CURRENT_CONTRACTS.c.stream == stream).values(digest=digest)
+            )
         if known.rowcount == 0:
-            self._insert(_current, {"stream": stream, "digest": digest})
+            self._insert(CURRENT_CONTRACTS, {"stream": stream, "digest": digest})
 
     def current(self, stream: str) -> str | None:
         """Digest of the contract that holds for `stream`; None before its first consumer."""
         with transaction(self._engine) as connection:
-            return connection.scalar(select(_current.c.digest).where(_current.c.stream == stream))
+            return connection.scalar(select(CURRENT_CONTRACTS.c.digest).where(CURRENT_CONTRACTS.c.stream == stream))
 
     def _insert(self, table: Table, row: dict[str, object]) -> None:
         """Insert a row that another process may insert at the same time: then that one stays."""

@@ -2,7 +2,7 @@
 
 It lies beside the landing log. A consumer renews it while it lives; one that was killed on this machine is noticed at
 once, one on another machine when its lease runs out. It saves wasted work and checkpoints written by two: that nothing
-comes twice even so is the markers' business, see :mod:`consumer.bronze.append`.
+comes twice even so is the markers' business, see :mod:`consumer.commit.append`.
 """
 
 import platform
@@ -14,11 +14,12 @@ from threading import Event, Thread
 
 import psutil
 import structlog
-from sqlalchemy import Column, Engine, Float, Integer, MetaData, String, Table, insert, select, update
+from sqlalchemy import Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from lakeproof.database import open_database, transaction
 from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.state.database import open_database, transaction
+from lakeproof.state.schema import LEASES
 
 log = structlog.get_logger()
 
@@ -26,17 +27,6 @@ LEASE_SECONDS = 30.0
 """How long a lease lasts that nobody renews, and so how long one of a machine that died blocks the next consumer."""
 
 _RENEWALS = 6  # in the time that a lease lasts
-_metadata = MetaData()
-_leases = Table(
-    "leases",
-    _metadata,
-    Column("stream", String, primary_key=True),
-    Column("holder", String, nullable=False),
-    Column("host", String, nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("started", Float, nullable=False),
-    Column("expires_at", Float, nullable=False),
-)
 
 
 class LeaseHeldError(LakeproofError):
@@ -54,7 +44,7 @@ def lease(database: str, stream: str) -> Iterator["Lease"]:
     LeaseHeldError
         Another consumer holds it, and lives.
     """
-    held = Lease(open_database(database, _metadata), stream)
+    held = Lease(open_database(database), stream)
     held.take()
     done = Event()
     renewing = Thread(target=held.renew_until, args=(done,), name="lease", daemon=True)
@@ -86,10 +76,10 @@ class Lease:
             "expires_at": time.time() + LEASE_SECONDS,
         }
         with transaction(self._engine) as connection:
-            row = connection.execute(select(_leases).where(_leases.c.stream == self._stream)).one_or_none()
+            row = connection.execute(select(LEASES).where(LEASES.c.stream == self._stream)).one_or_none()
             if row is None:
                 try:
-                    connection.execute(insert(_leases), mine | {"stream": self._stream})
+                    connection.execute(insert(LEASES), mine | {"stream": self._stream})
                 except IntegrityError:
                     raise self._held("another consumer", LEASE_SECONDS) from None
                 return
@@ -97,8 +87,8 @@ class Lease:
             if row.expires_at > time.time() and not (is_here and not _lives(row.pid, row.started)):
                 raise self._held(f"process {row.pid} on {row.host}", row.expires_at - time.time())
             # Only from the holder that was seen: of two that try at once, one gets it.
-            was = _leases.c.holder == row.holder
-            taken = connection.execute(update(_leases).where(_leases.c.stream == self._stream, was).values(mine))
+            was = LEASES.c.holder == row.holder
+            taken = connection.execute(update(LEASES).where(LEASES.c.stream == self._stream, was).values(mine))
             if taken.rowcount != 1:
                 raise self._held("another consumer", LEASE_SECONDS)
 
@@ -114,8 +104,8 @@ class Lease:
         """
         with transaction(self._engine) as connection:
             renewed = connection.execute(
-                update(_leases)
-                .where(_leases.c.stream == self._stream, _leases.c.holder == self._holder)
+                update(LEASES)
+                .where(LEASES.c.stream == self._stream, LEASES.c.holder == self._holder)
                 .values(expires_at=time.time() + LEASE_SECONDS)
             )
         if renewed.rowcount != 1:
@@ -136,10 +126,10 @@ class Lease:
 
     def give_back(self) -> None:
         """Let the next consumer start at once; where that cannot be written, the lease runs out by itself."""
-        mine = (_leases.c.stream == self._stream) & (_leases.c.holder == self._holder)
+        mine = (LEASES.c.stream == self._stream) & (LEASES.c.holder == self._holder)
         try:
             with transaction(self._engine) as connection:
-                connection.execute(update(_leases).where(mine).values(expires_at=0.0))
+                connection.execute(update(LEASES).where(mine).values(expires_at=0.0))
         except UnavailableError as error:
             log.warning("the lease was not given back", stream=self._stream, why=error.message)
 

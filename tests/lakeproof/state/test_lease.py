@@ -1,28 +1,32 @@
 """The lease: one consumer for each stream, and none that a dead one blocks."""
 
-import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests.servers import PostgresServer
 
-from consumer.sources import lease as module
-from consumer.sources.lease import Lease, LeaseHeldError, lease
 from lakeproof.errors import UnavailableError
+from lakeproof.state import lease as module
+from lakeproof.state.database import transaction
+from lakeproof.state.lease import Lease, LeaseHeldError, lease
 
 HOLD = """
 import sys, time
-from consumer.sources.lease import lease
+from lakeproof.state.lease import lease
 with lease(sys.argv[1], "events"):
     print("held", flush=True)
     time.sleep(60)
 """
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> str:
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.new_database()
     return f"sqlite:///{tmp_path / 'log.db'}"
 
 
@@ -65,7 +69,7 @@ def test_given_back_it_is_free_at_once(database: str) -> None:
 def test_a_lease_that_ran_out_is_taken_and_its_holder_notices(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LEASE_SECONDS", 0.2)
     monkeypatch.setattr(module, "_RENEWALS", 0.0001)  # as if suspended: the next renewal is far away
-    first, second = (module.Lease(module.open_database(database, module._metadata), "events") for _ in range(2))
+    first, second = (module.Lease(module.open_database(database), "events") for _ in range(2))
     first.take()
     with pytest.raises(LeaseHeldError):
         second.take()
@@ -80,9 +84,11 @@ def test_without_its_database_a_lease_fails_in_one_line_and_hides_no_other_error
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def lose_the_table(held: Lease) -> None:
-        with sqlite3.connect(database.removeprefix("sqlite:///")) as connection:
-            connection.execute("DROP TABLE leases")
-        with pytest.raises(UnavailableError, match="database cannot be used: no such table"):
+        with transaction(held._engine) as connection:
+            connection.exec_driver_sql("DROP TABLE leases")
+        with pytest.raises(
+            UnavailableError, match=r"database cannot be used: (no such table|relation .* does not exist)"
+        ):
             held.check()
         raise KeyError("what went wrong first")
 
@@ -96,5 +102,5 @@ def test_a_lease_is_renewed_while_it_is_held(database: str, monkeypatch: pytest.
     with lease(database, "events") as held:
         time.sleep(1.5)
         with pytest.raises(LeaseHeldError):
-            module.Lease(module.open_database(database, module._metadata), "events").take()
+            module.Lease(module.open_database(database), "events").take()
         held.check()

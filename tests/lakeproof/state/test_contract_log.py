@@ -4,14 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers import PostgresServer
 
-from lakeproof.contract_log import ContractLog
-from lakeproof.database import transaction
 from lakeproof.errors import UnavailableError
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.database import transaction
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> str:
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.new_database()
     return f"sqlite:///{tmp_path / 'log.db'}"
 
 
@@ -51,6 +55,6 @@ def test_a_database_that_fails_is_one_line(database: str, tmp_path: Path) -> Non
     log = ContractLog(database)
     with transaction(log._engine) as connection:
         connection.exec_driver_sql("DROP TABLE current_contracts")
-    with pytest.raises(UnavailableError, match="no such table") as caught:
+    with pytest.raises(UnavailableError, match=r"no such table|relation .* does not exist") as caught:
         log.current("events")
     assert "LAKE_LANDING_LOG_URI" in caught.value.hint

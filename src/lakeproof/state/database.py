@@ -1,0 +1,94 @@
+"""Opening the state database, and its transactions."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, inspect
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.state.schema import StateTooNewError, is_current, migrate
+
+
+def open_database(uri: str) -> Engine:
+    """Open the state database; an empty one gets its tables, an older one the columns that it lacks.
+
+    Parameters
+    ----------
+    uri
+        ``sqlite:///path`` or ``postgresql://…``.
+
+    Raises
+    ------
+    UnavailableError
+        It cannot be opened.
+    LakeproofError
+        It was made by another version of this program, which this one cannot read.
+    """
+    try:
+        engine = create_engine(uri.replace("postgresql://", "postgresql+psycopg://", 1))
+        if engine.dialect.name == "sqlite":
+            if engine.url.database:
+                Path(engine.url.database).parent.mkdir(parents=True, exist_ok=True)
+            event.listen(engine, "connect", _prepare_sqlite)
+        with engine.connect() as connection:
+            if not is_current(connection):
+                _refuse_unversioned(connection)
+                connection.rollback()  # what was read so far
+                with connection.begin():
+                    migrate(connection)
+    except StateTooNewError:
+        raise LakeproofError(
+            "The landing log's database was made by a newer version of lakeproof.", "Use that version, or a newer one."
+        ) from None
+    except (SQLAlchemyError, OSError) as error:
+        raise UnavailableError(
+            f"The landing log cannot be opened: {_first_line(error.__cause__ or error)}.", "Check LAKE_LANDING_LOG_URI."
+        ) from error
+    return engine
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    """Begin a transaction, and commit it at the end.
+
+    Raises
+    ------
+    UnavailableError
+        The database does not answer.
+    IntegrityError
+        A row is there already: what that means is the caller's to say.
+    """
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except IntegrityError:
+        raise
+    except SQLAlchemyError as error:
+        raise UnavailableError(
+            f"The landing log's database cannot be used: {_first_line(getattr(error, 'orig', error))}.",
+            "Check LAKE_LANDING_LOG_URI, its server, and the disk.",
+        ) from error
+
+
+def _refuse_unversioned(connection: Connection) -> None:
+    tables = set(inspect(connection).get_table_names())
+    if "landed_files" in tables and "state_version" not in tables:
+        raise LakeproofError(
+            "The landing log's database was made by a development version of lakeproof before 0.1.",
+            "That version's lakes cannot be read: use a new LAKE_HOME, and let the files land there again.",
+        )
+
+
+def _first_line(error: object) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA busy_timeout=60000")
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.close()

@@ -1,0 +1,126 @@
+"""Tables of the state database, and the steps that bring an older one to them.
+
+A step that has been released is never changed: a new one is added behind it. Each runs once, under a lock, so that two
+programs may start at the same time.
+"""
+
+from collections.abc import Callable
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    DateTime,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    inspect,
+    select,
+    text,
+)
+
+_metadata = MetaData()
+
+LOGS = Table(
+    "landing_logs",
+    _metadata,
+    Column("stream", String, primary_key=True),
+    # Where the log's own positions begin; files at or before it were accounted for by the ledger.
+    Column("base_seq", BigInteger, nullable=False),
+    Column("base_chain", String, nullable=False),
+)
+FILES = Table(
+    "landed_files",
+    _metadata,
+    Column("stream", String, primary_key=True),
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("name", String, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("etag", String, nullable=False),
+    Column("landed_at", DateTime(timezone=True), nullable=False),
+    # Digest of this name and all before it; null for files that a ledger was asked for.
+    Column("chain", String),
+    UniqueConstraint("stream", "name"),
+)
+GIVEN_UP = Table(
+    "given_up_files",
+    _metadata,
+    Column("stream", String, primary_key=True),
+    Column("name", String, primary_key=True),
+)
+CONTRACT_TEXTS = Table(
+    "contract_texts",
+    _metadata,
+    Column("digest", String, primary_key=True),
+    Column("text", LargeBinary, nullable=False),
+)
+CURRENT_CONTRACTS = Table(
+    "current_contracts",
+    _metadata,
+    Column("stream", String, primary_key=True),
+    Column("digest", String, nullable=False),
+)
+LEASES = Table(
+    "leases",
+    _metadata,
+    Column("stream", String, primary_key=True),
+    Column("holder", String, nullable=False),
+    Column("host", String, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("started", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+)
+_VERSION = Table("state_version", MetaData(), Column("version", Integer, nullable=False))
+
+# Any number that no other program locks in the same Postgres database.
+_LOCK = 0x6C616B65
+
+
+class StateTooNewError(Exception):
+    """The database was made by a newer version of this program."""
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether a database has the newest version: then nothing has to be locked to open it."""
+    return _VERSION.name in inspect(connection).get_table_names() and _version(connection) == len(_STEPS)
+
+
+def migrate(connection: Connection) -> None:
+    """Bring a database to the newest version; called within a transaction.
+
+    Raises
+    ------
+    StateTooNewError
+        It has steps that this program does not know.
+    """
+    if connection.dialect.name == "sqlite":
+        # Before anything is read: of two transactions that have both read, one could never write.
+        connection.execute(text("BEGIN IMMEDIATE"))
+    else:
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+    _VERSION.create(connection, checkfirst=True)
+    version = _version(connection)
+    if version is None:
+        connection.execute(_VERSION.insert(), {"version": 0})
+    done = version or 0
+    if done > len(_STEPS):
+        raise StateTooNewError
+    for step in _STEPS[done:]:
+        step(connection)
+    if done < len(_STEPS):
+        connection.execute(_VERSION.update().values(version=len(_STEPS)))
+
+
+def _version(connection: Connection) -> int | None:
+    return connection.scalar(select(_VERSION.c.version))
+
+
+def _create(connection: Connection) -> None:
+    _metadata.create_all(connection, checkfirst=False)
+
+
+_STEPS: tuple[Callable[[Connection], None], ...] = (_create,)

@@ -1,0 +1,136 @@
+"""The landing log: positions never change, whatever lands later."""
+
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.servers import PostgresServer
+
+from lakeproof.errors import UnavailableError
+from lakeproof.state.landing_log import LandedFile, LandingLog, Position
+from lakeproof.storage import StoredFile
+
+NOW = datetime(2026, 11, 21, 6, 0, 0, 123456, tzinfo=UTC)
+
+
+def stored(name: str, etag: str = "1") -> tuple[str, StoredFile]:
+    return name, StoredFile(f"file:///landing/{name}", 10, etag, NOW)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.new_database()
+    return f"sqlite:///{tmp_path / 'log.db'}"
+
+
+def test_positions_follow_the_order_of_discovery_not_of_names(database: str) -> None:
+    log = LandingLog(database, "events")
+    log.append([stored("b"), stored("c")])
+    log.append([stored("a")])
+    assert [(file.seq, file.name) for file in log.files(0, log.head().seq)] == [(1, "b"), (2, "c"), (3, "a")]
+
+
+def test_a_file_is_known_by_its_name(database: str) -> None:
+    log = LandingLog(database, "events")
+    assert log.append([stored("a"), stored("a")]) == 1
+    assert log.append([stored("a", etag="2")]) == 0
+    assert LandingLog(database, "events").append([stored("a", etag="3")]) == 0
+    assert [file.etag for file in log.files(0, 9)] == ["1"]
+
+
+def test_streams_do_not_share_positions(database: str) -> None:
+    events, sensors = LandingLog(database, "events"), LandingLog(database, "sensors")
+    events.append([stored("a")])
+    sensors.append([stored("a"), stored("b")])
+    assert (events.head().seq, sensors.head().seq) == (1, 2)
+    assert events.base != sensors.base
+
+
+def test_reopened_it_is_the_same_log(database: str) -> None:
+    log = LandingLog(database, "events")
+    log.append([stored("ü 🎉 %2F'\"")])
+    again = LandingLog(database, "events")
+    assert (again.base, again.head()) == (log.base, log.head())
+    assert again.files(0, 1) == log.files(0, 1)
+    assert again.files(0, 1)[0].landed_at == NOW
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=8), max_size=8))
+def test_a_range_of_positions_always_selects_the_same_files(appends: list[list[int]]) -> None:
+    log = LandingLog("sqlite://", "events")
+    ranges: dict[tuple[int, int], list[str]] = {}
+    start = 0
+    for names in appends:
+        log.append(stored(str(name)) for name in names)
+        end = log.head().seq
+        ranges[start, end] = [file.name for file in log.files(start, end)]
+        start = end
+    for (start, end), uris in ranges.items():
+        assert [file.name for file in log.files(start, end)] == uris
+    taken = [uri for uris in ranges.values() for uri in uris]
+    assert len(taken) == len(set(taken))
+    assert set(taken) == {str(name) for names in appends for name in names}
+
+
+def test_a_database_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UnavailableError, match="LAKE_LANDING_LOG_URI"):
+        LandingLog(f"sqlite:///{tmp_path}/file/log.db", "events")
+
+
+def test_a_position_is_told_by_all_names_up_to_it(database: str, tmp_path: Path) -> None:
+    log = LandingLog(database, "events")
+    log.append([stored("a"), stored("b")])
+    head = log.head()
+    assert log.has(head)
+    assert Position.parse(str(head)) == head
+    assert not log.has(Position(head.seq + 1, head.chain))
+    log.append([stored("c")])
+    assert log.has(head)
+    other = LandingLog(f"sqlite:///{tmp_path / 'other.db'}", "events")
+    other.append([stored("a"), stored("b")])
+    assert not other.has(head)
+
+
+def test_a_copy_that_went_on_differently_does_not_have_the_later_positions(tmp_path: Path) -> None:
+    log = LandingLog(f"sqlite:///{tmp_path / 'log.db'}", "events")
+    log.append([stored("a")])
+    first = log.head()
+    with sqlite3.connect(tmp_path / "copy.db") as copy, sqlite3.connect(tmp_path / "log.db") as original:
+        original.backup(copy)
+    log.append([stored("b")])
+    second = log.head()
+    older = LandingLog(f"sqlite:///{tmp_path / 'copy.db'}", "events")
+    assert older.has(first)
+    assert not older.has(second)
+    older.append([stored("c")])
+    assert older.head().seq == second.seq
+    assert not older.has(second)
+
+
+def test_made_anew_it_goes_on_behind_what_was_accounted_for(database: str) -> None:
+    log = LandingLog(database, "events")
+    log.append([stored("x")])
+    base = Position(7, "chain")
+    log.rebuild(base, [LandedFile(0, name, 1, "e", NOW) for name in ("b", "a")])
+    for found in (log, LandingLog(database, "events")):
+        assert found.head() == base
+        assert found.has(base)
+        assert found.knows("a")
+        assert not found.knows("x")
+    assert log.append([stored("a"), stored("x")]) == 1
+    assert [(file.seq, file.name) for file in log.files(base.seq, 99)] == [(8, "x")]
+    assert log.position(6) is None  # positions before that are nobody's
+
+
+def test_what_was_given_up_is_marked(database: str) -> None:
+    log = LandingLog(database, "events")
+    log.append([stored("a"), stored("b")])
+    log.give_up(["b"])
+    log.give_up(["b"])
+    assert [(file.name, file.given_up) for file in log.files(0, 2)] == [("a", False), ("b", True)]
