@@ -66,8 +66,10 @@ class Storage(Protocol):
 
         Raises
         ------
+        FileAbsentError
+            The file is not there.
         FileChangedError
-            The file is gone, or no longer the one that was listed.
+            It is no longer the one that was listed.
         UnavailableError
             It cannot be read.
         """

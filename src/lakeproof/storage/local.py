@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from lakeproof.errors import UnavailableError
 from lakeproof.settings import S3Settings
 from lakeproof.storage.base import StoredFile
-from lakeproof.storage.errors import FileChangedError
+from lakeproof.storage.errors import FileAbsentError, FileChangedError
 
 # Longer than the tick of any file system's clock.
 _TICK_NS = 2_000_000_000
@@ -35,16 +35,20 @@ class LocalStorage:
     shows_whole_files = False
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        # Resolved, so that a file has one address, whatever way led to the folder.
+        self._folder = folder.resolve()
         # Folders seen by list_recent, with the modification time that their last listing was good for.
         self._listed: dict[str, int] = {}
 
     def list(self) -> Iterator[StoredFile]:
         """List every file; a folder that does not exist yet has none."""
         folders = [str(self._folder)] if self._folder.exists() else []
+        seen = set(folders)
         while folders:
-            files, inner = _scan(folders.pop())
-            folders += inner
+            files, inner = _scan(folders.pop(), self._folder)
+            new = [folder for folder in inner if folder not in seen]
+            seen.update(new)
+            folders += new
             yield from files
 
     def list_recent(self, after: str | None) -> Iterator[StoredFile]:  # noqa: ARG002 - names tell nothing here
@@ -62,7 +66,7 @@ class LocalStorage:
                 continue
             if modified == self._listed[folder]:
                 continue
-            files, inner = _scan(folder)
+            files, inner = _scan(folder, self._folder)
             # A name added within the same tick of the clock as the last one seen would not show in the folder's time.
             self._listed[folder] = modified if looked_at - modified > _TICK_NS else 0
             new = [name for name in inner if name not in self._listed]
@@ -75,8 +79,12 @@ class LocalStorage:
         path = local_path(uri)
         try:
             return _stored_file(str(path), path.stat())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise UnavailableError(
+                f"{path} cannot be looked at: {error.strerror}.", "Check its permissions."
+            ) from error
 
     def read(self, uri: str, etag: str | None = None) -> bytes:
         """Read a file; see the protocol."""
@@ -85,8 +93,8 @@ class LocalStorage:
             with path.open("rb") as file:
                 data = file.read()
                 status = os.fstat(file.fileno())
-        except FileNotFoundError:
-            raise FileChangedError(uri, "it is gone") from None
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileAbsentError(uri) from None
         except OSError as error:
             raise UnavailableError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
         if etag is not None and _etag(status) != etag:
@@ -116,8 +124,8 @@ class LocalStorage:
             raise FileExistsError(uri)
 
 
-def _scan(folder: str) -> tuple[list[StoredFile], list[str]]:
-    """List a folder: its files, and its sub-folders."""
+def _scan(folder: str, root: Path) -> tuple[list[StoredFile], list[str]]:
+    """List a folder: its files, and its sub-folders. A linked folder is given as what the link leads to."""
     files, folders = [], []
     try:
         with os.scandir(folder) as entries:
@@ -131,22 +139,19 @@ def _scan(folder: str) -> tuple[list[StoredFile], list[str]]:
                         raise
                     continue  # a link to itself
                 if stat.S_ISDIR(status.st_mode):
-                    if not _leads_back(entry):
+                    if not entry.is_symlink():
                         folders.append(entry.path)
+                    elif not root.is_relative_to(target := Path(entry.path).resolve()):
+                        folders.append(str(target))  # else it leads back to the landing folder, or above it
                 elif stat.S_ISREG(status.st_mode):  # to read a pipe would wait forever
                     files.append(_stored_file(entry.path, status))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return [], []
     except OSError as error:
         raise UnavailableError(
             f"{error.filename} cannot be listed: {error.strerror}.", "Check the folder's permissions."
         ) from error
     return files, folders
-
-
-def _leads_back(entry: "os.DirEntry[str]") -> bool:
-    """Whether it is a link to a folder that holds it."""
-    return entry.is_symlink() and Path(entry.path).parent.resolve().is_relative_to(Path(entry.path).resolve())
 
 
 def _stored_file(path: str, status: os.stat_result) -> StoredFile:

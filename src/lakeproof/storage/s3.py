@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import S3Settings
 from lakeproof.storage.base import StoredFile
-from lakeproof.storage.errors import FileChangedError
+from lakeproof.storage.errors import FileAbsentError, FileChangedError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -48,6 +48,30 @@ def check_bucket(uri: str, s3: S3Settings) -> None:
         s3_client(s3).list_objects_v2(Bucket=bucket, MaxKeys=1)
     except (BotoCoreError, ClientError) as error:
         raise _unavailable(f"The bucket {bucket} cannot be used", error) from error
+
+
+def remove_prefix(root: str, s3: S3Settings) -> int:
+    """Remove every object below ``s3://bucket/prefix``; return how many there were.
+
+    Raises
+    ------
+    UnavailableError
+        They cannot be removed.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    bucket, prefix = urlsplit(root).netloc, urlsplit(root).path.strip("/") + "/"
+    client = s3_client(s3)
+    removed = 0
+    try:
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            found = [{"Key": item["Key"]} for item in page.get("Contents", ())]
+            if found:
+                client.delete_objects(Bucket=bucket, Delete={"Objects": found, "Quiet": True})  # type: ignore[typeddict-item]
+            removed += len(found)
+    except (BotoCoreError, ClientError) as error:
+        raise _unavailable(f"{root} cannot be removed", error) from error
+    return removed
 
 
 def s3_client(s3: S3Settings) -> "S3Client":
@@ -147,7 +171,7 @@ class S3Storage:
             if _code(error) in {"PreconditionFailed", "412"}:
                 raise FileChangedError(uri, "it was overwritten") from None
             if _code(error) == "NoSuchKey":
-                raise FileChangedError(uri, "it is gone") from None
+                raise FileAbsentError(uri) from None
             raise _unavailable(f"{uri} cannot be read", error) from error
         except BotoCoreError as error:
             raise _unavailable(f"{uri} cannot be read", error) from error

@@ -13,7 +13,7 @@ from botocore.exceptions import ConnectionClosedError
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import S3Settings
 from lakeproof.storage import Storage, open_storage
-from lakeproof.storage.errors import FileChangedError
+from lakeproof.storage.errors import FileAbsentError, FileChangedError
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import S3Storage, check_bucket, s3_client
 
@@ -82,9 +82,9 @@ def test_one_of_many_writers_wins(storage, name_of):
     assert storage.read(name_of("a")) == b"%d" % won.index(True)
 
 
-def test_a_missing_file_is_a_changed_one(storage, name_of):
+def test_a_missing_file_is_absent_not_changed(storage, name_of):
     assert storage.stat(name_of("gone")) is None
-    with pytest.raises(FileChangedError, match="gone"):
+    with pytest.raises(FileAbsentError, match=r"gone is not there"):
         storage.read(name_of("gone"), "etag")
 
 

@@ -1,0 +1,158 @@
+"""Folders, addresses and databases as people write them: checked before anything is made there."""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from lakeproof.errors import UsageError
+
+SCHEMES = ("file", "s3")
+"""Of the addresses that a part of the lake may have."""
+
+_DATABASES = ("sqlite", "postgresql", "postgresql+psycopg")
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_ALMOST_ADDRESS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:/(?!/)|(?:s3[an]?|file):(?!//))", re.IGNORECASE)
+_GIVE_PLACE = "Give a folder, a file:// or an s3:// address."
+_LONGEST_NAME = 255
+_LONGEST_PATH = 3_500
+"""Bytes. Linux takes 4,096, of which the names below the lake need some."""
+
+
+def folder(text: str) -> Path:
+    """Path of a folder, with ``~`` as the home of its user.
+
+    Raises
+    ------
+    UsageError
+        It is an address, or no file system takes it.
+    """
+    if _ADDRESS.match(text) or _ALMOST_ADDRESS.match(text):
+        raise UsageError(f"expected a folder, got the address {text!r}.", "Give a folder of this machine.")
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # of a user that there is not
+        raise UsageError(f"{text!r} begins with the home of an unknown user.", "Write the whole path.") from None
+    _check(path)
+    return path
+
+
+def place(text: str) -> str:
+    """Take a folder or an address; of a folder, ``~`` is the home of its user.
+
+    Raises
+    ------
+    UsageError
+        It is neither.
+    """
+    address = _ADDRESS.match(text)
+    if not address:
+        if _ALMOST_ADDRESS.match(text):
+            raise UsageError(
+                f"{text!r} looks like an address, but has no ://.",
+                "Write s3://BUCKET/PREFIX or file:///FOLDER; a folder of that name is ./" + text,
+            )
+        return str(folder(text))
+    scheme, rest = address.groups()
+    if scheme not in SCHEMES:
+        raise UsageError(f"{text} is neither file:// nor s3://.", _GIVE_PLACE)
+    if "#" in rest or "?" in rest or not rest.isprintable():
+        raise UsageError(f"{text!r} has characters that an address cannot have.", "Give a folder, or another name.")
+    if scheme == "file" and not rest.startswith("/"):
+        raise UsageError(
+            f"{text} names another machine, {rest.partition('/')[0]!r}.", f"A folder has three slashes: file:///{rest}"
+        )
+    if scheme == "s3" and not rest.partition("/")[0]:
+        raise UsageError(f"{text} names no bucket.", "Write s3://BUCKET/PREFIX.")
+    if scheme == "file":
+        _check(Path(rest))
+    return text
+
+
+def as_uri(text: str) -> str:
+    """Make a path a ``file://`` URI, percent-encoded; a URI stays one, without a slash at its end."""
+    return text.rstrip("/") if "://" in text else Path(text).absolute().as_uri()
+
+
+def as_plain_uri(text: str) -> str:
+    """Make a path an address as Iceberg and Hadoop take it: they decode no percent signs of what follows file://."""
+    return text.rstrip("/") if "://" in text else f"file://{Path(text).absolute()}"
+
+
+def encoded(plain_uri: str) -> str:
+    """Make an address as Iceberg has it one as our storage takes it: percent-encoded, where it is a file's."""
+    scheme, separator, path = plain_uri.partition("://")
+    return f"{scheme}{separator}{quote(path)}" if scheme == "file" else plain_uri
+
+
+def database(uri: str) -> str:
+    """Take the URI of a database.
+
+    Raises
+    ------
+    UsageError
+        It is none that can be used.
+    """
+    hint = (
+        "Write sqlite:////FOLDER/FILE.db or postgresql://USER:PASSWORD@HOST/DATABASE, special characters of the "
+        "password percent-encoded: @ is %40, : is %3A, / is %2F, % is %25."
+    )
+    try:
+        parts = urlsplit(uri, allow_fragments=False)
+        is_split = parts.port != 0 and parts.netloc.count("@") <= 1 and "#" not in parts.netloc
+    except ValueError:  # what stands for the port is no number: mostly a part of the password
+        is_split = False
+    if not is_split and not uri.startswith("sqlite:"):
+        raise UsageError(f"{without_password(uri)!r} is no address of a database.", hint)
+    if parts.scheme not in _DATABASES:
+        raise UsageError(f"{without_password(uri)!r} is neither sqlite:/// nor postgresql://.", hint)
+    if parts.scheme == "sqlite":
+        name = parts.path.removeprefix("/")
+        if parts.netloc or name in ("", ":memory:"):
+            raise UsageError(f"{uri!r} names no file.", hint)
+        if parts.query:
+            raise UsageError(
+                f"{uri!r} has options behind a ?, which would not be used.", "Remove them; write ? in a name as %3F."
+            )
+        if name.startswith("~"):
+            raise UsageError(f"{uri!r} begins with ~, which is not replaced here.", "Write the whole path.")
+    elif not parts.hostname or not parts.path.strip("/"):
+        raise UsageError(f"{without_password(uri)!r} lacks the host or the database.", hint)
+    return uri
+
+
+def sqlite_uri(path: Path) -> str:
+    """URI of a SQLite database, as SQLAlchemy reads it: it decodes percent signs, and takes options behind a ``?``."""
+    return f"sqlite:///{quote(str(path.absolute()), safe='/ ')}"
+
+
+def sqlite_path(uri: str) -> Path | None:
+    """Path of the SQLite database that `uri` names; None for any other database."""
+    from sqlalchemy.engine import make_url
+
+    if not uri.startswith("sqlite:"):
+        return None
+    return Path(make_url(uri).database or "").absolute()
+
+
+def without_password(uri: str) -> str:
+    """`uri` without its password, also where special characters of it were not percent-encoded."""
+    without = re.sub(r"(://[^/:@]*):.*@", r"\1:***@", uri)
+    return re.sub(r"(?i)([?&]\w*password=)[^&]*", r"\1***", without)
+
+
+def _check(path: Path) -> None:
+    text = str(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{text!r} is not UTF-8.", "Choose another folder.") from None
+    if not text.isprintable():
+        raise UsageError(f"{text!r} has a control character.", "Choose another folder.")
+    if "\\" in text:  # DuckDB takes it for a mark of escape in a pattern, and finds no file
+        raise UsageError(f"{text!r} has a backslash.", "Choose another folder; / stands between names.")
+    longest = max((len(os.fsencode(name)) for name in path.parts), default=0)
+    if longest > _LONGEST_NAME:
+        raise UsageError(f"a name in it has {longest} bytes; file systems take {_LONGEST_NAME}.", "Choose another one.")
+    if len(os.fsencode(path.absolute())) > _LONGEST_PATH:
+        raise UsageError(f"the path has more than {_LONGEST_PATH:,} bytes.", "Choose a shorter one.")

@@ -1,0 +1,118 @@
+"""How far a query's checkpoint is: what Spark wrote there, read without Spark."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from lakeproof.addresses import encoded
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.settings import Settings
+from lakeproof.state.landing_log import Position
+from lakeproof.storage import open_storage, scheme_of
+from lakeproof.storage.local import local_path
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The newest micro-batch of a checkpoint.
+
+    Parameters
+    ----------
+    start
+        Where it begins; None for the first one of the checkpoint, or where Spark has removed that.
+    end
+        Where it ends.
+    committed
+        Whether Spark has noted that it is done.
+    """
+
+    start: Position | None
+    end: Position
+    committed: bool
+
+    def fits(self, accounted: Position) -> bool:
+        """Whether a query that goes on from here takes what comes behind `accounted`, and nothing else.
+
+        A micro-batch that is not noted as done is tried again: it has been accounted for already, or it is what comes.
+        """
+        return accounted == self.end or (not self.committed and self.start in (accounted, None))
+
+    @property
+    def passed(self) -> Position | None:
+        """What a query that goes on from here will not look at again; None where that is nothing."""
+        return self.end if self.committed else self.start
+
+
+def bronze_query(stream: str) -> str:
+    """Name of the query from a stream's landing zone to bronze."""
+    return f"bronze-{stream}"
+
+
+def checkpoint_folder(settings: Settings, query: str) -> str:
+    """URI of a query's checkpoint."""
+    return f"{settings.checkpoints_uri}/{query}"
+
+
+def read_checkpoint(settings: Settings, query: str) -> Checkpoint | None:
+    """Read a query's checkpoint; None where it has no micro-batch yet.
+
+    Raises
+    ------
+    UnavailableError
+        It cannot be read.
+    LakeproofError
+        What is in it was not written by this program.
+    """
+    root = encoded(checkpoint_folder(settings, query))
+    storage = open_storage(root, settings.s3)
+    numbers: dict[str, set[int]] = {"offsets": set(), "commits": set()}
+    for file in storage.list():
+        *_, folder, name = urlsplit(file.uri).path.split("/")
+        if folder in numbers and name.isdecimal():
+            numbers[folder].add(int(name))
+    if not numbers["offsets"]:
+        if numbers["commits"]:
+            raise _unusable(root)
+        return None
+    newest = max(numbers["offsets"])
+
+    def position(number: int) -> Position:
+        try:
+            offset = json.loads(storage.read(f"{root}/offsets/{number}").splitlines()[2])
+            return Position(int(offset["seq"]), str(offset["chain"]))
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise _unusable(root) from error
+
+    before = position(newest - 1) if newest - 1 in numbers["offsets"] else None
+    return Checkpoint(before, position(newest), newest in numbers["commits"])
+
+
+def _unusable(root: str) -> LakeproofError:
+    return LakeproofError(
+        f"The checkpoint {root} is none that this version can go on from.",
+        "Run `consumer reset` for the stream: the tables tell where to go on.",
+    )
+
+
+def remove_checkpoint(settings: Settings, query: str) -> bool:
+    """Remove a query's checkpoint; return whether there was one.
+
+    Raises
+    ------
+    UnavailableError
+        It cannot be removed.
+    """
+    root = encoded(checkpoint_folder(settings, query))
+    if scheme_of(root) == "s3":
+        from lakeproof.storage.s3 import remove_prefix
+
+        return remove_prefix(root, settings.s3) > 0
+    folder = local_path(root)
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise UnavailableError(f"{folder} cannot be removed: {error.strerror}.", "Check its permissions.") from error
+    return True

@@ -1,0 +1,26 @@
+"""How PyIceberg reads and writes the files of a local warehouse."""
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT
+
+if TYPE_CHECKING:
+    from pyiceberg.typedef import Properties
+
+
+class PlainFileIO(PyArrowFileIO):
+    """Takes what follows ``file:`` as it is, like Iceberg's Java library, Hadoop and DuckDB.
+
+    PyIceberg's own one takes it for a URL, and would cut a folder's name at a ``#`` or a ``?``.
+    """
+
+    @staticmethod
+    def parse_location(location: str, properties: "Properties" = EMPTY_DICT) -> tuple[str, str, str]:
+        """Return scheme, host and path of a location."""
+        scheme, separator, rest = location.partition(":")
+        path = rest.removeprefix("//")  # Java's library writes file:/, without them
+        if scheme == "file" and separator and path.startswith("/"):
+            return scheme, "", path
+        other: tuple[str, str, str] = PyArrowFileIO.parse_location(location, properties)
+        return other
