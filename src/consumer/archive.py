@@ -10,6 +10,7 @@ from pyspark import SparkContext
 
 from consumer.queries.bronze import BronzeQuery, run_bronze
 from consumer.session import PLANNING_ONLY, class_archive, start_session
+from lakeproof.addresses import sqlite_uri
 from lakeproof.contracts import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, load_contract
 from lakeproof.settings import Settings
 
@@ -31,7 +32,7 @@ def archive_classes(settings: Settings, stream: str) -> Path:
         landed = Path(folder) / "landing" / stream / f"{uuid.uuid4().hex}.json"
         landed.parent.mkdir(parents=True)
         landed.write_text(json.dumps([{field.name: _sample(field) for field in contract}, {}]))
-        query = BronzeQuery(stream, f"{lake.landing_uri}/{stream}", available_now=True)
+        query = BronzeQuery(stream, available_now=True)
         run_bronze(lake, query, lambda: start_session(lake, "lakeproof class archive", PLANNING_ONLY, part))
         gateway = SparkContext._gateway
         if gateway is not None:
@@ -51,8 +52,8 @@ def _lake(home: Path, settings: Settings) -> Settings:
         checkpoints=str(home / "checkpoints"),
         logs=home / "logs",
         catalog="sql",
-        catalog_uri=f"sqlite:///{home / 'catalog.db'}",
-        landing_log_uri=f"sqlite:///{home / 'landing-log.db'}",
+        catalog_uri=sqlite_uri(home / "catalog.db"),
+        landing_log_uri=sqlite_uri(home / "landing-log.db"),
         contracts=settings.contracts,
         jars=settings.jars,
         spark_master="local[*]",

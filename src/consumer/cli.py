@@ -4,17 +4,23 @@ import re
 from enum import StrEnum
 from typing import Annotated
 
+import structlog
 import typer
 
 from lakeproof.command import application, run
-from lakeproof.contracts import contract_text
+from lakeproof.contracts import load_contract
 from lakeproof.doctor import Program, check_environment
-from lakeproof.errors import UsageError
+from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import Settings, load_settings
+from lakeproof.signals import AskedToEnd, asked_to_end
 
 app = application(
     "consumer", "Judge landed batches with Spark; append each record once, to bronze or to the dead letters."
 )
+
+StreamArgument = Annotated[
+    str, typer.Argument(help="Name of the stream; its contract is contracts/STREAM.yaml.", show_default=False)
+]
 
 _TRIGGER = re.compile(r"\d+(\.\d+)? (millisecond|second|minute|hour)s?")
 
@@ -33,7 +39,7 @@ def _program() -> None:
 
 @app.command("run")
 def run_stream(
-    stream: Annotated[str, typer.Argument(help="Name of the stream; its contract is contracts/STREAM.yaml.")],
+    stream: StreamArgument,
     data_source: Annotated[
         DataSource | None, typer.Option(help="Kind of landing zone; by default that of LAKE_LANDING.")
     ] = None,
@@ -48,17 +54,48 @@ def run_stream(
     """
     if not _TRIGGER.fullmatch(trigger):
         raise UsageError(f"--trigger {trigger!r} is not a time.", 'Write it like "5 seconds" or "500 milliseconds".')
+    try:
+        with asked_to_end():
+            _run(stream, data_source, available_now, trigger)
+    except AskedToEnd:  # while it started: nothing was begun
+        structlog.get_logger().info("stopped", stream=stream, micro_batches=0, on_signal=True)
+
+
+@app.command("reset")
+def reset_stream(stream: StreamArgument) -> None:
+    """Remove the checkpoint of STREAM, so that the next run goes on where its tables are.
+
+    For checkpoint, landing log or tables that were restored from different moments. Nothing is read twice: the tables
+    say what has been taken. What landed and is in no table is taken by the next run.
+    """
     settings = load_settings()
-    landing = f"{_landing_root(settings, data_source)}/{stream}"
-    contract_text(settings.contracts, stream)  # a name that is none is told before anything else
-    check_environment(settings, Program.CONSUMER)
+    load_contract(settings.contracts, stream)
+    from consumer.repair import reset
 
-    # Spark takes a second to import: only when everything cheap has been checked.
-    from consumer.queries.bronze import BronzeQuery, run_bronze
-    from consumer.session import PLANNING_ONLY, start_session
+    typer.echo(reset(settings, stream))
 
-    query = BronzeQuery(stream, landing, available_now, trigger)
-    run_bronze(settings, query, lambda: start_session(settings, f"lakeproof consumer {stream}", PLANNING_ONLY))
+
+@app.command("give-up")
+def give_up_files(
+    stream: StreamArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Give them up; without it, they are only listed.")] = False,
+) -> None:
+    """List the files that were discovered, are not there any more, and were not read; with --yes, wait no longer.
+
+    The consumer waits for a file that is gone: its disk may not be mounted. A file that was given up becomes a dead
+    letter with the reason `absent`, unless it is back by then.
+    """
+    settings = load_settings()
+    load_contract(settings.contracts, stream)
+    from consumer.repair import absent_files, give_up
+
+    absent = absent_files(settings, stream)
+    for name in absent:
+        typer.echo(name)
+    if yes and absent:
+        give_up(settings, stream, absent)
+    said = "given up" if yes else "absent; with --yes they are given up"
+    typer.echo(f"{len(absent):,} files {said}" if absent else "No file is absent.", err=True)
 
 
 @app.command("archive")
@@ -75,14 +112,35 @@ def archive(
     typer.echo(f"archived: {archive_classes(settings, stream)}")
 
 
-def _landing_root(settings: Settings, data_source: DataSource | None) -> str:
+def _run(stream: str, data_source: DataSource | None, available_now: bool, trigger: str) -> None:
+    settings = load_settings()
+    _check_data_source(settings, data_source)
+    load_contract(settings.contracts, stream)  # one that is wrong is told before anything else
+    check_environment(settings, Program.CONSUMER)
+
+    # Spark takes a second to import: only when everything cheap has been checked.
+    from py4j.protocol import Py4JNetworkError
+
+    from consumer.queries.bronze import BronzeQuery, run_bronze
+    from consumer.session import PLANNING_ONLY, start_session
+
+    query = BronzeQuery(stream, available_now, trigger)
+    try:
+        run_bronze(settings, query, lambda: start_session(settings, f"lakeproof consumer {stream}", PLANNING_ONLY))
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise LakeproofError(
+            "Spark's JVM has gone: it was killed, or had too little memory.",
+            f"What was committed stays; run it again to go on. Details: {settings.logs_dir / 'spark.log'}",
+        ) from error
+
+
+def _check_data_source(settings: Settings, data_source: DataSource | None) -> None:
     scheme = {None: "", DataSource.LOCAL: "file://", DataSource.S3: "s3://"}[data_source]
     if not settings.landing_uri.startswith(scheme):
         raise UsageError(
             f"--data-source {data_source} does not fit the landing zone {settings.landing_uri}.",
             f"Set LAKE_LANDING to {'s3://BUCKET/PREFIX' if data_source is DataSource.S3 else 'a folder'}.",
         )
-    return settings.landing_uri
 
 
 def main() -> None:

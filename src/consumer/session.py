@@ -1,12 +1,20 @@
 """The Spark session, configured in one place."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from threading import current_thread, main_thread
 
+import psutil
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakeproof.catalog import spark_properties
@@ -39,7 +47,7 @@ def start_session(
     Raises
     ------
     UnavailableError
-        The jars are not there.
+        The jars are not there, or Spark does not start.
     """
     jars = [str(jar) for jar in sorted(settings.jars.absolute().glob("*.jar"))]
     if not jars:
@@ -49,6 +57,7 @@ def start_session(
     jvm = [
         f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
         f"-Dlakeproof.logs={settings.logs_dir}",
+        f"-Dlakeproof.logs.pattern={str(settings.logs_dir).replace('%', '%%')}",
         "-XX:+UseParallelGC",
         *java_options,
     ]
@@ -59,7 +68,7 @@ def start_session(
         jvm += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     options = {
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in jvm),
+        "spark.driver.extraJavaOptions": " ".join(map(_quoted, jvm)),
         "spark.ui.port": str(settings.spark_ui_port),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -79,18 +88,56 @@ def start_session(
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         options["spark.jars"] = ",".join(jars)
-    builder = SparkSession.builder.appName(name).master(settings.spark_master)
-    for key, value in (options | spark_properties(settings)).items():
-        builder = builder.config(key, value)
+    conf = SparkConf().setAppName(name).setMaster(settings.spark_master)
+    conf.setAll([*options.items(), *spark_properties(settings).items()])
     try:
-        session: SparkSession = builder.getOrCreate()
+        return _session(conf)
     except PySparkRuntimeError as error:
         raise UnavailableError(
-            f"Spark's JVM did not start: {error}.", "What it said stands above; see also `lakeproof doctor`."
+            f"Spark's JVM did not start: {str(error).rstrip('.')}.",
+            "What it said stands above. LAKE_DRIVER_MEMORY may be too much; see also `lakeproof doctor`.",
         ) from error
-    return session
+    except Py4JError as error:
+        from consumer.queries.bronze import what_failed
+
+        raise UnavailableError(
+            f"Spark did not start: {what_failed(error)}",
+            f"Check LAKE_SPARK_MASTER and LAKE_DRIVER_MEMORY. Details: {settings.logs_dir / 'spark.log'}",
+        ) from error
+
+
+def _session(conf: SparkConf) -> SparkSession:
+    """Start Spark, or take the one that runs."""
+    if SparkContext._active_spark_context is None:
+        interrupted = signal.getsignal(signal.SIGINT)
+        # In a session of its own, the JVM, and with it every worker, gets no signal that is sent to our process group:
+        # by a terminal, by timeout. It ends when its standard input closes, however we end.
+        context = SparkContext(conf=conf, gateway=SparkContext._gateway or _launched(conf))
+        # It would print a stack trace when the JVM goes, which whoever asks the JVM something tells in a line.
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGINT, interrupted)  # Spark would raise KeyboardInterrupt from there
+    return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _launched(conf: SparkConf) -> JavaGateway:
+    me = psutil.Process()
+    others = set(me.children())
+    try:
+        return launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    except BaseException:
+        # One that is given up before it could say where it listens would not look at its standard input.
+        for launcher in set(me.children()) - others:
+            with suppress(ProcessLookupError):
+                os.killpg(launcher.pid, signal.SIGKILL)
+        raise
 
 
 def class_archive(settings: Settings) -> Path:
     """Path of the archive of the JVM classes that a start loads; it lies beside the folder of the jars."""
     return settings.jars.absolute().parent / "spark.jsa"
+
+
+def _quoted(option: str) -> str:
+    """A JVM's option as Spark splits a list of them."""
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'

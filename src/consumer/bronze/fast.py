@@ -3,7 +3,6 @@
 The contract becomes msgspec types that read a record in one go, and columns are built from lists of values.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +11,9 @@ import pyarrow as pa
 
 from consumer.bronze.columns import ArrowColumn
 from consumer.bronze.fast_columns import Chunk, ObjectColumn
-from consumer.bronze.structure import WHITE_SPACE
+from consumer.bronze.structure import WHITE_SPACE, without_strings
 from lakeproof.contracts import Contract
 
-_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"', re.DOTALL)
 _COUNTED_EXACTLY = 1 << 16
 
 
@@ -87,9 +85,7 @@ class FastJudge:
 
 def _has_keys(text: bytes, keys: int) -> bool:
     """Whether valid JSON has `keys` keys and no more, repeated ones counted; False where that is not cheap to tell."""
-    return _quoted_colons(text) == keys or (
-        len(text) <= _COUNTED_EXACTLY and _STRINGS.sub(b"", text).count(b":") == keys
-    )
+    return _quoted_colons(text) == keys or (len(text) <= _COUNTED_EXACTLY and without_strings(text).count(b":") == keys)
 
 
 def _quoted_colons(text: bytes) -> int:

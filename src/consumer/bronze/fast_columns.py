@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from math import copysign
 from operator import attrgetter
 from typing import Annotated, Any, Literal, Protocol
 
@@ -19,6 +20,7 @@ from msgspec import UNSET, Meta, Raw
 
 from consumer.bronze.columns import ArrowColumn, arrow_field, arrow_type
 from consumer.bronze.constraints import Examine, column_examiner, examiner
+from consumer.bronze.structure import has_minus_zero
 from consumer.bronze.tokens import (
     Converter,
     FloatToken,
@@ -62,6 +64,7 @@ class Chunk:
 
     def __post_init__(self) -> None:
         self.keys = np.zeros(len(self.raws), np.int64)
+        self._minus_zeros: dict[int, bool] = {}
 
     def count(self, owners: Sequence[int], keys: Any) -> None:
         """Count keys that were read: one number for each owner, or one for all."""
@@ -69,6 +72,14 @@ class Chunk:
             self.keys += keys
         else:
             np.add.at(self.keys, np.asarray(owners, np.int64), keys)
+
+    def has_minus_zero(self, owner: int) -> bool:
+        """Whether the integer -0 is anywhere in the bytes of a record. They are looked through once."""
+        raw = self.raws[owner]
+        found = self._minus_zeros.get(id(raw))  # all records of a whole array have the same bytes
+        if found is None:
+            found = self._minus_zeros[id(raw)] = has_minus_zero(raw)
+        return found
 
 
 class _Column(Protocol):
@@ -111,10 +122,11 @@ class _Floating:
 
     def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
         column = pa.array(values, self._kind)
-        # msgspec reads the integer -0 as 0.0, and Arrow makes infinity of what is too large for a float.
-        doubtful = pc.or_(pc.equal(column, pa.scalar(0, self._kind)), pc.is_inf(column))
-        for index in _indices(doubtful):
-            if values[index] != 0 or b"-0" in chunk.raws[owners[index]]:
+        # Arrow makes infinity of what is too large for a float, and msgspec reads the integer -0 as 0.0.
+        chunk.declined.update(owners[index] for index in _indices(pc.is_inf(column)))
+        for index in _indices(pc.equal(column, pa.scalar(0, self._kind))):
+            value = values[index]
+            if value == 0 and copysign(1, value) > 0 and chunk.has_minus_zero(owners[index]):
                 chunk.declined.add(owners[index])
         return column
 

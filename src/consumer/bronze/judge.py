@@ -18,10 +18,11 @@ from consumer.bronze.columns import (
 from consumer.bronze.exact import Drifted, ExactJudge
 from consumer.bronze.fast import FastJudge
 from consumer.bronze.rules import RulesJudge
-from consumer.bronze.split import Refused, split
+from consumer.bronze.split import Refused, TooLarge, Unit, split
 from lakeproof.contracts import Contract
+from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
-from lakeproof.tables import POSITION
+from lakeproof.tables import POSITION, SOURCE
 
 MAX_UNITS = 10_000
 """Units in an Arrow batch."""
@@ -38,13 +39,17 @@ class Judge:
     ----------
     contract
         The contract of the stream.
+    limits
+        How large a record may be: a larger one is not judged, and a dead letter does not keep more. The settings'
+        defaults, unless told.
     """
 
-    def __init__(self, contract: Contract) -> None:
+    def __init__(self, contract: Contract, limits: Limits | None = None) -> None:
         self.contract = contract
+        self.limits = limits or Limits()
 
-    def __reduce__(self) -> tuple[type["Judge"], tuple[Contract]]:
-        return Judge, (self.contract,)
+    def __reduce__(self) -> tuple[type["Judge"], tuple[Contract, Limits]]:
+        return Judge, (self.contract, self.limits)
 
     def judge(self, value: bytes | memoryview | pa.Buffer) -> Iterator[pa.RecordBatch]:
         """Split a batch and judge its units.
@@ -59,35 +64,59 @@ class Judge:
         pa.RecordBatch
             A row per unit: first those of records that meet the contract, then the others; columns of
             :func:`consumer.bronze.columns.judged_schema`. Nothing for an array of no records. A batch that cannot be
-            split is one row, with position 0 and `value` as it is.
+            split is one row, with position 0 and `value` as it is. What is larger than a record may be has null in
+            place of its bytes.
         """
         batch = value if isinstance(value, bytes) else bytes(value)
         if whole := self._judge_whole(batch):
             yield whole
             return
-        units = split(batch)
+        units = split(batch, self.limits.record_bytes)
         if isinstance(units, Refused):
             yield from self.refuse(units.code, units.detail, batch)
             return
         position = 0
         for chunk in _chunks(units):
-            yield self._judge_units(chunk, position)
-            position += len(chunk)
+            if isinstance(chunk, TooLarge):
+                yield self._dead_letter(
+                    position, [Fault(Reason.RECORD_TOO_LARGE, "$", self._too_large(chunk.size))], None
+                )
+                position += 1
+            else:
+                yield self._judge_units(chunk, position)
+                position += len(chunk)
 
-    def refuse(self, code: Reason | str, detail: str, value: bytes) -> Iterator[pa.RecordBatch]:
+    def refuse(self, code: Reason | str, detail: str, value: bytes | None) -> Iterator[pa.RecordBatch]:
         """Make a whole batch a dead letter.
+
+        Parameters
+        ----------
+        code, detail
+            Why.
+        value
+            Its bytes, to be kept if they are not too many; None if they cannot be had.
 
         Yields
         ------
         pa.RecordBatch
             One row, as from :meth:`judge`.
         """
-        fault = Fault(Reason(code), "$", detail)
-        yield self._batch([], [pa.nulls(0, column.type) for column in self._value_fields], [0], [[fault]], [value])
+        faults = [Fault(Reason(code), "$", detail)]
+        if value is not None and len(value) > self.limits.record_bytes:
+            faults.append(Fault(Reason.BATCH_TOO_LARGE, "$", self._too_large(len(value))))
+            value = None
+        yield self._dead_letter(0, faults, value)
+
+    def _too_large(self, size: int) -> str:
+        limit = f"LAKE_MAX_RECORD_BYTES is {self.limits.record_bytes:,}"
+        return f"it has {size:,} bytes, which stay in the file that {SOURCE} names; {limit}"
+
+    def _dead_letter(self, position: int, faults: list[Fault], raw: bytes | None) -> pa.RecordBatch:
+        return self._batch([], [pa.nulls(0, column.type) for column in self._value_fields], [position], [faults], [raw])
 
     def _judge_whole(self, batch: bytes) -> pa.RecordBatch | None:
         """Judge a batch of which each record meets the contract; None for any other, and for one that is large."""
-        if len(batch) > _MAX_WHOLE_BYTES:
+        if len(batch) > min(_MAX_WHOLE_BYTES, self.limits.record_bytes):
             return None
         accepted = self._fast.judge_array(batch, MAX_UNITS)
         if accepted is None:
@@ -148,7 +177,7 @@ class Judge:
         good_columns: list[ArrowColumn],
         bad_positions: Sequence[int],
         faults: Sequence[Sequence[Fault]],
-        raws: Sequence[bytes],
+        raws: Sequence[bytes | None],
     ) -> pa.RecordBatch:
         """Rows of records that meet the contract, then of other units."""
         good, bad = len(good_positions), len(bad_positions)
@@ -194,14 +223,17 @@ def _joined(first: ArrowColumn, second: ArrowColumn) -> ArrowColumn:
     return pa.concat_arrays([first, second]) if len(first) else second
 
 
-def _chunks(units: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """Cut the units into runs that fit an Arrow batch."""
+def _chunks(units: Iterator[Unit]) -> Iterator[list[bytes] | TooLarge]:
+    """Cut the units into runs that fit an Arrow batch; one that is too large comes alone."""
     chunk: list[bytes] = []
     size = 0
     for unit in units:
-        if chunk and (len(chunk) == MAX_UNITS or size + len(unit) > MAX_BYTES):
+        if chunk and (isinstance(unit, TooLarge) or len(chunk) == MAX_UNITS or size + len(unit) > MAX_BYTES):
             yield chunk
             chunk, size = [], 0
+        if isinstance(unit, TooLarge):
+            yield unit
+            continue
         chunk.append(unit)
         size += len(unit)
     if chunk:

@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from consumer.bronze.columns import DRIFT
 from consumer.sources.envelope import Envelope
-from consumer.sources.landing_log import LandedFile
 from lakeproof import tables
 from lakeproof.contracts import Contract, DriftPolicy
+from lakeproof.state.landing_log import LandedFile
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _COUNTS = pa.map_(pa.string(), pa.int64())
 _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
-    ("stream", pa.string()),
     ("source", pa.string()),
     ("size", pa.int64()),
     ("etag", pa.string()),
+    ("content_hash", pa.string()),
     ("micro_batch_id", pa.int64()),
     ("checkpoint_id", pa.string()),
     ("units", pa.int64()),
@@ -109,9 +109,13 @@ def drift_sets(judged: pa.RecordBatch, batch: MicroBatch) -> list[str]:
 
 
 def ledger_rows(
-    files: Iterable[LandedFile], outcomes: Mapping[Outcome, int], drift: Mapping[Drift, int], batch: MicroBatch
+    files: Iterable[LandedFile],
+    outcomes: Mapping[Outcome, int],
+    drift: Mapping[Drift, int],
+    hashes: Mapping[str, str],
+    batch: MicroBatch,
 ) -> pa.RecordBatch:
-    """Rows of ``ops.ledger``: one per source, also for a source without units."""
+    """Rows of ``ledger.<stream>``: one per source, also for a source without units."""
     by_source: dict[str, dict[str | None, int]] = {}
     for (source, reasons), count in outcomes.items():
         by_source.setdefault(source, {})[reasons] = count
@@ -120,14 +124,14 @@ def ledger_rows(
         drift_by_source.setdefault(source, {})[reasons] = count
     rows = []
     for file in files:
-        counts = by_source.get(file.uri, {})
-        drifted = sorted(drift_by_source.get(file.uri, {}).items())
+        counts = by_source.get(file.name, {})
+        drifted = sorted(drift_by_source.get(file.name, {}).items())
         rows.append(
             {
-                "stream": batch.contract.stream,
-                "source": file.uri,
+                "source": file.name,
                 "size": file.size,
                 "etag": file.etag,
+                "content_hash": hashes.get(file.name),
                 "micro_batch_id": batch.id,
                 "checkpoint_id": batch.checkpoint_id,
                 "units": sum(counts.values()),

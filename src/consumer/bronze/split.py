@@ -5,12 +5,20 @@ What is none of these is refused as a whole, before the first unit is handed out
 """
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
 
-from consumer.bronze.structure import WHITE_SPACE, StructureError, container_end, element_end, skip_space
+from consumer.bronze.structure import (
+    StructureError,
+    container_end,
+    content_end,
+    element_end,
+    skip_space,
+    string_end,
+)
 from lakeproof.reasons import Reason
 
 _COMMA = ord(",")
@@ -23,7 +31,11 @@ _SMALL_WINDOW_BYTES = 64 << 10
 _STRUCTURAL_BYTES = 1 << 10
 _TRIES = 8
 
+# Whether a longer string is one to the last escape is not looked at: to read it would take several times its size.
+_MAX_SCALAR_BYTES = 16 << 20
+
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_read_string = msgspec.json.Decoder(str).decode
 _ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
 _SCALAR = re.compile(rb"true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 
@@ -44,29 +56,42 @@ class Refused:
     detail: str
 
 
-def split(value: bytes) -> Refused | Iterator[bytes]:
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """A unit that is not handed out, since it has more bytes than asked for: how many."""
+
+    size: int
+
+
+Unit = bytes | TooLarge
+_Spans = Iterator[tuple[int, int]]
+
+
+def split(value: bytes, most: int = sys.maxsize) -> Refused | Iterator[Unit]:
     """Split a batch into its units.
 
     Parameters
     ----------
     value
         The batch as landed, decompressed. A UTF-8 byte order mark at its start is passed over.
+    most
+        Bytes of a unit at most; of a larger one there is no copy.
 
     Returns
     -------
-    Refused or Iterator[bytes]
+    Refused or Iterator[bytes or TooLarge]
         Why it cannot be split; or its units in order, each a slice of `value` without the white space around it
         (a line of newline-delimited JSON keeps its own). A unit need not be valid JSON.
     """
     start = skip_space(value, len(_BOM) if value.startswith(_BOM) else 0, len(value))
-    end = len(value.rstrip(WHITE_SPACE))
+    end = content_end(value, start, len(value))
     if start >= end:
         return Refused(Reason.EMPTY_BATCH, f"no JSON in {len(value)} bytes")
     match value[start : start + 1]:
         case b"[":
-            return _split_array(value, start, end)
+            return _split_array(value, start, end, most)
         case b"{":
-            return _split_objects(value, start, end)
+            return _split_objects(value, start, end, most)
     if _is_scalar(value, start, end):
         return Refused(Reason.NOT_A_BATCH, "a JSON scalar, where an array or objects are due")
     return Refused(Reason.CORRUPT_BATCH, f"not JSON: neither an array nor an object begins at byte {start}")
@@ -81,17 +106,17 @@ class _Segment:
     valid: bool
 
 
-def _split_array(value: bytes, start: int, end: int) -> Refused | Iterator[bytes]:
+def _split_array(value: bytes, start: int, end: int, most: int) -> Refused | Iterator[Unit]:
     if end - start <= _WINDOW_BYTES:  # nearly always
         elements, _ = _read_elements(value[start:end])
         if elements is not None:
-            return map(bytes, elements)
+            return _read_units(elements, most)
     try:
         # The whole batch is looked through before the first unit is handed out. Only where segments end is kept.
         segments = list(_segments(value, start, end))
     except StructureError as error:
         return Refused(Reason.CORRUPT_BATCH, str(error))
-    return _elements(value, segments)
+    return _elements(value, segments, most)
 
 
 def _segments(value: bytes, start: int, end: int) -> Iterator[_Segment]:
@@ -155,51 +180,61 @@ def _check_last(stop: int, end: int) -> None:
         raise StructureError(f"the array is complete at byte {stop}, but more follows")
 
 
-def _elements(value: bytes, segments: list[_Segment]) -> Iterator[bytes]:
+def _elements(value: bytes, segments: list[_Segment], most: int) -> Iterator[Unit]:
     for segment in segments:
         if segment.valid:
             elements, _ = _read_elements(b"[" + value[segment.start : segment.stop] + b"]")
             if elements is not None:  # the stack may be fuller by now, and too full for very deep ones
-                yield from map(bytes, elements)
+                yield from _read_units(elements, most)
                 continue
         position = segment.start
         while position <= segment.stop:
             stop = element_end(value, position, len(value))
-            yield value[position:stop].strip(WHITE_SPACE)
+            begin = skip_space(value, position, stop)
+            yield _unit(value, begin, content_end(value, begin, stop), most)
             position = stop + 1
 
 
-def _split_objects(value: bytes, start: int, end: int) -> Refused | Iterator[bytes]:
+def _read_units(elements: list[msgspec.Raw], most: int) -> Iterator[Unit]:
+    return (bytes(element) if len(element) <= most else TooLarge(len(element)) for element in elements)
+
+
+def _unit(value: bytes, start: int, stop: int, most: int) -> Unit:
+    return value[start:stop] if stop - start <= most else TooLarge(stop - start)
+
+
+def _split_objects(value: bytes, start: int, end: int, most: int) -> Refused | Iterator[Unit]:
     try:
         stop, _ = container_end(value, start, end)
         problem = f"the object is complete at byte {stop - 1}, but more follows"
     except StructureError as error:
         stop, problem = -1, str(error)
     if stop == end:
-        return iter((value[start:end],))
+        return iter((_unit(value, start, end, most),))
     # A pretty-printed object that was cut short has no line that is an object by itself and is not indented.
-    if any(_is_object(line) for line in _lines(value, start, end)):
-        return _lines(value, start, end)
+    if any(_is_object(value, *line) for line in _lines(value, start, end)):
+        return (_unit(value, begin, behind, most) for begin, behind in _lines(value, start, end))
     return Refused(Reason.CORRUPT_BATCH, problem)
 
 
-def _lines(value: bytes, start: int, end: int) -> Iterator[bytes]:
-    """Lines that are not blank, without their line ends."""
+def _lines(value: bytes, start: int, end: int) -> _Spans:
+    """Where lines that are not blank begin, and where they end without their line ends."""
     while start < end:
         newline = value.find(b"\n", start, end)
-        stop = end if newline < 0 else newline
-        line = value[start:stop].removesuffix(b"\r")
-        if line.strip(WHITE_SPACE):
-            yield line
-        start = stop + 1
+        behind = stop = end if newline < 0 else newline
+        if value[stop - 1 : stop] == b"\r" and stop > start:
+            stop -= 1
+        if skip_space(value, start, stop) < stop:
+            yield start, stop
+        start = behind + 1
 
 
-def _is_object(line: bytes) -> bool:
-    if not line.startswith(b"{"):
+def _is_object(value: bytes, start: int, stop: int) -> bool:
+    if not value.startswith(b"{", start, stop):
         return False
-    end = len(line.rstrip(WHITE_SPACE))
+    end = content_end(value, start, stop)
     try:
-        return container_end(line, 0, end)[0] == end
+        return container_end(value, start, end)[0] == end
     except StructureError:
         return False
 
@@ -208,7 +243,8 @@ def _is_scalar(value: bytes, start: int, end: int) -> bool:
     if _SCALAR.fullmatch(value, start, end):
         return True
     try:
-        msgspec.json.decode(value[start:end], type=str)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        if not value.startswith(b'"', start) or string_end(value, start, end) != end:
+            return False
+        return end - start > _MAX_SCALAR_BYTES or _read_string(value[start:end]) is not None
+    except (StructureError, msgspec.MsgspecError, UnicodeDecodeError):
         return False
-    return True

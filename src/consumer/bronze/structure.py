@@ -10,6 +10,7 @@ WHITE_SPACE = b" \t\r\n"
 
 _QUOTE, _COMMA, _OPEN_ARRAY, _CLOSE_ARRAY, _OPEN_OBJECT, _CLOSE_OBJECT = b'",[]{}'
 _OPENERS = b"[{"
+_WINDOW = 1 << 12
 
 # Groups repeat a bounded number of times: the regex engine keeps a state for each repeat, which for 200 MB of escapes
 # would be gigabytes. What is longer takes another turn of the loops below.
@@ -18,6 +19,9 @@ _INSIDE = re.compile(rb'[^"\[\]{}]*+(?:' + _STRING + rb'[^"\[\]{}]*+){0,200}', r
 _ELEMENT = re.compile(rb'[^"\[\]{},]*+(?:' + _STRING + rb'[^"\[\]{},]*+){0,200}', re.DOTALL)
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+){0,200}', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*+")
+# Nothing is given back here, so the engine keeps no states.
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_MINUS_ZERO = re.compile(rb"[ \t\r\n:,\[]-0[ \t\r\n,\]}]")
 
 
 class StructureError(Exception):
@@ -41,6 +45,27 @@ def skip_space(value: bytes, start: int, end: int) -> int:
     return _skip(_SPACE, value, start, end)
 
 
+def content_end(value: bytes, start: int, end: int) -> int:
+    """Offset behind the last byte of ``value[start:end]`` that is not white space, or `start`; without a copy of it."""
+    while end > start:
+        window = max(start, end - _WINDOW)
+        kept = len(value[window:end].rstrip(WHITE_SPACE))
+        if kept:
+            return window + kept
+        end = window
+    return start
+
+
+def without_strings(value: bytes) -> bytes:
+    """JSON without its strings: brackets, colons, commas, numbers and names are left."""
+    return _STRINGS.sub(b"", value)
+
+
+def has_minus_zero(value: bytes) -> bool:
+    """Whether an object or array, valid JSON, has the integer ``-0`` in it; ``-0.0``, ``-0e1`` and texts are none."""
+    return bool(_MINUS_ZERO.search(value) and _MINUS_ZERO.search(without_strings(value)))
+
+
 def container_end(value: bytes, start: int, end: int) -> tuple[int, int]:
     """Find where the object or array that opens at `start` ends.
 
@@ -60,7 +85,7 @@ def container_end(value: bytes, start: int, end: int) -> tuple[int, int]:
     while position < end:
         byte = value[position]
         if byte == _QUOTE:
-            position = _string_end(value, position, end, deepest)
+            position = string_end(value, position, end, deepest)
         else:
             if byte in _OPENERS:
                 closers.append(_CLOSE_OBJECT if byte == _OPEN_OBJECT else _CLOSE_ARRAY)
@@ -94,7 +119,7 @@ def element_end(value: bytes, start: int, end: int) -> int:
                 raise StructureError(f"no element before the '{chr(byte)}' at byte {position}")
             return position
         if byte == _QUOTE:
-            position = _string_end(value, position, end, 0)
+            position = string_end(value, position, end)
         elif byte == _CLOSE_OBJECT:
             raise StructureError(f"a '}}' at byte {position} closes nothing of its kind")
         else:
@@ -103,7 +128,14 @@ def element_end(value: bytes, start: int, end: int) -> int:
     raise StructureError(f"it ends at byte {end} inside the array")
 
 
-def _string_end(value: bytes, start: int, end: int, depth: int) -> int:
+def string_end(value: bytes, start: int, end: int, depth: int = 0) -> int:
+    """Find where the string that opens at `start` ends: the offset behind its closing quote.
+
+    Raises
+    ------
+    StructureError
+        It does not end before `end`; `depth` is how deep the brackets went before that.
+    """
     position = start + 1
     while position < end:
         after = _skip(_IN_STRING, value, position, end)

@@ -4,6 +4,7 @@ Each task reads its files, judges their units and writes what came of them; only
 through the JVM. So a unit is judged once, and nothing is kept or computed a second time for the second table.
 """
 
+import hashlib
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,13 +14,16 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.bronze.data_files import DataFile, DataFileWriter, Target
 from consumer.bronze.judge import Judge
 from consumer.bronze.rows import Drift, MicroBatch, Outcome, bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.commit.data_files import DataFile, DataFileWriter, Target
 from consumer.sources.files import balanced_groups, envelopes
-from consumer.sources.landing_log import LandedFile
+from lakeproof.errors import LakeproofError
+from lakeproof.landing import LandingZone
+from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
 from lakeproof.settings import S3Settings
+from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage import open_storage
 
 # Several groups of files for each core, so that one that takes longer does not leave the others idle; but none that is
@@ -38,14 +42,20 @@ class Task:
         The micro-batch.
     bronze, dead_letters
         Where to write data files; None for a table that has this micro-batch already.
-    s3
-        How to reach S3.
+    zone
+        Where the files landed.
+    limits
+        How large batches and records may be.
+    only_listed
+        Whether a file with another tag than is listed counts as changed, whatever its size.
     """
 
     batch: MicroBatch
     bronze: Target | None
     dead_letters: Target | None
-    s3: S3Settings
+    zone: LandingZone
+    limits: Limits = field(default_factory=Limits)
+    only_listed: bool = False
 
 
 @dataclass
@@ -61,7 +71,13 @@ class Written:
     drift
         How many values of the rows of each source in bronze were rescued or discarded, by set of reasons.
     changed
-        Sources that are not what the landing log lists any more, and were left out.
+        Sources that are not what was judged any more, and were left out.
+    touched
+        Files that have another tag than the landing log lists, and were read as they are now.
+    hashes
+        Hash of each source's bytes as they lie there.
+    failure
+        Why a task could not do its work; then the rest is not whole.
     """
 
     bronze: list[DataFile] = field(default_factory=list)
@@ -69,6 +85,15 @@ class Written:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     drift: Counter[Drift] = field(default_factory=Counter)
     changed: list[str] = field(default_factory=list)
+    touched: list[LandedFile] = field(default_factory=list)
+    hashes: dict[str, str] = field(default_factory=dict)
+    failure: LakeproofError | None = None
+
+
+def contents_of(written: Written) -> str:
+    """Digest of all that was read for a micro-batch."""
+    told = "\n".join(f"{name} {found}" for name, found in sorted(written.hashes.items()))
+    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
 
 def warm_up(spark: SparkSession) -> None:
@@ -86,6 +111,11 @@ def write_judged(spark: SparkSession, files: list[LandedFile], task: Task) -> Wr
 
     Where bronze has the micro-batch already, a file that changed since then is left out: what it held was judged, and
     is not there to be judged again. Otherwise it is a dead letter.
+
+    Raises
+    ------
+    UnavailableError
+        A file is absent or cannot be read, or a data file cannot be written; nothing was committed.
     """
     wanted = 1 + sum(file.size for file in files) // _BYTES_PER_GROUP
     groups = balanced_groups(files, min(wanted, len(files), _GROUPS_PER_CORE * spark.sparkContext.defaultParallelism))
@@ -94,24 +124,41 @@ def write_judged(spark: SparkSession, files: list[LandedFile], task: Task) -> Wr
         return whole
     # An RDD, not a DataFrame: a task takes files and gives counts, so there are no rows to plan, encode and decode for.
     for part in spark.sparkContext.parallelize(groups, len(groups)).map(partial(write_group, task=task)).collect():
+        if part.failure:
+            raise part.failure
         whole.bronze += part.bronze
         whole.dead_letters += part.dead_letters
         whole.outcomes.update(part.outcomes)
         whole.drift.update(part.drift)
         whole.changed += part.changed
+        whole.touched += part.touched
+        whole.hashes |= part.hashes
     return whole
 
 
 def write_group(files: list[LandedFile], task: Task) -> Written:
-    """Judge files of one storage, one after the other, and write the data files."""
-    judge = Judge(task.batch.contract)
-    bronze = _writer(task.bronze, task.s3)
-    dead_letters = _writer(task.dead_letters, task.s3)
+    """Judge files, one after the other, and write the data files.
+
+    Errors of ours are returned: an exception would reach the driver as the text of a stack trace.
+    """
+    try:
+        return _write_group(files, task)
+    except LakeproofError as error:
+        return Written(failure=error)
+
+
+def _write_group(files: list[LandedFile], task: Task) -> Written:
+    judge = Judge(task.batch.contract, task.limits)
+    bronze = _writer(task.bronze, task.zone.s3)
+    dead_letters = _writer(task.dead_letters, task.zone.s3)
     written = Written()
-    for envelope in envelopes(files, open_storage(files[0].uri, task.s3)):
+    touched = None if task.only_listed else written.touched.append
+    for envelope in envelopes(files, task.zone, task.limits, touched):
+        if envelope.content_hash:
+            written.hashes[envelope.source] = envelope.content_hash
         if envelope.failure is None:
-            judged = judge.judge(envelope.value)
-        elif envelope.failure[0] == Reason.CHANGED and task.bronze is None:
+            judged = judge.judge(envelope.value or b"")
+        elif envelope.failure[0] in (Reason.CHANGED, Reason.ABSENT) and task.bronze is None:
             written.changed.append(envelope.source)
             continue
         else:

@@ -1,26 +1,30 @@
 """A micro-batch is judged once, then appended to bronze, the dead letters and the ledger, in this order."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from threading import Lock
 from time import monotonic
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
-from consumer.bronze.append import Marker, append_once, target
-from consumer.bronze.data_files import DataFile, DataFileWriter
-from consumer.bronze.recover import accounted_sources, has_other_checkpoints, unfinished, units_of
 from consumer.bronze.rows import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
-from consumer.bronze.write import Task, write_judged
-from consumer.sources.landing_log import LandedFile, LandingLog
-from consumer.sources.lease import Lease
-from lakeproof.contract_log import ContractLog
+from consumer.bronze.write import Task, contents_of, write_judged
+from consumer.commit.append import OpenTable, append_once, open_table
+from consumer.commit.data_files import DataFile, DataFileWriter
+from consumer.commit.marker import Marker, MarkerLostError, unfinished
+from consumer.commit.recovery import files_of, unaccounted_units
+from consumer.sources.landing import landed_files
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
-from lakeproof.settings import Settings
+from lakeproof.landing import LandingZone
+from lakeproof.limits import Limits
+from lakeproof.reasons import Reason
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.landing_log import LandedFile, LandingLog
+from lakeproof.state.lease import Lease
 from lakeproof.storage import StoredFile, open_storage
-from lakeproof.tables import LEDGER, stream_tables
+from lakeproof.tables import stream_tables
 
 log = structlog.get_logger()
 
@@ -30,27 +34,38 @@ class MicroBatches:
 
     Parameters
     ----------
-    settings
-        How to reach the landing zone.
-    contract
-        The stream's contract when the consumer starts; each micro-batch names the one that judges it.
+    stream, query
+        Names of the stream, and of the query that takes it.
+    zone
+        The stream's landing zone.
     landing_log
         Which files were discovered.
+    contracts
+        Texts of the contracts.
     lease
         The stream's lease, which is checked before each append.
+    limits
+        How large batches and records may be.
     """
 
-    def __init__(self, settings: Settings, contract: Contract, landing_log: LandingLog, lease: Lease) -> None:
-        self._settings = settings
-        self._tables = stream_tables(contract.stream)
-        self._stream = contract.stream
-        self._first_contract = contract.digest
+    def __init__(
+        self,
+        stream: str,
+        query: str,
+        zone: LandingZone,
+        landing_log: LandingLog,
+        contracts: ContractLog,
+        lease: Lease,
+        limits: Limits,
+    ) -> None:
+        self._stream = stream
+        self._query = query
+        self._tables = stream_tables(stream)
+        self._zone = zone
         self._landing_log = landing_log
-        self._contracts = ContractLog(settings.landing_log_database)
+        self._contracts = contracts
         self._lease = lease
-        self._recovering = Lock()
-        self._recovered = False
-        self._others_in_ledger = False
+        self._limits = limits
         self.count = 0
         self.failure: Exception | None = None
 
@@ -62,55 +77,15 @@ class MicroBatches:
             self.failure = error  # Spark makes a long text of it
             raise
 
-    def recover(self, spark: SparkSession, checkpoint_id: str) -> None:
-        """Finish what a checkpoint that is lost by now had begun. Does nothing from the second call on.
-
-        A micro-batch of `checkpoint_id` itself needs no help: Spark will try it again.
-        """
-        with self._recovering:
-            if self._recovered:
-                return
-            snapshot = unfinished(spark, self._tables)
-            if snapshot is not None and snapshot.marker.checkpoint_id != checkpoint_id:
-                self._finish(spark, snapshot.marker)
-            self._others_in_ledger = has_other_checkpoints(spark, self._stream, checkpoint_id)
-            self._recovered = True
-
-    def _process(self, rows: DataFrame, micro_batch_id: int) -> None:
-        began = monotonic()
-        spark = rows.sparkSession  # a clone of the session, with this query's settings
-        checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
-        self.recover(spark, checkpoint_id)
-        landed = rows.toArrow().to_pylist()
-        # The first one is empty where nothing has landed yet; it is appended all the same, for the sequence of markers.
-        contract = self._contract(landed[0]["contract"] if landed else self._first_contract)
-        files = [LandedFile(**{key: row[key] for key in row if key != "contract"}) for row in landed]
-        if self._others_in_ledger and files:
-            known = accounted_sources(spark, self._stream, (file.uri for file in files), checkpoint_id)
-            files = [file for file in files if file.uri not in known]
-        batch = MicroBatch(micro_batch_id, checkpoint_id, contract, datetime.now(UTC))
-        totals = self._complete(spark, files, batch)
-        self.count += 1
-        log.info(
-            "micro-batch",
-            stream=self._stream,
-            id=micro_batch_id,
-            contract=contract.version,
-            files=len(files),
-            known=len(landed) - len(files),
-            bytes=sum(file.size for file in files),
-            **totals,
-            seconds=round(monotonic() - began, 3),
-        )
-
-    def _finish(self, spark: SparkSession, marker: Marker) -> None:
-        """Append the dead letters and the ledger rows that a micro-batch of a lost checkpoint still lacks."""
-        contract = self._contract(marker.contract)
-        files = self._as_listed(units_of(spark, self._tables, marker))
-        batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC))
-        totals = self._complete(spark, files, batch)
+    def finish(self, spark: SparkSession, marker: Marker) -> None:
+        """Append what a micro-batch that was begun still lacks: dead letters and ledger rows."""
+        files = files_of(self._landing_log, marker)
+        if files is None:
+            # The landing log is gone. A file that no table has rows of will be discovered again.
+            files = self._as_they_are(unaccounted_units(spark, self._tables, marker))
+        totals = self._complete(spark, files, marker)
         log.warning(
-            "finished the micro-batch of a lost checkpoint",
+            "finished a micro-batch that was interrupted",
             stream=self._stream,
             checkpoint=marker.checkpoint_id,
             id=marker.micro_batch_id,
@@ -118,41 +93,85 @@ class MicroBatches:
             **totals,
         )
 
-    def _complete(self, spark: SparkSession, files: list[LandedFile], batch: MicroBatch) -> dict[str, object]:
+    def _process(self, rows: DataFrame, micro_batch_id: int) -> None:
+        began = monotonic()
+        spark = rows.sparkSession  # a clone of the session, with this query's settings
+        checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        landed = landed_files(rows.toArrow().to_pylist())
+        if landed is None:
+            return  # a new checkpoint begins with an empty micro-batch
+        marker = Marker(checkpoint_id, micro_batch_id, landed.contract, landed.start, landed.end, self._limits)
+        totals = self._complete(spark, landed.files, marker)
+        self.count += 1
+        log.info(
+            "micro-batch",
+            stream=self._stream,
+            id=micro_batch_id,
+            contract=self._contract(landed.contract).version,
+            files=len(landed.files),
+            bytes=sum(file.size for file in landed.files),
+            **totals,
+            seconds=round(monotonic() - began, 3),
+        )
+
+    def _complete(self, spark: SparkSession, files: Sequence[LandedFile], marker: Marker) -> dict[str, object]:
         """Append what the tables do not have yet of a micro-batch; return what became of its units, for the log."""
-        marker = Marker(batch.checkpoint_id, batch.id, batch.contract.digest)
         names = self._tables
-        bronze, dead_letters = target(spark, names.bronze, marker), target(spark, names.dead_letters, marker)
-        written = write_judged(spark, files, Task(batch, bronze, dead_letters, self._settings.s3))
+        batch = MicroBatch(
+            marker.micro_batch_id, marker.checkpoint_id, self._contract(marker.contract), datetime.now(UTC)
+        )
+        bronze, dead_letters, ledger = (
+            open_table(spark, name, self._query) for name in (names.bronze, names.dead_letters, names.ledger)
+        )
+        begun = bronze.newest()
+        # Refuses tables that do not fit together.
+        unfinished(self._stream, begun, dead_letters.newest(), ledger.newest())
+        rows_of_ledger = ledger.target(marker)
+        if rows_of_ledger is None:
+            return {"done": "before"}
+        limits = begun.marker.limits if begun and begun.marker.holds_the_same(marker) else marker.limits
+        task = Task(batch, bronze.target(marker), dead_letters.target(marker), self._zone, limits)
+        written = write_judged(spark, list(files), task)
+        if begun and task.bronze is None and written.touched and contents_of(written) != begun.marker.contents:
+            # No other content may come beside what bronze has of a file.
+            written = write_judged(spark, list(files), replace(task, only_listed=True))
+        marker = replace(marker, contents=contents_of(written))
+        if written.touched:
+            # Before anything is appended: a replay must find these files as they were judged.
+            self._landing_log.look_again(written.touched)
+            files = _with(files, written.touched)
         outcomes = dict(written.outcomes)
         if written.changed:
             # What they held when they were judged is in the tables, and can only be counted there.
             log.warning("changed since they were judged", stream=self._stream, files=sorted(written.changed))
-            held = units_of(spark, names, marker)
+            held = unaccounted_units(spark, names, marker)
             outcomes |= {(source, None): held[source] for source in written.changed if held.get(source)}
+            # The dead letters of a file that is gone can be had no more: the ledger says so, and verify tells it.
+            gone = {file.name for file in files if file.given_up}
+            outcomes |= {(source, str(Reason.ABSENT)): 1 for source in written.changed if source in gone}
         # The ledger comes last: a ledger row means that all before it is committed.
-        self._append(spark, names.bronze, marker, written.bronze)
-        self._append(spark, names.dead_letters, marker, written.dead_letters)
-        ledger = target(spark, LEDGER, marker)
-        if ledger is not None:
-            writer = DataFileWriter(ledger, open_storage(ledger.folder, self._settings.s3))
-            writer.write(ledger_rows(files, outcomes, written.drift, batch))
-            self._append(spark, LEDGER, marker, writer.close())
+        self._append(bronze, marker, written.bronze)
+        self._append(dead_letters, marker, written.dead_letters)
+        writer = DataFileWriter(rows_of_ledger, open_storage(rows_of_ledger.folder, self._zone.s3))
+        writer.write(ledger_rows(files, outcomes, written.drift, written.hashes, batch))
+        self._append(ledger, marker, writer.close())
         return _totals(outcomes, written.drift, batch)
 
-    def _append(self, spark: SparkSession, table: str, marker: Marker, files: list[DataFile]) -> None:
+    def _append(self, table: OpenTable, marker: Marker, files: list[DataFile]) -> None:
         self._lease.check()
-        append_once(spark, table, marker, files)
+        try:
+            append_once(table, marker, files)
+        except MarkerLostError:
+            self._lease.check()  # another consumer that took over is the clearer reason
+            raise
 
-    def _as_listed(self, uris: Iterable[str]) -> list[LandedFile]:
-        """Look up files in the landing log; one that it does not have (it may be new) is looked at where it lies."""
-        listed = {file.uri: file for file in self._landing_log.files(0, self._landing_log.head())}
+    def _as_they_are(self, names: Iterable[str]) -> list[LandedFile]:
+        given_up = self._landing_log.given_up()
         found = []
-        for uri in sorted(uris):
-            if uri not in listed:
-                seen = open_storage(uri, self._settings.s3).stat(uri) or StoredFile(uri, 0, "gone", datetime.now(UTC))
-                listed[uri] = LandedFile(0, seen.uri, seen.size, seen.etag, seen.modified_at)
-            found.append(listed[uri])
+        for name in sorted(names):
+            uri = self._zone.uri_of(name)
+            seen = self._zone.stat(name) or StoredFile(uri, 0, "absent", datetime.now(UTC))
+            found.append(LandedFile(0, name, seen.size, seen.etag, seen.modified_at, name in given_up))
         return found
 
     def _contract(self, digest: str) -> Contract:
@@ -163,6 +182,11 @@ class MicroBatches:
                 "Restore the landing log's database, or give LAKE_LANDING_LOG_URI its address.",
             )
         return parse_contract(text, f"contract {digest[:12]}")
+
+
+def _with(files: Sequence[LandedFile], touched: Iterable[LandedFile]) -> list[LandedFile]:
+    newer = {file.name: file for file in touched}
+    return [newer.get(file.name, file) for file in files]
 
 
 def _totals(outcomes: Mapping[Outcome, int], drift: Mapping[Drift, int], batch: MicroBatch) -> dict[str, object]:

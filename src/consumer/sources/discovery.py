@@ -9,11 +9,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 
-from consumer.sources.landing_log import LandingLog
-from lakeproof.storage import Storage, StoredFile
-
-TEMPORARY_SUFFIX = ".tmp"
-"""A file whose name ends so is never read: writers use it until the file is whole."""
+from lakeproof.landing import LandingZone, is_hidden
+from lakeproof.state.landing_log import LandingLog
+from lakeproof.storage import StoredFile
 
 # On S3 a trigger lists behind the key that stands this many places before the newest one known.
 _RECENT_FILES = 1000
@@ -24,7 +22,7 @@ class Discovery:
 
     Parameters
     ----------
-    storage
+    zone
         The stream's landing zone.
     log
         Its landing log.
@@ -33,8 +31,8 @@ class Discovery:
         whole files only.
     """
 
-    def __init__(self, storage: Storage, log: LandingLog, settle: timedelta) -> None:
-        self._storage = storage
+    def __init__(self, zone: LandingZone, log: LandingLog, settle: timedelta) -> None:
+        self._zone = zone
         self._log = log
         self._settle = settle.total_seconds()
         # Files that are still young: the last look at each, and since when (monotonic) it looks the same.
@@ -43,39 +41,40 @@ class Discovery:
 
     def recent(self) -> int:
         """Take new files among the recent ones; return how many."""
-        newest = self._log.newest_uris(_RECENT_FILES)
-        return self._take(list(self._storage.list_recent(newest[0] if newest else None)))
+        newest = self._log.newest_names(_RECENT_FILES)
+        return self._take(self._zone.list_recent(newest[0] if newest else None))
 
     def sweep(self) -> int:
         """Take new files wherever they are; return how many."""
-        return self._take(list(self._storage.list()))
+        return self._take(self._zone.list())
 
     def sweep_until_settled(self) -> list[str]:
-        """Sweep, give young files the time to settle, and return the URIs of those that still change."""
+        """Sweep, give young files the time to settle, and return the names of those that still change."""
         self.sweep()
         if self._young:
             time.sleep(self._settle)
-            self._take([])
+            self._take(())
         return sorted(self._young)
 
-    def _take(self, listed: Iterable[StoredFile]) -> int:
+    def _take(self, listed: Iterable[tuple[str, StoredFile]]) -> int:
+        found = list(listed)
         with self._lock:
-            candidates = {uri: seen for uri in self._young if (seen := self._storage.stat(uri))}
-            for file in listed:
-                if not self._log.knows(file.uri) and not file.uri.endswith(TEMPORARY_SUFFIX):
-                    candidates.setdefault(file.uri, file)
+            candidates = {name: seen for name in self._young if (seen := self._zone.stat(name))}
+            for name, file in found:
+                if not self._log.knows(name) and not is_hidden(name):
+                    candidates.setdefault(name, file)
             whole, young = [], {}
-            for file in candidates.values():
-                since = self._unchanged_since(file)
-                if self._storage.shows_whole_files or self._is_settled(file, since):
-                    whole.append(file)
+            for name, file in candidates.items():
+                since = self._unchanged_since(name, file)
+                if self._zone.storage.shows_whole_files or self._is_settled(file, since):
+                    whole.append((name, file))
                 else:
-                    young[file.uri] = (file, since)
+                    young[name] = (file, since)
             self._young = young
-            return self._log.append(sorted(whole, key=lambda file: file.uri))
+            return self._log.append(sorted(whole, key=lambda each: each[0]))
 
-    def _unchanged_since(self, file: StoredFile) -> float:
-        before, since = self._young.get(file.uri, (None, 0.0))
+    def _unchanged_since(self, name: str, file: StoredFile) -> float:
+        before, since = self._young.get(name, (None, 0.0))
         return since if before and before.etag == file.etag else time.monotonic()
 
     def _is_settled(self, file: StoredFile, since: float) -> bool:

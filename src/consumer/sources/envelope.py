@@ -11,16 +11,20 @@ class Envelope:
     Parameters
     ----------
     value
-        The batch's bytes as landed, decompressed where its name says that it is compressed.
+        The batch's bytes as landed, decompressed where its name says that it is compressed; None where they
+        are too many to be had, and stay in the file.
     source
-        URI of the file, or ``topic/partition``.
+        Name of the file below the landing folder, or ``topic/partition``.
     landed_at
         When it landed, UTC.
     failure
         Why it could not be read, as (reason code, detail); then `value` is what there is of it.
+    content_hash
+        Hash of its bytes as they lie there, see :func:`lakeproof.landing.content_hash`; None where they were not read.
     """
 
-    value: bytes
+    value: bytes | None
     source: str
     landed_at: datetime
     failure: tuple[str, str] | None = None
+    content_hash: str | None = None

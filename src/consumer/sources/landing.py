@@ -8,7 +8,7 @@ only the reading process needs is imported where it is used.
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
@@ -20,12 +20,46 @@ from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from consumer.sources.discovery import Discovery
-    from consumer.sources.landing_log import LandedFile, LandingLog
-    from lakeproof.contract_log import ContractLog
     from lakeproof.settings import Settings
+    from lakeproof.state.contract_log import ContractLog
+    from lakeproof.state.landing_log import LandedFile, LandingLog, Position
 
-SCHEMA = "seq long, uri string, size long, etag string, landed_at timestamp, contract string"
-"""Columns of a row: those of a landed file, and the digest of the contract that judges it."""
+SCHEMA = (
+    "seq long, name string, size long, etag string, landed_at timestamp, given_up boolean, "
+    "start string, end string, contract string"
+)
+"""Columns of a row: those of a landed file; then where its micro-batch starts and ends, and which contract judges."""
+
+
+@dataclass(frozen=True)
+class LandedFiles:
+    """What a micro-batch holds.
+
+    Parameters
+    ----------
+    files
+        The files.
+    start, end
+        The positions that they lie between.
+    contract
+        Digest of the contract that judges them.
+    """
+
+    files: list["LandedFile"]
+    start: str
+    end: str
+    contract: str
+
+
+def landed_files(rows: list[dict[str, Any]]) -> LandedFiles | None:
+    """Read the rows of a micro-batch; None where there are none."""
+    from lakeproof.state.landing_log import LandedFile
+
+    if not rows:
+        return None
+    names = [field.name for field in fields(LandedFile)]
+    files = [LandedFile(**{name: row[name] for name in names}) for row in rows]
+    return LandedFiles(files, rows[0]["start"], rows[0]["end"], rows[0]["contract"])
 
 
 @dataclass(frozen=True)
@@ -36,8 +70,8 @@ class LandingOptions:
     ----------
     stream
         Name of the stream.
-    root
-        URI below which its files land.
+    initial
+        Position behind which a new checkpoint begins.
     stop_file
         While this file exists, no new micro-batch begins.
     until
@@ -47,7 +81,7 @@ class LandingOptions:
     """
 
     stream: str
-    root: str
+    initial: "Position"
     stop_file: Path
     until: int | None
     pickled_settings: bytes
@@ -74,7 +108,7 @@ def landing_source(options: LandingOptions) -> type[DataSource]:
 
 
 class LandingReader(SimpleDataSourceStreamReader):
-    """Reads positions of the landing log. An offset is ``{"log": id, "seq": position, "contract": digest}``.
+    """Reads positions of the landing log. An offset is ``{"seq": number, "chain": digest, "contract": digest}``.
 
     The contract is the one that holds when the micro-batch is formed: one that is applied while the stream runs judges
     from the next micro-batch on, and one that has begun is finished under its own.
@@ -94,13 +128,13 @@ class LandingReader(SimpleDataSourceStreamReader):
 
     @cached_property
     def _log(self) -> "LandingLog":
-        from consumer.sources.landing_log import LandingLog
+        from lakeproof.state.landing_log import LandingLog
 
         return LandingLog(self._settings.landing_log_database, self._options.stream)
 
     @cached_property
     def _contracts(self) -> "ContractLog":
-        from lakeproof.contract_log import ContractLog
+        from lakeproof.state.contract_log import ContractLog
 
         return ContractLog(self._settings.landing_log_database)
 
@@ -109,14 +143,14 @@ class LandingReader(SimpleDataSourceStreamReader):
         from datetime import timedelta
 
         from consumer.sources.discovery import Discovery
-        from lakeproof.storage import open_storage
+        from lakeproof.landing import landing_zone
 
-        storage = open_storage(self._options.root, self._settings.s3)
-        return Discovery(storage, self._log, timedelta(seconds=self._settings.settle_seconds))
+        zone = landing_zone(self._settings, self._options.stream)
+        return Discovery(zone, self._log, timedelta(seconds=self._settings.settle_seconds))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the offset before the first file."""
-        return self._offset(0, self._contract())
+        """Return the offset behind the last file that the tables have."""
+        return _offset(self._options.initial, self._contract())
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
         """Return the next files, as many as a micro-batch takes, and the offset behind them."""
@@ -125,18 +159,18 @@ class LandingReader(SimpleDataSourceStreamReader):
             return iter(()), start
         if self._options.until is None:
             self._discover()
-        files = self._within_limits(
-            self._log.files(position, self._options.until or self._log.head(), self._settings.max_files_per_micro_batch)
-        )
-        if not files:
+        head = self._log.head().seq if self._options.until is None else self._options.until
+        files = self._within_limits(self._log.files(position.seq, head, self._settings.max_files_per_micro_batch))
+        end = self._log.position(files[-1].seq) if files else None
+        if end is None:
             return iter(()), start
         contract = self._contract()
-        return iter([_row(file, contract) for file in files]), self._offset(files[-1].seq, contract)
+        return _rows(files, position, end, contract), _offset(end, contract)
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
         """Return the same files again, under the contract that the offset recorded."""
-        files = self._log.files(self._position(start), self._position(end))
-        return iter([_row(file, end["contract"]) for file in files])
+        first, last = self._position(start), self._position(end)
+        return _rows(self._log.files(first.seq, last.seq), first, last, end["contract"])
 
     def _discover(self) -> None:
         if monotonic() >= self._next_sweep and not (self._sweeping and self._sweeping.is_alive()):
@@ -159,17 +193,23 @@ class LandingReader(SimpleDataSourceStreamReader):
             raise RuntimeError(f"The landing log's database has no contract for the stream {self._options.stream!r}.")
         return digest
 
-    def _offset(self, seq: int, contract: str) -> dict[str, Any]:
-        return {"log": self._log.log_id, "seq": seq, "contract": contract}
+    def _position(self, offset: dict[str, Any]) -> "Position":
+        from lakeproof.state.landing_log import Position
 
-    def _position(self, offset: dict[str, Any]) -> int:
-        if offset["log"] != self._log.log_id:
+        position = Position(int(offset["seq"]), offset["chain"])
+        if not self._log.has(position):
             raise RuntimeError(
-                f"The checkpoint was made with the landing log {offset['log']}, but the one at hand is "
-                f"{self._log.log_id}. Restore the landing log, or give LAKE_LANDING_LOG_URI its address."
+                f"The landing log does not have position {position.seq:,}, where the checkpoint is: it is another one, "
+                f"or an older copy. Restore it, or run `consumer reset {self._options.stream}`."
             )
-        return int(offset["seq"])
+        return position
 
 
-def _row(file: "LandedFile", contract: str) -> tuple[Any, ...]:
-    return (file.seq, file.uri, file.size, file.etag, file.landed_at, contract)
+def _offset(position: "Position", contract: str) -> dict[str, Any]:
+    return {"seq": position.seq, "chain": position.chain, "contract": contract}
+
+
+def _rows(files: "list[LandedFile]", start: "Position", end: "Position", contract: str) -> Iterator[tuple[Any, ...]]:
+    batch = (str(start), str(end), contract)
+    rows = [(each.seq, each.name, each.size, each.etag, each.landed_at, each.given_up, *batch) for each in files]
+    return iter(rows)

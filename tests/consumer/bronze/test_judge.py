@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from consumer.bronze.columns import judged_schema
 from consumer.bronze.judge import MAX_UNITS, Judge
 from lakeproof.contracts import Contract, Field, PrimitiveType, load_contract
+from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
 
 EVENTS = load_contract(Path(__file__).parents[3] / "contracts", "events")
@@ -283,3 +284,64 @@ print(rows, peak() - before)
     rows, peak = map(int, done.stdout.split())
     assert rows == 350_000
     assert 100_000_000 < batch.stat().st_size < peak < 3 * batch.stat().st_size
+
+
+LONG = event(user_id=b'"%b"' % (b"u" * 200))
+SHORT = event()
+SMALL = Judge(EVENTS, Limits(record_bytes=len(SHORT) + 10))
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        b"[" + b",".join([SHORT, LONG, SHORT]) + b"]",
+        b"[" + b" , ".join([SHORT, LONG.replace(b"u" * 200, b"\xff" * 200), SHORT]) + b"]",
+        b"[" + b" , ".join([SHORT, b"x" * 200, SHORT]) + b"]",
+        b"\n".join([SHORT, LONG, SHORT]),
+        b"\n".join([SHORT, LONG[:-1], SHORT]),
+    ],
+)
+def test_a_record_over_the_limit_is_a_dead_letter_by_reference_and_costs_no_neighbour(batch):
+    first, large, last = rows(batch, pickle.loads(pickle.dumps(SMALL)))
+    assert (first["reasons"], first["event_id"], last["reasons"], last["event_id"]) == (None, "e", None, "e")
+    (reason,) = large["reasons"]
+    assert (large["raw"], reason["code"], reason["path"]) == (None, "record_too_large", "$")
+    assert f"LAKE_MAX_RECORD_BYTES is {len(SHORT) + 10}" in reason["detail"]
+    assert "_source" in reason["detail"]
+
+
+def test_the_limit_of_a_record_is_met_to_the_byte():
+    for size, codes in ((len(SHORT), []), (len(SHORT) - 1, ["record_too_large"])):
+        judge = Judge(EVENTS, Limits(record_bytes=size))
+        for batch in (SHORT, b"[" + SHORT + b"]", b" [ " + SHORT + b" ]", SHORT + b"\n" + b"{}"):
+            found = rows(batch, judge)[0]
+            assert [reason["code"] for reason in found["reasons"] or []] == codes
+
+
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [(bytes(300), "corrupt_batch"), (b'"%b"' % (b"a" * 300), "not_a_batch"), (b"[" + LONG, "corrupt_batch")],
+)
+def test_a_batch_that_cannot_be_split_is_kept_only_up_to_the_limit_of_a_record(batch, code):
+    (row,) = rows(batch, SMALL)
+    assert [reason["code"] for reason in row["reasons"]] == [code, "batch_too_large"]
+    assert row["raw"] is None
+    assert f"{len(batch)} bytes" in row["reasons"][1]["detail"]
+    (row,) = rows(batch, Judge(EVENTS, Limits(record_bytes=len(batch))))
+    assert ([reason["code"] for reason in row["reasons"]], row["raw"]) == ([code], batch)
+    (row,) = (row for found in SMALL.refuse("undecodable", "not gzip", batch) for row in found.to_pylist())
+    assert [reason["code"] for reason in row["reasons"]] == ["undecodable", "batch_too_large"]
+
+
+@given(
+    st.lists(st.sampled_from([SHORT, LONG, b"NaN", b"{}", b'"' + LONG]), max_size=8),
+    st.sampled_from(["array", "lines"]),
+)
+@settings(max_examples=100, deadline=None)
+def test_limits_change_nothing_else(units, wrapping):
+    batch = b"[" + b",".join(units) + b"]" if wrapping == "array" else b"\n".join(units)
+    for small, large in zip(rows(batch, SMALL), rows(batch), strict=True):
+        if small["reasons"] and small["reasons"][-1]["code"].endswith("_too_large"):
+            assert (small["raw"], small["_position"]) == (None, large["_position"])
+        else:
+            assert small == large

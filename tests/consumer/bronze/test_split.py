@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from consumer.bronze import split as split_module
-from consumer.bronze.split import Refused, split
+from consumer.bronze.split import Refused, TooLarge, split
 from consumer.bronze.structure import StructureError, container_end
 from lakeproof.reasons import Reason
 
@@ -302,3 +302,24 @@ def test_a_stack_that_fills_up_between_looking_and_splitting_is_no_harm() -> Non
         return consume(levels - 1) if levels else list(found)
 
     assert consume(450) == records
+
+
+@settings(max_examples=500)
+@given(
+    st.one_of(st.binary(max_size=60), pieces, broken_arrays(), st.lists(broken_arrays()).map(b"\n".join)),
+    st.integers(0, 30),
+)
+def test_units_over_the_limit_are_told_by_their_size(value: bytes, most: int) -> None:
+    whole, limited = split(value), split(value, most)
+    if isinstance(whole, Refused) or isinstance(limited, Refused):
+        assert whole == limited
+    else:
+        assert list(limited) == [unit if len(unit) <= most else TooLarge(len(unit)) for unit in whole]
+
+
+def test_a_long_string_is_told_without_reading_it() -> None:
+    text = b'"' + b"a" * (17 << 20) + b'"'
+    assert refusal(text) == "not_a_batch"
+    assert refusal(text[:-1]) == "corrupt_batch"
+    assert refusal(text + b"1") == "corrupt_batch"
+    assert refusal(b"a" + text) == "corrupt_batch"

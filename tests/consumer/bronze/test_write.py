@@ -16,13 +16,14 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from consumer.bronze import write
-from consumer.bronze.data_files import DataFile, Target
 from consumer.bronze.rows import DRIFT_COUNTS, MicroBatch, ledger_rows
 from consumer.bronze.write import Task, write_group
-from consumer.sources.landing_log import LandedFile
+from consumer.commit.data_files import DataFile, Target
 from lakeproof.contracts import DriftPolicy, load_contract
+from lakeproof.landing import LandingZone
+from lakeproof.limits import Limits
 from lakeproof.settings import S3Settings
-from lakeproof.storage import open_storage
+from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables import bronze_schema, dead_letter_schema
 
@@ -40,8 +41,13 @@ def task(tmp_path: Path) -> Task:
         MicroBatch(7, "checkpoint", CONTRACT, datetime(2026, 11, 22, tzinfo=UTC)),
         target("bronze", bronze_schema(CONTRACT), "event_timestamp"),
         target("dead", dead_letter_schema(), "_ingested_at"),
-        S3,
+        LandingZone((tmp_path / "landing").as_uri(), S3),
     )
+
+
+def listed(zone: LandingZone) -> list[LandedFile]:
+    found = sorted((each for each in zone.list() if each[0].endswith((".json", ".gz"))), key=lambda each: each[0])
+    return [LandedFile(seq, name, file.size, file.etag, file.modified_at) for seq, (name, file) in enumerate(found, 1)]
 
 
 @pytest.fixture
@@ -52,8 +58,7 @@ def landed(tmp_path: Path) -> list[LandedFile]:
     (folder / "b.json.gz").write_bytes(gzip.compress(GOOD % (3, 1)))
     (folder / "c.json").write_bytes(b"[" + GOOD % (4, 1) + b",")
     (folder / "d.json").write_bytes(b"[]")
-    listed = sorted(open_storage(folder.as_uri(), S3).list(), key=lambda file: file.uri)
-    return [LandedFile(seq, file.uri, file.size, file.etag, file.modified_at) for seq, file in enumerate(listed, 1)]
+    return listed(LandingZone(folder.as_uri(), S3))
 
 
 def rows(files: list[DataFile]) -> list[dict[str, Any]]:
@@ -114,11 +119,8 @@ def test_what_drifted_is_counted_by_source_and_set_of_reasons(task: Task, tmp_pa
     batch = b"[" + b",".join((GOOD % (n, 1))[:-1] + end + b"}" for n, end in enumerate(more)) + b"]"
     for name, content in (("a.json", batch), ("b.json", batch.replace(b"[ ]", b"0")), ("c.json", b"[{}]")):
         (tmp_path / name).write_bytes(content)
-    listed = sorted(
-        (file for file in open_storage(tmp_path.as_uri(), S3).list() if file.uri.endswith(".json")),
-        key=lambda file: file.uri,
-    )
-    files = [LandedFile(seq, file.uri, file.size, file.etag, file.modified_at) for seq, file in enumerate(listed, 1)]
+    task = dataclasses.replace(task, zone=LandingZone(tmp_path.as_uri(), S3))
+    files = listed(task.zone)
     written = write_group(files, task)
     kept = sorted(rows(written.bronze), key=lambda row: (row["_source"], row["_position"]))
     if policy is DriftPolicy.RESCUE:
@@ -127,7 +129,7 @@ def test_what_drifted_is_counted_by_source_and_set_of_reasons(task: Task, tmp_pa
         ]  # fmt: skip
     else:
         assert [row.keys() for row in kept] == [{field.name for field in bronze_schema(CONTRACT).fields}] * 6
-    ledger = ledger_rows(files, written.outcomes, written.drift, task.batch).to_pylist()
+    ledger = ledger_rows(files, written.outcomes, written.drift, written.hashes, task.batch).to_pylist()
     counted, other = DRIFT_COUNTS[policy], ({*DRIFT_COUNTS.values()} - {DRIFT_COUNTS[policy]}).pop()
     assert [row[counted] for row in ledger] == [[("unknown_field", 2), ("wrong_type", 1)]] * 2 + [[]]
     assert [row[other] for row in ledger] == [[]] * 3
@@ -145,8 +147,19 @@ def test_a_table_that_has_the_micro_batch_gets_no_data_files_again(task: Task, l
 def test_a_changed_file_is_a_dead_letter_at_first_and_left_out_on_a_replay(
     task: Task, landed: list[LandedFile]
 ) -> None:
-    local_path(landed[0].uri).write_bytes(b"[1]")
+    local_path(task.zone.uri_of(landed[0].name)).write_bytes(b"[1]")
     first = write_group(landed[:1], task)
-    assert first.outcomes == {(landed[0].uri, "changed"): 1}
+    assert first.outcomes == {(landed[0].name, "changed"): 1}
     replayed = write_group(landed[:1], dataclasses.replace(task, bronze=None))
-    assert (replayed.dead_letters, replayed.outcomes, replayed.changed) == ([], {}, [landed[0].uri])
+    assert (replayed.dead_letters, replayed.outcomes, replayed.changed) == ([], {}, [landed[0].name])
+
+
+def test_limits_of_the_task_are_held(task: Task, landed: list[LandedFile]) -> None:
+    files = [file for file in landed if file.name in ("a.json", "b.json.gz")]
+    limited = dataclasses.replace(task, limits=Limits(unpacked_bytes=files[0].size - 1, record_bytes=20))
+    written = write_group(files, limited)
+    assert written.bronze == []
+    letters = rows(written.dead_letters)
+    assert {row["reasons"][0]["code"] for row in letters} == {"batch_too_large", "record_too_large"}
+    assert {row["raw"] for row in letters} == {None}
+    assert written.outcomes == {(files[0].name, "batch_too_large"): 1, (files[1].name, "record_too_large"): 1}

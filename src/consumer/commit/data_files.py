@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeproof.addresses import encoded
 from lakeproof.errors import LakeproofError
 from lakeproof.storage import Storage
 
@@ -116,7 +117,7 @@ class DataFileWriter:
             content = buffer.getvalue().to_pybytes()
             partition = f"{self._target.partition}={day}"
             uri = f"{self._target.folder}/{partition}/{uuid.uuid4().hex}.parquet"
-            self._storage.write_new(uri, content)
+            self._storage.write_new(encoded(uri), content)  # storage decodes percent signs, Iceberg does not
             self._written.append(DataFile(uri, len(content), partition))
         self._open = {}
 
@@ -168,9 +169,11 @@ def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
     numbers = days.cast(pa.int32())
     order = pc.sort_indices(table.append_column("_day", numbers), [("_day", "ascending")])
     runs = compute.run_end_encode(days.take(order).combine_chunks())
+    # Taken once for all days: each take of a table in chunks looks at all of it.
+    ordered = table.take(order)
     begin = 0
     for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        yield _name(day), table.take(order.slice(begin, end - begin))
+        yield _name(day), ordered.slice(begin, end - begin)
         begin = end
 
 

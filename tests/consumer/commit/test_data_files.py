@@ -25,8 +25,8 @@ from pyiceberg.types import (
 from pyiceberg.types import ListType as IcebergList
 from pyiceberg.types import MapType as IcebergMap
 
-from consumer.bronze import data_files
-from consumer.bronze.data_files import NO_DAY, DataFileWriter, Target
+from consumer.commit import data_files
+from consumer.commit.data_files import NO_DAY, DataFileWriter, Target
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage

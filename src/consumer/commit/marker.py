@@ -1,0 +1,254 @@
+"""Markers: what an append says of itself, and the rule that decides by them.
+
+A marker names what its micro-batch holds: where it starts and ends in its source. A table keeps the newest one of each
+query in a property, which is set in the same commit as the append. No expiry or compaction reaches it there. It is
+kept in the snapshot's summary too, and the property names the snapshot: so a table that was rolled back, or replaced,
+is told from one whose old snapshots were expired.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from lakeproof.errors import LakeproofError
+from lakeproof.limits import Limits
+from lakeproof.tables import MARKER
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What an append says of itself.
+
+    Parameters
+    ----------
+    checkpoint_id
+        The checkpoint's own unique id.
+    micro_batch_id
+        Number of the micro-batch, from 0.
+    contract
+        Digest of the contract that judged it.
+    start, end
+        What it holds: what comes behind one position of the source, up to another.
+    limits
+        How large batches and records could be; what was begun under them is finished under them.
+    contents
+        Digest of what was read; a replay that reads files with other tags compares it.
+    """
+
+    checkpoint_id: str
+    micro_batch_id: int
+    contract: str
+    start: str
+    end: str
+    limits: Limits = field(default_factory=Limits)
+    contents: str = ""
+
+    def holds_the_same(self, other: "Marker") -> bool:
+        """Whether both say that the same was judged, under the same contract; whoever did it, and when."""
+        return (self.start, self.end, self.contract) == (other.start, other.end, other.contract)
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The newest marker of a table.
+
+    Parameters
+    ----------
+    marker
+        The marker.
+    snapshot_id
+        The snapshot that its append made.
+    sequence_number
+        That of the snapshot, or a smaller one where other commits came between.
+    """
+
+    marker: Marker
+    snapshot_id: int
+    sequence_number: int
+
+    def as_text(self) -> str:
+        """The value of the property."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> "Committed":
+        """Read what :meth:`as_text` made."""
+        read = json.loads(text)
+        marker = Marker(**read["marker"] | {"limits": Limits(**read["marker"]["limits"])})
+        return cls(marker, read["snapshot_id"], read["sequence_number"])
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is looked at of a table's snapshot."""
+
+    id: int
+    parent_id: int | None
+    sequence_number: int
+
+
+class MarkerLostError(LakeproofError):
+    """The table's newest marker does not fit: appending could repeat or skip something."""
+
+
+def property_of(query: str) -> str:
+    """Name of the property that holds the newest marker of a query."""
+    return MARKER + query
+
+
+def committed(properties: Mapping[str, str], query: str) -> Committed | None:
+    """The newest marker of a query, from a table's properties."""
+    text = properties.get(property_of(query))
+    return Committed.parse(text) if text else None
+
+
+def has_done(newest: Committed | None, marker: Marker, table: str) -> bool:
+    """Whether a table has a micro-batch already.
+
+    Parameters
+    ----------
+    newest
+        The newest marker of its query in the table; None where it has none yet.
+    marker
+        Of the micro-batch that is to be appended.
+    table
+        Name of the table, for the error.
+
+    Returns
+    -------
+    bool
+        True where the newest marker holds the same; False where the micro-batch begins where the newest one ends.
+
+    Raises
+    ------
+    MarkerLostError
+        Neither is so.
+    """
+    if newest is None or newest.marker.end == marker.start:
+        return False
+    if newest.marker.holds_the_same(marker):
+        return True
+    raise MarkerLostError(
+        f"{table} holds everything up to {_short(newest.marker.end)}, but the micro-batch {marker.micro_batch_id} goes "
+        f"from {_short(marker.start)} to {_short(marker.end)}.",
+        f"Run `consumer reset {_stream(table)}`: it goes on where the tables are, and takes nothing twice.",
+    )
+
+
+def check_marked(properties: Mapping[str, str], rows: int, table: str) -> None:
+    """Make sure that a table without a marker of a query has no rows either, unless they are of other queries.
+
+    Raises
+    ------
+    MarkerLostError
+        Somebody removed the marker: nothing tells up to where the table has everything.
+    """
+    if rows and not any(name.startswith(MARKER) for name in properties):
+        raise MarkerLostError(
+            f"{table} has {rows:,} rows, and nothing says which files they are of: its property {MARKER}… was removed, "
+            "and no snapshot that has it is left.",
+            f"Put the property back, from a back-up of the catalog. {_read_again(_stream(table))}",
+        )
+
+
+def check_history(
+    newest: Committed, current: Snapshot | None, find: Callable[[int], Snapshot | None], table: str
+) -> None:
+    """Make sure that a table still has what its newest marker says.
+
+    Parameters
+    ----------
+    newest
+        The table's newest marker.
+    current
+        The table's current snapshot.
+    find
+        Finds a snapshot by its id; None where it was expired.
+    table
+        Name of the table, for the error.
+
+    Raises
+    ------
+    MarkerLostError
+        The table was rolled back to before that append, or replaced.
+    """
+    snapshot = current
+    while snapshot is not None:
+        if snapshot.id == newest.snapshot_id:
+            return
+        if snapshot.parent_id is None or snapshot.sequence_number < newest.sequence_number:
+            break  # it is before the append, or the first of all
+        snapshot = find(snapshot.parent_id)
+        if snapshot is None:
+            return  # its ancestors were expired; it came after the append
+    back = (
+        f"Undo that: CALL lake.system.set_current_snapshot('{table}', {newest.snapshot_id})."
+        if find(newest.snapshot_id)
+        else f"Restore the stream's tables from a back-up. {_read_again(_stream(table))}"
+    )
+    raise MarkerLostError(
+        f"{table} was rolled back or replaced: it does not have the rows of micro-batch "
+        f"{newest.marker.micro_batch_id} any more, which the consumer had appended.",
+        back,
+    )
+
+
+def unfinished(
+    stream: str, bronze: Committed | None, dead_letters: Committed | None, ledger: Committed | None
+) -> Marker | None:
+    """Find the micro-batch that bronze has and the ledger does not; None where all tables are at the same position.
+
+    There is one at most: the next one does not begin before.
+
+    Raises
+    ------
+    MarkerLostError
+        The tables are further apart than a crash can bring them.
+    """
+    ahead = ledger is not None and (dead_letters is None or _is_ahead(ledger.marker, dead_letters.marker))
+    for other in (dead_letters, ledger):
+        if ahead or not _fits(other.marker if other else None, bronze.marker if bronze else None):
+            ends = ", ".join(
+                f"{name} {_short(each.marker.end) if each else 'nothing'}"
+                for name, each in (("bronze", bronze), ("dead letters", dead_letters), ("ledger", ledger))
+            )
+            raise MarkerLostError(
+                f"The tables of {stream} are not of the same moment; they hold everything up to: {ends}.",
+                f"Restore the tables together, from one back-up of the catalog. {_read_again(stream)}",
+            )
+    if bronze is None or (ledger and bronze.marker.holds_the_same(ledger.marker)):
+        return None
+    return bronze.marker
+
+
+def _fits(behind: Marker | None, bronze: Marker | None) -> bool:
+    """Whether a table that is filled after bronze is where bronze is, or one micro-batch behind it."""
+    if bronze is None or behind is None:
+        return behind is None and (bronze is None or _is_origin(bronze.start))
+    return behind.holds_the_same(bronze) or behind.end == bronze.start
+
+
+def _is_ahead(ledger: Marker, dead_letters: Marker) -> bool:
+    """Whether the ledger has what the dead letters lack, though they are filled first."""
+    return ledger.start == dead_letters.end and not ledger.holds_the_same(dead_letters)
+
+
+def _is_origin(position: str) -> bool:
+    """Whether nothing comes before a position."""
+    return position.partition(":")[0] == "0"
+
+
+def _read_again(stream: str) -> str:
+    return (
+        f"Or drop bronze.{stream}, dead_letters.{stream} and ledger.{stream}, and run `consumer reset {stream}`: then "
+        "everything that is in the landing zone is read again."
+    )
+
+
+def _stream(table: str) -> str:
+    return table.partition(".")[2]
+
+
+def _short(position: str) -> str:
+    """A position for people: without the digest of what comes before it."""
+    return f"position {position.partition(':')[0]}"
