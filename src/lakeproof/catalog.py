@@ -3,11 +3,13 @@
 Nothing else in the project spells a catalog property or an S3 option.
 """
 
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from lakeproof.errors import UnavailableError
+from lakeproof.addresses import sqlite_path, without_password
+from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage import scheme_of
 
@@ -25,51 +27,77 @@ def open_catalog(settings: Settings) -> "Catalog":
     ------
     UnavailableError
         The catalog's database or server cannot be reached.
+    UsageError
+        Its address is none.
     """
     from pyiceberg.catalog import load_catalog
 
     database = settings.catalog_database
+    properties = pyiceberg_properties(settings)
     try:
-        if database.startswith("sqlite:///"):
-            Path(database.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-        return load_catalog(CATALOG, **pyiceberg_properties(settings))
+        if path := sqlite_path(database):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return load_catalog(CATALOG, **properties)
     except Exception as error:
         raise UnavailableError(
-            f"The catalog {_without_password(database)} cannot be opened: {_first_line(error)}.",
+            f"The catalog {without_password(database)} cannot be opened: {_first_line(error)}.",
             "Check LAKE_CATALOG, LAKE_CATALOG_URI and that its server runs.",
         ) from error
 
 
+@contextmanager
+def catalog_errors() -> Iterator[None]:
+    """Turn what PyIceberg fails with, at the catalog or at the files that it names, into one clear line.
+
+    Raises
+    ------
+    UnavailableError
+        The catalog, or a table's metadata, cannot be read.
+    """
+    try:
+        yield
+    except LakeproofError:
+        raise
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def unreadable(error: Exception) -> UnavailableError:
+    """What to say when PyIceberg fails at the catalog, or at the metadata that it names."""
+    first_line = (str(error).splitlines() or [""])[0]
+    return UnavailableError(
+        f"The catalog cannot be read: {type(error).__name__}: {first_line}",
+        "Check LAKE_CATALOG, LAKE_CATALOG_URI, LAKE_WAREHOUSE, and that what they name is there.",
+    )
+
+
 def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     """Properties for :func:`pyiceberg.catalog.load_catalog`."""
-    properties = {"type": settings.catalog, "warehouse": settings.warehouse_uri}
     database = settings.catalog_database
-    properties["uri"] = database.replace("postgresql://", "postgresql+psycopg://", 1)
-    return properties | _s3_file_io(settings.s3)
+    if settings.catalog == "rest":
+        own = {"uri": database} | _rest_warehouse(settings)
+    else:
+        uri = database.replace("postgresql://", "postgresql+psycopg://", 1)
+        own = {"uri": uri, "warehouse": settings.warehouse_uri}
+    if scheme_of(settings.warehouse_uri) == "file":
+        own["py-io-impl"] = "lakeproof.file_io.PlainFileIO"
+    return {"type": settings.catalog} | own | _s3_file_io(settings.s3)
 
 
 def spark_properties(settings: Settings) -> dict[str, str]:
     """Spark configuration of the catalog, of its file access, and of S3A for checkpoints."""
     prefix = f"spark.sql.catalog.{CATALOG}"
-    catalog = {"warehouse": settings.warehouse_uri, "cache-enabled": "false"}
+    catalog = {"cache-enabled": "false"}
     database = settings.catalog_database
+    # The JDK's HTTP client: Iceberg's default one needs a newer AWS SDK than S3A was built for (see ivy.xml).
+    on_s3 = {"http-client.type": "urlconnection"} | _s3_file_io(settings.s3)
     if settings.catalog == "rest":
-        catalog |= {"type": "rest", "uri": database}
-    elif database.startswith("sqlite:///"):
-        path = database.removeprefix("sqlite:///")
-        catalog |= {"type": "jdbc", "uri": f"jdbc:sqlite:{path}", "jdbc.busy_timeout": _BUSY_TIMEOUT_MS}
+        # Only the server knows where its tables lie: Iceberg then takes the file access that fits each address.
+        catalog |= {"type": "rest", "uri": database} | _rest_warehouse(settings) | on_s3
     else:
-        parts = urlsplit(database)
-        host = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-        catalog |= {"type": "jdbc", "uri": f"jdbc:postgresql://{host}{parts.path}"}
-        if parts.username:
-            catalog["jdbc.user"] = unquote(parts.username)
-        if parts.password:
-            catalog["jdbc.password"] = unquote(parts.password)
-    if scheme_of(settings.warehouse_uri) == "s3":
-        # The JDK's HTTP client: Iceberg's default one needs a newer AWS SDK than S3A was built for (see ivy.xml).
-        catalog |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "http-client.type": "urlconnection"}
-        catalog |= _s3_file_io(settings.s3)
+        catalog |= {"type": "jdbc", "warehouse": settings.warehouse_uri} | _jdbc(database)
+        if scheme_of(settings.warehouse_uri) == "s3":
+            catalog |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} | on_s3
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         **{f"{prefix}.{key}": value for key, value in catalog.items()},
@@ -100,9 +128,34 @@ def duckdb_secret(settings: Settings) -> str | None:
 
 
 def uses_s3(settings: Settings) -> bool:
-    """Whether any part of the lake lies on S3."""
+    """Whether any part of the lake lies on S3, or may: a REST catalog does not say before it is asked for a table."""
     uris = (settings.landing_uri, settings.warehouse_uri, settings.checkpoints_uri)
-    return "s3" in {scheme_of(uri) for uri in uris}
+    if "s3" in {scheme_of(uri) for uri in uris}:
+        return True
+    return settings.catalog == "rest" and settings.s3.access_key_id is not None
+
+
+def _rest_warehouse(settings: Settings) -> dict[str, str]:
+    """Which of the server's warehouses, by name or address, where one was named: a server with one needs none."""
+    return {} if settings.warehouse is None else {"warehouse": settings.warehouse.rstrip("/")}
+
+
+def _jdbc(database: str) -> dict[str, str]:
+    """Address of a database as Java's drivers have it, and the user apart from it."""
+    if path := sqlite_path(database):
+        # As a URI, which SQLite decodes: the driver takes what follows a ? in a plain name as options.
+        return {"uri": f"jdbc:sqlite:file:{quote(str(path))}", "jdbc.busy_timeout": _BUSY_TIMEOUT_MS}
+    parts = urlsplit(database)
+    query = dict(parse_qsl(parts.query))
+    user = query.pop("user", unquote(parts.username or ""))
+    password = query.pop("password", unquote(parts.password or ""))
+    where = parts.netloc.rpartition("@")[2]
+    properties = {"uri": f"jdbc:postgresql://{where}{parts.path}{'?' * bool(query)}{urlencode(query)}"}
+    if user:
+        properties["jdbc.user"] = user
+    if password:
+        properties["jdbc.password"] = password
+    return properties
 
 
 def _s3_file_io(s3: S3Settings) -> dict[str, str]:
@@ -150,11 +203,6 @@ def _s3a(s3: S3Settings) -> dict[str, str]:
 
 def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _without_password(database: str) -> str:
-    password = urlsplit(database).password
-    return database.replace(f":{password}@", ":***@", 1) if password else database
 
 
 def _first_line(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """The command line of what belongs to no program: checks of the machine, the settings, and contracts."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,16 +9,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lakeproof.addresses import without_password
 from lakeproof.command import application, run
 from lakeproof.contracts.commands import contract_commands
-from lakeproof.doctor import Program, checks_for, examine, shown
+from lakeproof.doctor import Program, checks_for, examine
 from lakeproof.errors import UsageError
+from lakeproof.landing_commands import landing_commands
 from lakeproof.settings import Settings, load_settings
 
 _WIDE = 500
 
 app = application("lakeproof", "Check this machine and the contracts, and show the settings that all programs share.")
 app.add_typer(contract_commands, name="contract")
+app.add_typer(landing_commands, name="landing")
 
 
 @app.command()
@@ -73,24 +77,24 @@ def _console() -> Console:
 
 
 def _values(settings: Settings) -> dict[str, str]:
-    return {
-        "home": str(settings.home.absolute()),
+    """Every setting by its name, as the programs take it."""
+    taken = {
         "landing": settings.landing_uri,
         "warehouse": settings.warehouse_uri,
         "checkpoints": settings.checkpoints_uri,
-        "logs": str(settings.logs_dir),
-        "contracts": str(settings.contracts.absolute()),
-        "catalog": settings.catalog,
-        "catalog_uri": shown(settings.catalog_database),
-        "landing_log_uri": shown(settings.landing_log_database),
-        "spark_master": settings.spark_master,
-        "spark_ui_port": str(settings.spark_ui_port),
-        "driver_memory": settings.driver_memory,
-        "jars": str(settings.jars.absolute()),
-        "s3.endpoint_url": settings.s3.endpoint_url or "",
-        "s3.region": settings.s3.region,
-        "s3.access_key_id": settings.s3.access_key_id or "",
+        "logs": settings.logs_dir,
+        "catalog_uri": settings.catalog_database,
+        "landing_log_uri": settings.landing_log_database,
     }
+    names = [name for name in type(settings).model_fields if name != "s3"]
+    values = {name: _shown(taken.get(name, getattr(settings, name))) for name in names}
+    return values | {f"s3.{name}": _shown(getattr(settings.s3, name)) for name in type(settings.s3).model_fields}
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    return without_password(str(value.absolute() if isinstance(value, Path) else value))
 
 
 def main() -> None:

@@ -1,12 +1,22 @@
 """What the command lines share: a Typer application whose user errors are one line and a hint."""
 
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
+from types import FrameType
 
+import structlog
 import typer
 
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, OutputClosedError, OutputError, UsageError
 from lakeproof.logs import configure_logs
+from lakeproof.signals import end_at_once
+from lakeproof.streams import drop_output, open_standard_streams
+
+_INTERRUPTED = 128 + signal.SIGINT
+_PIPE_CLOSED = 128 + signal.SIGPIPE
 
 
 def application(name: str, help_text: str) -> typer.Typer:
@@ -17,10 +27,70 @@ def application(name: str, help_text: str) -> typer.Typer:
 
 
 def run(app: Callable[[], object]) -> None:
-    """Run an application; a user's mistake ends it with its own exit code and no stack trace."""
+    """Run an application and end the program.
+
+    A user's mistake ends it with its own exit code, a line and a hint; Ctrl-C and a closed pipe end it as a shell
+    expects, without a word. None of them shows a stack trace.
+    """
+    open_standard_streams()
     configure_logs()
+    threading.excepthook = _told_of_thread
+    interrupted = False
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if interrupted:
+            end_at_once(number)
+        interrupted = True
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+        signal.signal(signal.SIGINT, interrupt)
     try:
-        app()
-    except LakeproofError as error:
+        try:
+            _check_arguments(sys.argv)
+            app()
+        finally:
+            sys.stdout.flush()
+    except BaseException as error:
+        # A library may have made any error of the interruption; DuckDB does.
+        code = _INTERRUPTED if interrupted else _told(error)
+        if code is None:
+            raise
+        sys.exit(code)
+
+
+def _told(error: BaseException) -> int | None:
+    """Say what went wrong; return the exit code, or None where it is for the interpreter to deal with."""
+    if isinstance(error, OutputError):
+        drop_output()
+    if isinstance(error, OutputClosedError):
+        return _PIPE_CLOSED
+    if isinstance(error, KeyboardInterrupt):
+        return _INTERRUPTED
+    if isinstance(error, OSError) and error.strerror:
+        what = f"{os.fspath(error.filename)!r}: " if error.filename is not None else ""
+        error = LakeproofError(f"{what}{error.strerror}.", "Check the path, its permissions and the disk; try again.")
+    if isinstance(error, LakeproofError):
         sys.stderr.write(f"Error: {error}\n")
-        sys.exit(error.exit_code)
+        return error.exit_code
+    return None
+
+
+def _told_of_thread(failed: threading.ExceptHookArgs) -> None:
+    """A thread that helps: what it cannot reach, whoever needs it tells with a hint."""
+    if isinstance(failed.exc_value, OSError):
+        name = failed.thread.name if failed.thread else "?"
+        structlog.get_logger().warning("a thread ended", thread=name, why=str(failed.exc_value))
+    else:
+        threading.__excepthook__(failed)
+
+
+def _check_arguments(arguments: list[str]) -> None:
+    for number, argument in enumerate(arguments):
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"Argument {number} is not UTF-8: {os.fsencode(argument)!r}.", "Write it in UTF-8."
+            ) from None

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from lakeproof.addresses import sqlite_path, without_password
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.settings import Settings
@@ -21,7 +22,6 @@ from lakeproof.storage.local import local_path
 
 _OLDEST_JAVA = 17
 _JAVA_VERSION = re.compile(r'(?:JAVA_VERSION=| version )"(?:1\.)?(\d+)')
-_SQLITE = "sqlite:///"
 _LANDING = "landing zone"
 
 
@@ -193,7 +193,7 @@ def _location(name: str, uri: str, settings: Settings, writes: bool) -> Check:
 
 
 def _catalog(settings: Settings, program: Program) -> Check:
-    if program is Program.CONSUMER or not settings.catalog_database.startswith(_SQLITE):
+    if program is Program.CONSUMER or sqlite_path(settings.catalog_database) is None:
         return _database("catalog", settings.catalog_database, lambda: str(open_catalog(settings).list_namespaces()))
     return Check("catalog", lambda: settings.catalog_database)
 
@@ -202,18 +202,13 @@ def _database(name: str, uri: str, connect: Callable[[], str] | None = None) -> 
     """A SQLite file must be writable, which needs no driver; any other database must answer."""
 
     def look() -> str:
-        if uri.startswith(_SQLITE):
-            _writable(Path(uri.removeprefix(_SQLITE)).parent)
+        if path := sqlite_path(uri):
+            _writable(path.parent)
         elif connect:
             connect()
-        return shown(uri)
+        return without_password(uri)
 
     return Check(name, look)
-
-
-def shown(uri: str) -> str:
-    """`uri` without its password."""
-    return re.sub(r"(://[^/:@]*):[^@]*@", r"\1:***@", uri)
 
 
 def _writable(folder: Path) -> str:

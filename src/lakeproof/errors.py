@@ -4,7 +4,9 @@
 
     LakeproofError          exit code 1; printed as one line and a hint, never as a stack trace
     ├── UsageError          exit code 2; the command line, the settings or a contract is wrong
-    └── UnavailableError    exit code 3; something outside is missing or refuses: retrying may help
+    ├── UnavailableError    exit code 3; something outside is missing or refuses: retrying may help
+    └── OutputError         exit code 1; standard output cannot be written
+        └── OutputClosedError   whoever read it has gone: the program ends without a word
 """
 
 from typing import ClassVar
@@ -28,8 +30,18 @@ class LakeproofError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors come back from workers, and their classes have constructors of their own.
+        return _restored, (type(self), self.__dict__)
+
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+def _restored(kind: type[LakeproofError], attributes: dict[str, object]) -> LakeproofError:
+    error = kind.__new__(kind, attributes.get("message"))
+    error.__dict__.update(attributes)
+    return error
 
 
 class UsageError(LakeproofError):
@@ -42,3 +54,11 @@ class UnavailableError(LakeproofError):
     """Something outside the program is missing, unreachable or refuses."""
 
     exit_code = 3
+
+
+class OutputError(LakeproofError):
+    """Standard output cannot be written."""
+
+
+class OutputClosedError(OutputError):
+    """Whoever read standard output has gone."""

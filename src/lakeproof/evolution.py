@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeproof.contract_log import ContractLog
 from lakeproof.contracts import Contract, contract_text, parse_contract
 from lakeproof.contracts.diff import Change, changes
 from lakeproof.errors import UsageError
 from lakeproof.schema_changes import Applied, applied_contracts, record
 from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
 from lakeproof.table_columns import evolve, lacking
 from lakeproof.tables import bronze_schema, ensure_tables, stream_tables
 

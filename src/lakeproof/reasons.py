@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Code of a reason. The first five speak of a whole batch, the others of a record."""
+    """Code of a reason. The first six speak of a whole batch, the others of a record."""
 
     EMPTY_BATCH = "empty_batch"
     """The file has no bytes, or only white space."""
@@ -15,8 +15,14 @@ class Reason(StrEnum):
     UNDECODABLE = "undecodable"
     """Compressed, and it cannot be decompressed."""
     CHANGED = "changed"
-    """The file was overwritten or removed between its listing and its reading; there is nothing to keep of it."""
+    """The file was overwritten between its listing and its reading; there is nothing to keep of what was listed."""
+    ABSENT = "absent"
+    """The file was gone before it was read, and given up by `consumer give-up`."""
+    BATCH_TOO_LARGE = "batch_too_large"
+    """More bytes than are read, or than a dead letter keeps of a batch that cannot be split; they stay in the file."""
 
+    RECORD_TOO_LARGE = "record_too_large"
+    """More bytes than are read of one record; they stay in the file."""
     MALFORMED_RECORD = "malformed_record"
     """The record by itself is not JSON: NaN, single quotes, a trailing comma, …"""
     INVALID_UTF8 = "invalid_utf8"

@@ -41,7 +41,7 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-# A look-up of sources prunes files by their bounds. Cut to 16 characters, as Iceberg does, all would be alike: s3://landing/…
+# A look-up of sources prunes files by their bounds. Iceberg cuts those to 16 characters: all of a month would be alike.
 _LEDGER_PROPERTIES = {"write.metadata.metrics.column.source": "full"}
 
 # A row is added by who has seen the newest one: what came between must not be passed over by trying again.
@@ -54,17 +54,21 @@ class StreamTables:
 
     bronze: str
     dead_letters: str
+    ledger: str
+    """A row is a source in a micro-batch: how many units came in, and where each went."""
 
 
-LEDGER = "ops.ledger"
-"""A row is a source in a micro-batch: how many units came in, and where each went."""
+MARKER = "lakeproof.marker."
+"""What the name of the property begins with that holds a query's newest marker; the name of the query follows."""
+LANDING_ROOT = "lakeproof.landing-root"
+"""Property of a ledger: URI of the folder that its sources are below."""
 SCHEMA_CHANGES = "ops.schema_changes"
 """A row is a contract that was applied to a stream's tables."""
 
 
 def stream_tables(stream: str) -> StreamTables:
     """Names of the tables of ``stream``."""
-    return StreamTables(bronze=f"bronze.{stream}", dead_letters=f"dead_letters.{stream}")
+    return StreamTables(bronze=f"bronze.{stream}", dead_letters=f"dead_letters.{stream}", ledger=f"ledger.{stream}")
 
 
 def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
@@ -84,7 +88,7 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
     for name, schema, day_of, properties in (
         (tables.bronze, bronze_schema(contract), contract.event_time, {}),
         (tables.dead_letters, dead_letter_schema(), INGESTED_AT, {}),
-        (LEDGER, ledger_schema(), INGESTED_AT, _LEDGER_PROPERTIES),
+        (tables.ledger, ledger_schema(), INGESTED_AT, _LEDGER_PROPERTIES),
     ):
         if not catalog.table_exists(name):
             catalog.create_namespace_if_not_exists(name.split(".")[0])
@@ -116,7 +120,7 @@ def bronze_schema(contract: Contract) -> "Schema":
         + [(RESCUED, rescued, "what did not fit: JSON path to the JSON text that landed")]
         * (contract.drift is DriftPolicy.RESCUE)
         + [
-            (SOURCE, StringType(), "URI of the landed file, or topic/partition"),
+            (SOURCE, StringType(), "path of the landed file below the landing folder, or topic/partition"),
             (POSITION, LongType(), "index of the record in its batch, or its offset"),
             (MICRO_BATCH_ID, LongType(), "micro-batch that appended it"),
             (LANDED_AT, TimestamptzType(), "when its batch landed"),
@@ -140,7 +144,7 @@ def dead_letter_schema() -> "Schema":
         [
             (REASONS, IcebergList(0, reason, element_required=False), "every reason: code, JSON path, detail"),
             (RAW, BinaryType(), "the unit's bytes as landed"),
-            (SOURCE, StringType(), "URI of the landed file, or topic/partition"),
+            (SOURCE, StringType(), "path of the landed file below the landing folder, or topic/partition"),
             (POSITION, LongType(), "index of the record in its batch, or its offset; 0 for a whole batch"),
             (MICRO_BATCH_ID, LongType(), "micro-batch that appended it"),
             (LANDED_AT, TimestamptzType(), "when its batch landed"),
@@ -152,17 +156,17 @@ def dead_letter_schema() -> "Schema":
 
 
 def ledger_schema() -> "Schema":
-    """Iceberg schema of ``ops.ledger``."""
+    """Iceberg schema of ``ledger.<stream>``."""
     from pyiceberg.types import LongType, StringType, TimestamptzType
     from pyiceberg.types import MapType as IcebergMap
 
     counts = IcebergMap(0, StringType(), 0, LongType(), value_required=False)
     return _schema(
         [
-            ("stream", StringType(), "name of the stream"),
-            ("source", StringType(), "URI of the landed file, or topic/partition"),
+            ("source", StringType(), "path of the landed file below the landing folder, or topic/partition"),
             ("size", LongType(), "bytes of the source"),
-            ("etag", StringType(), "the storage's tag of its content when it was listed"),
+            ("etag", StringType(), "the storage's tag of its content when it was read"),
+            ("content_hash", StringType(), "BLAKE2b (128 bits) of its bytes as they landed"),
             ("micro_batch_id", LongType(), "micro-batch that took it"),
             ("checkpoint_id", StringType(), "checkpoint of the query that took it"),
             ("units", LongType(), "units that came in"),

@@ -16,11 +16,13 @@ _MAX_AGE_US = 10_000_000
 _POOL_SIZE = 500
 _CURRENCIES = 12
 _CENTS = range(100, 100_000)
+_ODD_PRICES = {53: "0", 59: "0.00", 61: "-0.0", 67: "-0", 20: "", 71: "1e2"}
+"""Prices that are written otherwise, by what divides their cents; empty for a whole number."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """What can be bought: its id, and its price as a JSON number with two decimals."""
+    """What can be bought: its id, and its price as a JSON number, mostly with two decimals."""
 
     id: str
     price: msgspec.Raw
@@ -100,5 +102,9 @@ def make_event(rng: Random, pools: Pools, landing_at: datetime, *, with_product:
 
 def _price(rng: Random) -> msgspec.Raw:
     cents = rng.choice(_CENTS)
-    # The encoder copies it as it is: a float would lose the last zero of 12.50.
+    # As real systems write them: some are whole numbers, some are free, and some zeros have a sign. The encoder copies
+    # the text as it is: a float would lose the last zero of 12.50.
+    for divisor, text in _ODD_PRICES.items():
+        if not cents % divisor:
+            return msgspec.Raw((text or str(cents // 100)).encode())
     return msgspec.Raw(f"{cents // 100}.{cents % 100:02d}".encode())

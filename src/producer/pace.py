@@ -1,6 +1,5 @@
 """When batches are made: the clock that paces a run, and the signals that end it."""
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from itertools import count, islice
 from time import monotonic, sleep
 from types import FrameType
 
-from lakeproof.signals import ending_signals
+from lakeproof.signals import end_at_once, ending_signals
 
 # A signal ends a pause after this many seconds at most.
 _SLICE = 0.1
@@ -30,13 +29,13 @@ class Stop:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Turn the first SIGINT or SIGTERM into a request to end; the second one ends the program at once."""
+    """Turn the first SIGINT, SIGTERM or SIGHUP into a request to end; the second one ends the program at once."""
     stop = Stop()
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if stop.requested:
+            end_at_once(number)
         stop.requested = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     with ending_signals(handle):
         yield stop

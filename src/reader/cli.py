@@ -102,7 +102,7 @@ def verify(
 
     found = verify_streams(load_settings(), stream, values)
     write_report(found, report_format, sys.stdout)
-    raise typer.Exit(any(verification.off for verification in found))
+    raise typer.Exit(not all(verification.clean for verification in found))
 
 
 def main() -> None:

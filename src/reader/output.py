@@ -1,6 +1,7 @@
 """Results as a table for people, as CSV or as JSON.
 
-CSV is RFC 4180, UTF-8 with a header; null is an empty field, nested values are JSON.
+CSV is RFC 4180 but for its line ends, which are LF as Unix tools expect; UTF-8 with a header, null is an empty field,
+nested values are JSON.
 JSON is one array with an object per row; nested values stay nested.
 In both, blobs are base64; decimals, dates and times are strings, as are numbers that JSON does not have (``"nan"``).
 """
@@ -37,7 +38,7 @@ def write_result(result: "DuckDBPyRelation", output_format: Format, out: TextIO)
         case Format.TABLE:
             result.show(max_width=_width(), max_rows=_TABLE_ROWS)
         case Format.CSV:
-            writer = csv.writer(out)
+            writer = csv.writer(_LineFeeds(out))
             writer.writerow(result.columns)
             writer.writerows([_field(value) for value in row] for row in _rows(result))
         case Format.JSON:
@@ -47,6 +48,20 @@ def write_result(result: "DuckDBPyRelation", output_format: Format, out: TextIO)
                 out.write(",\n" if number else "\n")
                 json.dump(dict(zip(columns, map(_plain, row), strict=True)), out, ensure_ascii=False)
             out.write("\n]\n")
+
+
+class _LineFeeds:
+    r"""Takes rows from a CSV writer, and ends them with LF.
+
+    A writer that is told to end them so itself would not quote a value with CR in it, which readers take for an end.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, row: str) -> int:
+        """Write a row."""
+        return self._out.write(row.removesuffix("\r\n") + "\n")
 
 
 def console() -> "Console":

@@ -15,12 +15,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from lakeproof.catalog import open_catalog
-from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.catalog import open_catalog, unreadable
+from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
 ROOT_NAMESPACE = "root"
 """Stands for the catalog itself, where no table lies: a session starts in it, on an empty lake too."""
@@ -94,7 +95,7 @@ class _Server(ThreadingHTTPServer):
             case ["namespaces", namespace, "tables", name] if namespace != ROOT_NAMESPACE:
                 table = self.catalog.load_table((*_levels(namespace), name))
                 location = json.dumps(table.metadata_location)
-                return f'{{"metadata-location":{location},"metadata":{table.metadata.model_dump_json()},"config":{{}}}}'
+                return f'{{"metadata-location":{location},"metadata":{_metadata(table)},"config":{{}}}}'
             case _:
                 raise _NotFoundError
 
@@ -158,14 +159,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
+def _metadata(table: "Table") -> str:
+    """The text of the metadata file itself: PyIceberg writes no version 3 of the format, nor what it does not know."""
+    from pyiceberg.serializers import Compressor
+
+    decompressed = Compressor.get_compressor(table.metadata_location).stream_decompressor
+    with table.io.new_input(table.metadata_location).open() as stream, decompressed(stream) as text:
+        return text.read().decode()
+
+
 def _levels(namespace: str) -> tuple[str, ...]:
     return tuple(namespace.split(_LEVELS))
-
-
-def unreadable(error: Exception) -> UnavailableError:
-    """What to say when PyIceberg fails at the catalog, or at the metadata that it names."""
-    first_line = (str(error).splitlines() or [""])[0]
-    return UnavailableError(
-        f"The catalog cannot be read: {type(error).__name__}: {first_line}",
-        "Check LAKE_CATALOG, LAKE_CATALOG_URI, LAKE_WAREHOUSE, and that what they name is there.",
-    )

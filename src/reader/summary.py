@@ -13,15 +13,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lakeproof.catalog import open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError
+from lakeproof.landing import is_hidden, landing_zone
 from lakeproof.settings import Settings
-from lakeproof.storage import open_storage
 from lakeproof.tables import MICRO_BATCH_ID, POSITION, REASONS, SOURCE, stream_tables
 from reader.connect import Session, connect
 from reader.output import console
-from reader.rest_facade import unreadable
 from reader.tables import table_facts
 from reader.views import DEAD_LETTERS_TEXT, identifier
 
@@ -104,12 +103,14 @@ def print_summary(settings: Settings, stream: str) -> None:
 
 def _watch(settings: Settings, stream: str) -> Callable[[], Progress]:
     catalog = open_catalog(settings)
-    storage = open_storage(f"{settings.landing_uri}/{stream}", settings.s3)
+    zone = landing_zone(settings, stream)
     names = stream_tables(stream)
 
     def look() -> Progress:
         return Progress(
-            sum(1 for _ in storage.list()), _rows(catalog, names.bronze), _rows(catalog, names.dead_letters)
+            sum(not is_hidden(name) for name, _ in zone.list()),
+            _rows(catalog, names.bronze),
+            _rows(catalog, names.dead_letters),
         )
 
     return look
@@ -118,12 +119,11 @@ def _watch(settings: Settings, stream: str) -> Callable[[], Progress]:
 def _rows(catalog: "Catalog", name: str) -> int:
     from pyiceberg.exceptions import NoSuchTableError
 
-    try:
-        return table_facts(catalog.load_table(name)).rows
-    except NoSuchTableError:
-        return 0
-    except Exception as error:
-        raise unreadable(error) from error
+    with catalog_errors():
+        try:
+            return table_facts(catalog.load_table(name)).rows
+        except NoSuchTableError:
+            return 0
 
 
 def _landed(session: Session, stream: str, event_time: str) -> Table:

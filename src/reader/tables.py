@@ -5,11 +5,10 @@ from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
-from lakeproof.catalog import open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from reader.output import Format, console, write_result
-from reader.rest_facade import unreadable
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -52,10 +51,8 @@ def list_tables(settings: Settings) -> list[TableFacts]:
         The catalog or a table's metadata cannot be read.
     """
     catalog = open_catalog(settings)
-    try:
+    with catalog_errors():
         facts = [table_facts(table) for table in _tables(catalog)]
-    except Exception as error:
-        raise unreadable(error) from error
     if not facts:
         raise LakeproofError(
             "The lake has no tables yet: nothing has landed in it.", "Run `make start`, or producer and consumer."

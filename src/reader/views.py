@@ -1,6 +1,6 @@
 r"""What a session has beside the catalog's tables: the raw landing zone, and dead letters as text.
 
-- ``landing.<stream>``: a row is a landed file: ``_source`` (its URI, as the tables have it), ``size`` in bytes,
+- ``landing.<stream>``: a row is a landed file: ``_source`` (its name, as the tables have it), ``size`` in bytes,
   ``last_modified``, ``content`` (BLOB, as it lies there: a ``.gz`` is not unpacked) and ``text`` (null where the
   content is not UTF-8). Contents are read only where a query asks for them.
 - ``dead_letters_text.<stream>``: ``dead_letters.<stream>`` with ``raw`` as text.
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lakeproof.catalog import CATALOG
+from lakeproof.landing import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
 
@@ -35,7 +36,7 @@ def view_statements(settings: Settings) -> Iterator[str]:
     for schema in (LANDING, DEAD_LETTERS_TEXT):
         yield f"CREATE SCHEMA {MEMORY}.{schema}"
     for stream in streams(settings):
-        yield from _landing_view(settings.landing_uri, stream)
+        yield from _landing_view(landing_zone(settings, stream).root, stream)
         yield from _text_view(stream)
     yield f"DROP TABLE {MEMORY}.main.nothing"
 
@@ -50,12 +51,12 @@ def streams(settings: Settings) -> list[str]:
     return sorted(names)
 
 
-def landing_glob(landing_uri: str, stream: str) -> str:
-    """Pattern of all files of `stream`, sub-folders included."""
-    if landing_uri.startswith("file://"):
-        return glob.escape(str(local_path(landing_uri) / stream)) + "/**"
+def landing_glob(root: str) -> str:
+    """Pattern of all files below a landing root, sub-folders included."""
+    if root.startswith("file://"):
+        return glob.escape(str(local_path(root))) + "/**"
     # S3 takes escapes as little as it gives keys a meaning; a bucket's name has no special characters.
-    return f"{landing_uri}/{stream}/**"
+    return f"{root}/**"
 
 
 def quoted(text: str | Path) -> str:
@@ -68,18 +69,17 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _landing_view(landing_uri: str, stream: str) -> Iterator[str]:
+def _landing_view(root: str, stream: str) -> Iterator[str]:
     variable = identifier(f"{LANDING}_{stream}")
-    source = "filename"
-    if landing_uri.startswith("file://"):
-        source = "'file://' || replace(url_encode(filename), '%2F', '/')"
+    folder = str(local_path(root)) if root.startswith("file://") else root
+    source = f"replace(filename[{len(folder) + 2}:], '%', '%25')"
     yield f"SET VARIABLE {variable} = []::VARCHAR[]"
     yield (
         f"CREATE VIEW {MEMORY}.{LANDING}.{identifier(stream)} AS "  # noqa: S608 - quoted
         f"SELECT {source} AS _source, size, last_modified, content, try(decode(content)) AS text "
         f"FROM read_blob(getvariable({quoted(f'{LANDING}_{stream}')}))"
     )
-    yield f"SET VARIABLE {variable} = [{quoted(landing_glob(landing_uri, stream))}]"
+    yield f"SET VARIABLE {variable} = [{quoted(landing_glob(root))}]"
 
 
 def _text_view(stream: str) -> Iterator[str]:

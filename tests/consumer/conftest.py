@@ -51,7 +51,7 @@ def drain(session_of: SessionOf) -> Drain:
     """Run a stream of a lake over everything that has landed."""
 
     def run(settings: Settings, stream: str = "events") -> None:
-        query = BronzeQuery(stream, f"{settings.landing_uri}/{stream}", available_now=True)
+        query = BronzeQuery(stream, available_now=True)
         run_bronze(settings, query, lambda: session_of(settings))
 
     return run

@@ -2,15 +2,11 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.consumer.lake import rows
 
 from lakeproof.settings import Settings
 
@@ -71,44 +67,3 @@ def test_a_mistake_is_one_clear_line(
 def test_help_names_every_option(lake_settings: Settings) -> None:
     text = consumer(lake_settings, "run", "--help", COLUMNS="120").stdout
     assert all(option in text for option in ("--data-source", "--available-now", "--trigger"))
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("to_group", [False, True], ids=["SIGTERM", "Ctrl-C"])
-def test_a_signal_ends_it_after_its_micro_batch(lake_settings: Settings, to_group: bool, tmp_path: Path) -> None:
-    land(lake_settings, 0, 5)
-    log = tmp_path / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "consumer", "run", "events", "--trigger", "200 milliseconds"],
-            env=environment(lake_settings),
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        landed = 5
-        while '"event": "micro-batch"' not in log.read_text():
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.1)
-        for _ in range(10):
-            land(lake_settings, landed, 5)
-            landed += 5
-            time.sleep(0.05)
-        if to_group:  # as a terminal does: Spark's own processes get it too
-            os.killpg(process.pid, signal.SIGINT)
-        else:
-            process.terminate()
-        assert process.wait(120) == 0, log.read_text()
-    finally:
-        process.kill()
-    lines: list[dict[str, Any]] = [json.loads(line) for line in log.read_text().splitlines() if line[:1] == "{"]
-    assert [line["event"] for line in lines if line["event"].startswith("stop")] == [
-        "stopping: finishing the micro-batch",
-        "stopped",
-    ]
-    counted = sum(line["bronze"] for line in lines if line["event"] == "micro-batch")
-    assert counted == len(rows(lake_settings, "bronze.events"))
-
-    result = consumer(lake_settings, "run", "events", "--available-now")
-    assert result.returncode == 0, result.stderr
-    assert sorted(int(row["event_id"]) for row in rows(lake_settings, "bronze.events")) == list(range(landed))

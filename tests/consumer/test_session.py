@@ -1,5 +1,6 @@
 """How Spark is started."""
 
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -39,6 +40,17 @@ def test_spark_listens_on_this_machine_only(spark: SparkSession) -> None:
         with suppress(psutil.NoSuchProcess):  # a worker of an earlier test that ends just now
             listening |= listening_addresses(worker)
     assert all(ip.removeprefix("::ffff:") in {"127.0.0.1", "::1"} for ip in listening), listening
+
+
+def test_signals_to_our_group_do_not_reach_the_jvm(spark: SparkSession) -> None:
+    gateway: Any = SparkContext._gateway
+    for process in (
+        gateway.proc.pid,
+        *(each.pid for each in psutil.Process(gateway.proc.pid).children(recursive=True)),
+    ):
+        with suppress(ProcessLookupError):
+            assert os.getsid(process) != os.getsid(0)
+            assert os.getpgid(process) != os.getpgid(0)
 
 
 def test_local_files_are_written_without_starting_processes(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lakeproof.settings import S3Settings, Settings
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -47,11 +49,13 @@ def test_the_doctor_looks_at_one_program(lakeproof, tmp_path):
 
 
 def test_settings_for_people_and_for_scripts(lakeproof, tmp_path):
-    table = lakeproof("settings", LAKE_CATALOG_URI="postgresql://me:hush@db/lake", AWS_SECRET_ACCESS_KEY="secret")
+    table = lakeproof("settings", LAKE_CATALOG_URI="postgresql://me:hush@db/lake", AWS_SECRET_ACCESS_KEY="hush")
     assert table.returncode == 0
     assert "postgresql://me:***@db/lake" in table.stdout
     assert "hush" not in table.stdout
-    assert "secret" not in table.stdout
+    shown = [line.split()[0] for line in table.stdout.splitlines()[1:]]
+    own = [name for name in Settings.model_fields if name != "s3"]
+    assert shown == own + [f"s3.{name}" for name in S3Settings.model_fields]
     assert lakeproof("settings", "home", "catalog").stdout.splitlines() == [str(tmp_path / "lake"), "sql"]
 
 

@@ -15,11 +15,11 @@ from tests.evolving import AT, V1, V2, write_contract
 
 from lakeproof import evolution, schema_changes, table_columns
 from lakeproof.catalog import open_catalog
-from lakeproof.contract_log import ContractLog
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.evolution import adopt, carry_out, plan
 from lakeproof.schema_changes import AppliedMeanwhileError, applied_contracts, record
 from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables import bronze_schema, ensure_tables
 from reader.connect import connect
 
@@ -295,7 +295,11 @@ def test_a_lake_from_before_is_recorded_as_it_is(lake_settings: Settings, tmp_pa
 
 
 def test_tables_from_before_get_the_columns_of_our_own_that_they_lack(lake: Lake) -> None:
-    for name, column in (("ops.ledger", "etag"), ("dead_letters.orders", "_attempt"), ("bronze.orders", "_landed_at")):
+    for name, column in (
+        ("ledger.orders", "etag"),
+        ("dead_letters.orders", "_attempt"),
+        ("bronze.orders", "_landed_at"),
+    ):
         with lake.table(name).update_schema(allow_incompatible_changes=True) as update:
             update.delete_column(column)
         lake.start()

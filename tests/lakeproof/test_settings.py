@@ -1,7 +1,9 @@
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from lakeproof.addresses import sqlite_path, without_password
 from lakeproof.catalog import duckdb_secret, pyiceberg_properties, spark_properties, uses_s3
 from lakeproof.errors import UsageError
 from lakeproof.settings import S3Settings, Settings, load_settings
@@ -55,12 +57,99 @@ def test_the_environment_wins_over_the_file_and_empty_is_unset(monkeypatch, tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("LAKE_SPARK_UI_PORT", "many"), ("LAKE_CATALOG", "hive"), ("LAKE_SPARK_UI_PORT", "70000")]
+    ("name", "value"),
+    [
+        ("LAKE_SPARK_UI_PORT", "many"),
+        ("LAKE_SPARK_UI_PORT", "70000"),
+        ("LAKE_CATALOG", "hive"),
+        ("LAKE_CATALOG_URI", "sqlite://"),
+        ("LAKE_LANDING_LOG_URI", "http://there"),
+        ("LAKE_HOME", "s3://bucket"),
+        ("LAKE_LANDING", "s3:/bucket"),
+        *(
+            ("LAKE_SPARK_MASTER", value)
+            for value in ("local[x]", "local[0]", "local[", "spark://nowhere", "mesos://a:1")
+        ),
+        *(("LAKE_DRIVER_MEMORY", value) for value in ("2x", "2gb", "2", "-1g", "511m", "0.5g", "g")),
+    ],
 )
-def test_a_wrong_value_names_its_variable(monkeypatch, name, value):
-    monkeypatch.setenv(name, value)
-    with pytest.raises(UsageError, match=name):
+@pytest.mark.parametrize("in_file", [False, True], ids=["environment", ".env"])
+def test_a_wrong_value_names_its_variable(monkeypatch, tmp_path, name, value, in_file):
+    if in_file:
+        (tmp_path / ".env").write_text(f"{name}={value}\n")
+    else:
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=f"^{name}: ") as refused:
         load_settings()
+    assert refused.value.hint
+    assert "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["local", "local[*]", "local[4]", "local[4,2]", "spark://a:7077", "spark://a:1,b:2", "yarn", "k8s://https://a"],
+)
+def test_a_master_that_spark_has(value):
+    assert Settings(_env_file=None, spark_master=value).spark_master == value
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("LAKE_HOEM", "Did you mean LAKE_HOME?"),
+        ("lake_warehuose", "Did you mean LAKE_WAREHOUSE?"),
+        ("LAKE_S3", "S3 is reached by AWS_ENDPOINT_URL"),
+        ("LAKE_QWZX", "`lakeproof settings` lists"),
+    ],
+)
+@pytest.mark.parametrize("in_file", [False, True], ids=["environment", ".env"])
+def test_an_unknown_name_is_refused(monkeypatch, tmp_path, name, hint, in_file):
+    if in_file:
+        (tmp_path / ".env").write_text(f"{name}=x\n")
+    else:
+        monkeypatch.setenv(name, "x")
+    with pytest.raises(UsageError, match=f"^{name.upper()} in .* is not a setting") as refused:
+        load_settings()
+    assert refused.value.hint.startswith(hint)
+
+
+def test_names_of_the_scripts_and_of_others_are_let_be(monkeypatch):
+    for name in ("LAKE_DEMO", "LAKEPROOF_PYTHON", "SALT_LAKE_CITY"):
+        monkeypatch.setenv(name, "x")
+    load_settings()
+
+
+def test_text_that_is_not_utf_8_is_refused(monkeypatch, tmp_path):
+    (tmp_path / ".env").write_bytes(b"# caf\xe9\n")
+    with pytest.raises(UsageError, match=r"\.env is not UTF-8: .* byte 5"):
+        load_settings()
+    (tmp_path / ".env").unlink()
+    monkeypatch.setenv("AWS_REGION", "\udcff")
+    with pytest.raises(UsageError, match="AWS_REGION is not UTF-8"):
+        load_settings()
+
+
+def test_a_home_is_found_in_every_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    (tmp_path / ".env").write_text("LAKE_HOME=~/lake\nLAKE_LANDING=~/landing\nLAKE_LOGS=~\n")
+    settings = load_settings()
+    assert settings.home == tmp_path / "me" / "lake"
+    assert settings.landing_uri == (tmp_path / "me" / "landing").as_uri()
+    assert settings.logs_dir == tmp_path / "me"
+
+
+def test_a_database_has_any_name(tmp_path):
+    settings = Settings(_env_file=None, home=tmp_path / "a b#c?d%20e")
+    for uri, name in ((settings.catalog_database, "catalog.db"), (settings.landing_log_database, "landing-log.db")):
+        assert sqlite_path(uri) == tmp_path / "a b#c?d%20e" / name
+    spark = spark_properties(settings)["spark.sql.catalog.lake.uri"]
+    assert spark == f"jdbc:sqlite:file:{quote(str(tmp_path / 'a b#c?d%20e' / 'catalog.db'))}"
+
+
+@pytest.mark.parametrize(("kind", "uri"), [("rest", "sqlite:////a.db"), ("sql", "https://there")])
+def test_an_address_of_another_kind_of_catalog_is_refused(kind, uri):
+    with pytest.raises(UsageError, match=r"^LAKE_CATALOG_URI: "):
+        Settings(_env_file=None, catalog=kind, catalog_uri=uri)
 
 
 def test_rest_needs_an_address(monkeypatch):
@@ -88,6 +177,77 @@ def test_postgres_is_spelled_three_ways():
     assert spark["spark.sql.catalog.lake.uri"] == "jdbc:postgresql://db:5433/lake"
     assert spark["spark.sql.catalog.lake.jdbc.user"] == "me"
     assert spark["spark.sql.catalog.lake.jdbc.password"] == "p@ss"
+
+
+@pytest.mark.parametrize(
+    ("address", "jdbc"),
+    [
+        ("postgresql://db/lake", "jdbc:postgresql://db/lake"),
+        ("postgresql://me@[::1]:5433/lake", "jdbc:postgresql://[::1]:5433/lake"),
+        ("postgresql://db/lake?sslmode=require", "jdbc:postgresql://db/lake?sslmode=require"),
+    ],
+)
+def test_spark_goes_to_the_same_postgres(address, jdbc):
+    spark = spark_properties(Settings(_env_file=None, catalog_uri=address))
+    assert spark["spark.sql.catalog.lake.uri"] == jdbc
+
+
+def test_user_and_password_may_stand_in_the_query():
+    spark = spark_properties(Settings(_env_file=None, catalog_uri="postgresql://db/lake?user=me&password=p%40ss"))
+    assert spark["spark.sql.catalog.lake.uri"] == "jdbc:postgresql://db/lake"
+    assert spark["spark.sql.catalog.lake.jdbc.user"] == "me"
+    assert spark["spark.sql.catalog.lake.jdbc.password"] == "p@ss"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:p@ss:w/rd%@db/lake",
+        "postgresql://me:p@ss@db/lake",
+        "postgresql://me:p#ss@db/lake",
+        "postgresql://me:p?ss@db/lake",
+        "postgresql://me:p[ss@db/lake",
+        "postgresql://db:port/lake",
+        "mysql://me:pass@db/lake",
+        "sqlite://",
+    ],
+)
+def test_what_is_no_address_of_a_database_is_refused_without_its_password(address):
+    with pytest.raises(UsageError, match="LAKE_CATALOG_URI") as caught:
+        Settings(_env_file=None, catalog_uri=address)
+    assert "ss" not in caught.value.message.replace("address", "")
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("postgresql://me:secret@db/lake", "postgresql://me:***@db/lake"),
+        ("postgresql://me:s@cr/t%@db/lake", "postgresql://me:***@db/lake"),
+        (
+            "postgresql://me@db/lake?password=secret&sslpassword=secret",
+            "postgresql://me@db/lake?password=***&sslpassword=***",
+        ),
+        ("https://me:secret@catalog/", "https://me:***@catalog/"),
+        ("sqlite:////a/b@c:d.db", "sqlite:////a/b@c:d.db"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(address, expected):
+    assert without_password(address) == expected
+
+
+def test_a_rest_catalog_is_asked_for_the_warehouse_that_was_named_and_no_other():
+    rest = {"_env_file": None, "catalog": "rest", "catalog_uri": "http://catalog"}
+    for settings, warehouse in ((Settings(**rest), None), (Settings(**rest, warehouse="prod"), "prod")):
+        assert pyiceberg_properties(settings).get("warehouse") == warehouse
+        assert spark_properties(settings).get("spark.sql.catalog.lake.warehouse") == warehouse
+
+
+def test_where_a_rest_catalog_keeps_its_tables_is_not_known_so_it_may_be_s3():
+    s3 = S3Settings(_env_file=None, access_key_id="k", secret_access_key="s")
+    settings = Settings(_env_file=None, catalog="rest", catalog_uri="http://catalog", s3=s3)
+    assert "KEY_ID 'k'" in duckdb_secret(settings)
+    assert spark_properties(settings)["spark.sql.catalog.lake.s3.access-key-id"] == "k"
+    assert "spark.sql.catalog.lake.io-impl" not in spark_properties(settings)
 
 
 def test_s3_is_spelled_three_ways():

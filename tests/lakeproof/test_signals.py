@@ -4,10 +4,10 @@ import signal
 
 import pytest
 
-from lakeproof.signals import ending_signals
+from lakeproof.signals import AskedToEnd, asked_to_end, ending_signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_answered_inside_and_as_before_outside(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     answered: list[int] = []
@@ -21,3 +21,30 @@ def test_a_signal_is_answered_inside_and_as_before_outside(number: signal.Signal
         leave()
     assert answered == [number]
     assert signal.getsignal(number) == before
+
+
+def test_a_hangup_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with ending_signals(lambda *_: pytest.fail("answered")):
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_the_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr("lakeproof.signals.end_at_once", ended.append)
+
+    def twice() -> None:
+        with asked_to_end():
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                with pytest.raises(AskedToEnd):  # only since this test lets it return
+                    signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(AskedToEnd):
+        twice()
+    assert ended == [signal.SIGINT]

@@ -164,8 +164,10 @@ def test_a_closed_pipe_ends_it_quietly(tmp_path: Path) -> None:
         (["--data-sink", "s3", "--target", "folder"], "does not fit --target folder"),
         (["--data-sink", "local", "--target", "s3://bucket"], "does not fit --target s3://bucket"),
         (["--data-sink", "stdout", "--target", "folder"], "has no --target"),
-        (["--target", "ftp://host/folder"], "no place for batches"),
-        (["--target", "s3://"], "no place for batches"),
+        (["--target", "ftp://host/folder"], "neither file:// nor s3://"),
+        (["--target", "s3://"], "names no bucket"),
+        (["--target", "s3:/bucket"], "looks like an address"),
+        (["--target", "file:///"], "no place for batches"),
     ],
 )
 def test_what_cannot_be_is_refused(produce: Any, tmp_path: Path, arguments: list[str], problem: str) -> None:

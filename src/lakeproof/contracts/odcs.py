@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from lakeproof.contracts.constraints import ContractError
 from lakeproof.contracts.contract import Contract
+from lakeproof.contracts.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names
 from lakeproof.contracts.fields import identifier, read_fields
 from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectType, PrimitiveType
 from lakeproof.contracts.rules import read_rules
@@ -70,7 +71,9 @@ def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contr
     """
     source = read_source(text, origin)
     try:
-        return _contract(_validated(source.document), hashlib.sha256(text).hexdigest(), stream)
+        document = _validated(source.document)
+        check_names(source.document)
+        return _contract(document, hashlib.sha256(text).hexdigest(), stream)
     except ContractError as error:
         field = _field_at(source.document, error.place)
         raise UsageError(
@@ -201,7 +204,7 @@ def _event_time(document: OpenDataContractStandard, fields: tuple[Field, ...]) -
     known = list(_timestamps(fields))
     names = ", ".join(known) or "none"
     for index, custom in enumerate(document.customProperties or []):
-        if custom.property == "eventTime":
+        if custom.property == EVENT_TIME:
             if custom.value not in known:
                 raise ContractError(
                     ("customProperties", index, "value"),
@@ -217,21 +220,15 @@ def _event_time(document: OpenDataContractStandard, fields: tuple[Field, ...]) -
 
 
 def _drift(document: OpenDataContractStandard) -> DriftPolicy:
-    found = [
-        (("customProperties", index), custom.value)
-        for index, custom in enumerate(document.customProperties or [])
-        if custom.property == "driftPolicy"
-    ]
-    if len(found) > 1:
-        raise ContractError(found[1][0], "the custom property driftPolicy is there twice.", "Remove one of them.")
-    for place, value in found:
-        if value not in list(DriftPolicy):
-            raise ContractError(
-                (*place, "value"),
-                f"the custom property driftPolicy is {value!r}, which is no policy.",
-                f"Write one of {', '.join(DriftPolicy)}.",
-            )
-        return DriftPolicy(value)
+    for index, custom in enumerate(document.customProperties or []):
+        if custom.property == DRIFT_POLICY:
+            if custom.value not in list(DriftPolicy):
+                raise ContractError(
+                    ("customProperties", index, "value"),
+                    f"the custom property driftPolicy is {custom.value!r}, which is no policy.",
+                    f"Write one of {', '.join(DriftPolicy)}.",
+                )
+            return DriftPolicy(custom.value)
     return DriftPolicy.FREEZE
 
 

@@ -5,8 +5,9 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Protocol
 
+from lakeproof.addresses import as_uri, place
 from lakeproof.errors import UsageError
-from lakeproof.settings import Settings, as_uri
+from lakeproof.settings import Settings
 
 
 class SinkKind(StrEnum):
@@ -76,7 +77,7 @@ def choose_sink(kind: SinkKind | None, target: str | None, stream: str, settings
         if target:
             raise UsageError("--data-sink stdout has no --target.", "Leave one of them out.")
         return kind, ""
-    uri = as_uri(target) if target else f"{settings.landing_uri}/{stream}"
+    uri = as_uri(place(target)) if target else f"{settings.landing_uri}/{stream}"
     scheme, _, rest = uri.partition("://")
     fitting = _KIND_OF_SCHEME.get(scheme)
     if fitting is None or not rest.strip("/"):

@@ -1,9 +1,10 @@
 """Print batches, one a line."""
 
-import os
 import sys
 
+from lakeproof.errors import OutputClosedError
 from lakeproof.settings import Settings
+from lakeproof.streams import drop_output
 from producer.sinks import SinkClosed
 
 
@@ -20,7 +21,6 @@ class StdoutSink:
         try:
             sys.stdout.buffer.write(data if data.endswith(b"\n") else data + b"\n")
             sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            # The interpreter flushes once more when it ends; that must not fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except (BrokenPipeError, OutputClosedError):
+            drop_output()
             raise SinkClosed from None

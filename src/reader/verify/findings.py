@@ -7,6 +7,8 @@ from enum import StrEnum
 from lakeproof.reasons import Reason
 from lakeproof.storage import StoredFile
 
+_NOT_READ = {Reason.CHANGED, Reason.ABSENT}
+
 
 class Status(StrEnum):
     """What a source is. Of several, the one that is listed first counts."""
@@ -66,6 +68,11 @@ class Account:
     rescued: int = 0
     ingested_at: float | None = None
 
+    @property
+    def by_reference(self) -> bool:
+        """Whether it was too large to be read, and is one dead letter without its bytes."""
+        return Reason.BATCH_TOO_LARGE in self.dead
+
     def is_exactly(self, units: int) -> bool:
         """Whether its positions are 0 to ``units - 1``, each once."""
         span = (0, units - 1) if units else (None, None)
@@ -84,6 +91,7 @@ class Booking:
     dead: Mapping[str, int]
     rescued: int = 0
     discarded: int = 0
+    content_hash: str | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,10 @@ class Evidence:
     ----------
     landed, account, booking
         The file as it lies there, what the tables hold, what the ledger says; each None where there is nothing.
+    content_hash
+        Hash of the file's bytes; None where they were not looked at.
+    passed
+        Whether a position is behind it already, so that it will not be read.
     units
         How many units it has: counted anew, or else as the ledger says.
     whole
@@ -107,6 +119,8 @@ class Evidence:
     landed: StoredFile | None
     account: Account | None
     booking: Booking | None
+    content_hash: str | None = None
+    passed: bool = False
     units: int = 0
     whole: bool = False
     missing: tuple[int, Sequence[int]] = (0, ())
@@ -118,6 +132,8 @@ def judge(source: str, evidence: Evidence) -> Finding:
     """Say what a source is."""
     landed, account, booking = evidence.landed, evidence.account, evidence.booking
     if not booking and not account:
+        if evidence.passed:
+            return Finding(source, Status.LOST, ("no table has it, and a position is behind it already",))
         return Finding(source, Status.PENDING)
     if not booking and not landed:
         return Finding(source, Status.DOUBLED, ("has rows, but neither the landing zone nor the ledger knows it",))
@@ -128,10 +144,25 @@ def judge(source: str, evidence: Evidence) -> Finding:
     return Finding(source, Status.OK if landed else Status.EXPIRED)
 
 
-def is_changed(landed: StoredFile | None, account: Account | None, booking: Booking | None) -> bool:
-    """Whether what lies there is known not to be what was read."""
-    unread = bool(account and Reason.CHANGED in account.dead)
-    return unread or bool(landed and booking and (landed.size, landed.etag) != (booking.size, booking.etag))
+def is_changed(
+    landed: StoredFile | None, account: Account | None, booking: Booking | None, content_hash: str | None = None
+) -> bool:
+    """Whether what lies there is known not to be what was read.
+
+    A copy of the file, or a restored one, may have another tag: then `content_hash` of its bytes decides.
+    """
+    if account and not _NOT_READ.isdisjoint(account.dead):
+        return True
+    if not landed or not booking or landed.etag == booking.etag or (account and account.by_reference):
+        return bool(landed and booking and landed.size != booking.size)
+    return landed.size != booking.size or content_hash is None or content_hash != booking.content_hash
+
+
+def may_be_a_copy(landed: StoredFile, booking: Booking | None) -> bool:
+    """Whether only the bytes can tell that a file is what was read."""
+    if not booking or not booking.content_hash:
+        return False
+    return landed.size == booking.size and landed.etag != booking.etag
 
 
 def _problems(evidence: Evidence, account: Account) -> list[tuple[Status, str]]:
@@ -149,9 +180,12 @@ def _problems(evidence: Evidence, account: Account) -> list[tuple[Status, str]]:
     elif booking.rows > 1:
         problems.append((Status.DOUBLED, f"the ledger has {booking.rows} rows of it"))
     if Reason.CHANGED in account.dead:
-        problems.append((Status.CHANGED, "it was overwritten or removed between its listing and its reading"))
-    elif booking and landed and is_changed(landed, account, booking):
-        how = "another size" if landed.size != booking.size else "the same size, another tag"
+        problems.append((Status.CHANGED, "it was overwritten between its listing and its reading"))
+    elif Reason.ABSENT in account.dead:
+        if landed:  # somebody said that it would not come back
+            problems.append((Status.LOST, "it was given up, and is back: let it land again under another name"))
+    elif booking and landed and is_changed(landed, account, booking, evidence.content_hash):
+        how = "another size" if landed.size != booking.size else "the same size, other bytes"
         problems.append((Status.CHANGED, f"it was overwritten after it was read: {how}"))
     problems += [(Status.CHANGED, text) for text in evidence.contents]
     if booking and booking.rows == 1 and (difference := _difference(booking, account)):

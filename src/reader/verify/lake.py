@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from lakeproof.tables import (
     CONTRACT_VERSION,
     INGESTED_AT,
-    LEDGER,
     POSITION,
     RAW,
     REASONS,
@@ -16,7 +15,7 @@ from lakeproof.tables import (
 )
 from reader.connect import Session
 from reader.verify.findings import Account, Booking
-from reader.views import MEMORY, identifier, quoted
+from reader.views import MEMORY, identifier
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,24 +41,26 @@ class StreamLake:
 
     def __init__(self, session: Session, stream: str) -> None:
         self._session = session
-        self._stream = stream
         self._tables = stream_tables(stream)
 
     def bookings(self) -> dict[str, Booking]:
         """The ledger's rows by source."""
         # A ledger that is older than the policies has no columns of them.
-        known = self._columns(LEDGER)
+        known = self._columns(self._tables.ledger)
         drift = ", ".join(
             f"any_value(list_sum(map_values({name})))::BIGINT" if name in known else "0"
             for name in ("rescued", "discarded")
         )
+        content_hash = "any_value(content_hash)" if "content_hash" in known else "NULL"
         rows = self._fetch(
             "SELECT source, count(*), any_value(size), any_value(etag), any_value(units), any_value(bronze), "  # noqa: S608
-            f"any_value(dead_letters), {drift} FROM {LEDGER} WHERE stream = {quoted(self._stream)} GROUP BY source"
+            f"any_value(dead_letters), {drift}, {content_hash} FROM {self._tables.ledger} GROUP BY source"
         )
         return {
-            str(source): Booking(count, size, etag, units or 0, bronze or 0, dead or {}, rescued or 0, discarded or 0)
-            for source, count, size, etag, units, bronze, dead, rescued, discarded in rows
+            str(source): Booking(
+                count, size, etag, units or 0, bronze or 0, dead or {}, rescued or 0, discarded or 0, content_hash
+            )
+            for source, count, size, etag, units, bronze, dead, rescued, discarded, content_hash in rows
         }
 
     def accounts(self) -> dict[str, Account]:
@@ -87,8 +88,11 @@ class StreamLake:
         }
 
     def letters(self) -> Iterator[tuple[str, int, str | None]]:
-        """Source, position and SHA-256 of the bytes of each dead letter that :meth:`accounts` saw."""
-        yield from self._fetch(f"SELECT source, position, raw_hash FROM {_LETTERS} WHERE position IS NOT NULL")  # noqa: S608
+        """Source, position and SHA-256 of the bytes of each dead letter of :meth:`accounts` that has them."""
+        yield from self._fetch(
+            f"SELECT source, position, raw_hash FROM {_LETTERS} "  # noqa: S608
+            "WHERE position IS NOT NULL AND NOT (raw_hash IS NULL AND contains(codes, '_too_large'))"
+        )
 
     def compare(self, units: Mapping[str, int]) -> tuple[dict[str, Positions], dict[str, Positions]]:
         """Compare sources position by position.

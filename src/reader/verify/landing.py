@@ -1,28 +1,31 @@
 """Recount landed files, a few at a time: DuckDB counts arrays, :mod:`reader.verify.units` does the rest."""
 
-import gzip
 import hashlib
 import os
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 
-from lakeproof.settings import S3Settings
-from lakeproof.storage import Storage, StoredFile, open_storage
-from lakeproof.storage.errors import FileChangedError
+from lakeproof.landing import LandingZone
+from lakeproof.limits import Limits
+from lakeproof.storage import Storage, StoredFile
+from lakeproof.storage.errors import FileAbsentError, FileChangedError
 from reader.verify.parsed import as_units
-from reader.verify.units import Units, find_units, whole_batch
+from reader.verify.units import TOO_LARGE, Units, find_units, whole_batch
+from reader.verify.unpack import DamagedError, unpack
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_UNREAD_SUFFIX = ".tmp"
 _PACKED_SUFFIX = ".gz"
 _MAX_THREADS = 4
 _GROUP_BYTES = 8 << 20
+# Of files that have more, unpacked too, only one is in memory at a time; of others, as many as have no more together.
+_LARGE_BYTES = 32 << 20
 # The shortest file worth comparing: two empty arrays are no news.
 _MIN_TWIN_BYTES = 3
 
@@ -33,61 +36,52 @@ class Recount:
 
     Parameters
     ----------
+    name
+        Its name.
     file
         As it was listed.
     units
         Its units; None where they were not asked for, or it is no longer the file that was listed.
     content_hash
-        Hash of its bytes as they lie there; None where it was not asked for, or cannot be had.
+        Hash of its bytes as they lie there; None where it was not asked for, or cannot be had, or the file is larger
+        than the limit.
     """
 
+    name: str
     file: StoredFile
     units: Units | None
     content_hash: str | None
 
 
-@dataclass(frozen=True)
-class Landing:
-    """Where a stream's batches land: the URI of the folder, and how to reach S3."""
-
-    root: str
-    s3: S3Settings
-
-    def open(self) -> Storage:
-        """Open the storage."""
-        return open_storage(self.root, self.s3)
-
-    def files(self) -> dict[str, StoredFile]:
-        """Every landed batch by URI."""
-        return {file.uri: file for file in self.open().list() if not file.uri.endswith(_UNREAD_SUFFIX)}
-
-
-def same_size(files: Iterable[StoredFile]) -> set[str]:
-    """URIs of the files of which another one has the same size, and so perhaps the same bytes."""
+def same_size(files: Mapping[str, StoredFile]) -> set[str]:
+    """Names of the files of which another one has the same size, and so perhaps the same bytes."""
     by_size: dict[int, list[str]] = {}
-    for file in files:
-        by_size.setdefault(file.size, []).append(file.uri)
-    return {uri for size, uris in by_size.items() if len(uris) > 1 and size >= _MIN_TWIN_BYTES for uri in uris}
+    for name, file in files.items():
+        by_size.setdefault(file.size, []).append(name)
+    return {name for size, names in by_size.items() if len(names) > 1 and size >= _MIN_TWIN_BYTES for name in names}
 
 
 def recount(
-    landing: Landing,
-    files: Sequence[StoredFile],
+    zone: LandingZone,
+    files: Mapping[str, StoredFile],
     wanted: Mapping[str, AbstractSet[int]],
     hashed: AbstractSet[str],
+    limits: Limits,
 ) -> Iterator[Recount]:
     """Read files, and count their units.
 
     Parameters
     ----------
-    landing
+    zone
         The stream's landing zone.
     files
-        What to read.
+        What to read, by name; none is larger than the limit.
     wanted
-        By URI, the positions of the units whose bytes are needed. A file that is not in it is not counted.
+        By name, the positions of the units whose bytes are needed. A file that is not in it is not counted.
     hashed
-        URIs of the files whose bytes are to be hashed.
+        Names of the files whose bytes are to be hashed.
+    limits
+        How large batches and records may be.
 
     Raises
     ------
@@ -96,14 +90,20 @@ def recount(
     """
     import duckdb
 
-    storage = landing.open()
+    storage = zone.storage
+    large = Lock()
 
-    def recount_group(group: list[StoredFile]) -> list[Recount]:
-        contents = {file.uri: content for file in group if (content := _read(storage, file)) is not None}
-        hashes = {uri: hashlib.blake2b(contents[uri]).hexdigest() for uri in hashed & contents.keys()}
+    def recount_group(group: list[tuple[str, StoredFile]]) -> list[Recount]:
+        with large if group[0][1].size > _LARGE_BYTES else nullcontext():
+            return read_group(group)
+
+    def read_group(group: list[tuple[str, StoredFile]]) -> list[Recount]:
+        contents = {name: content for name, file in group if (content := _read(storage, file)) is not None}
+        hashes = {name: _hash(contents[name]) for name in hashed & contents.keys()}
         with database.cursor() as connection:
-            counted = _count(connection, {uri: contents[uri] for uri in wanted.keys() & contents.keys()}, wanted)
-        return [Recount(file, counted.get(file.uri), hashes.get(file.uri)) for file in group]
+            asked = {name: contents[name] for name in contents if name in wanted}
+            counted = _Counter(connection, wanted, limits, large).count(asked)
+        return [Recount(name, file, counted.get(name), hashes.get(name)) for name, file in group]
 
     # Threads help although this is Python: storage and DuckDB's parser run beside it.
     pool = ThreadPoolExecutor(min(os.cpu_count() or 1, _MAX_THREADS))
@@ -119,37 +119,91 @@ def _read(storage: Storage, file: StoredFile) -> bytes | None:
     """Content of a file, if it is still the one that was listed."""
     try:
         return storage.read(file.uri, file.etag)
-    except FileChangedError:
+    except (FileChangedError, FileAbsentError):
         return None
 
 
-def _grouped(files: Sequence[StoredFile]) -> Iterator[list[StoredFile]]:
-    group: list[StoredFile] = []
+def _hash(content: bytes) -> str:
+    """As the ledger has it."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _grouped(files: Mapping[str, StoredFile]) -> Iterator[list[tuple[str, StoredFile]]]:
+    group: list[tuple[str, StoredFile]] = []
     size = 0
-    for file in files:
+    for name, file in files.items():
         if group and size + file.size > _GROUP_BYTES:
             yield group
             group, size = [], 0
-        group.append(file)
+        group.append((name, file))
         size += file.size
     if group:
         yield group
 
 
-def _count(
-    connection: "DuckDBPyConnection", contents: Mapping[str, bytes], wanted: Mapping[str, AbstractSet[int]]
-) -> dict[str, Units]:
-    counted: dict[str, Units] = {}
-    unpacked: dict[str, bytes] = {}
-    for uri, content in contents.items():
-        if uri.endswith(_PACKED_SUFFIX):
-            try:
-                unpacked[uri] = gzip.decompress(content)
-            except (OSError, EOFError, zlib.error):
-                counted[uri] = whole_batch(content)
-        else:
-            unpacked[uri] = content
-    counted |= as_units(connection, unpacked, wanted)
-    for uri in unpacked.keys() - counted.keys():
-        counted[uri] = find_units(unpacked[uri], wanted[uri])
-    return counted
+class _Counter:
+    """Counts the units of files that were read.
+
+    Parameters
+    ----------
+    connection
+        DuckDB's.
+    wanted
+        By URI, the positions of the units whose bytes are needed.
+    limits
+        How large batches and records may be.
+    large
+        Held by whoever has the content of a large file in memory.
+    """
+
+    def __init__(
+        self, connection: "DuckDBPyConnection", wanted: Mapping[str, AbstractSet[int]], limits: Limits, large: Lock
+    ) -> None:
+        self._connection = connection
+        self._wanted = wanted
+        self._limits = limits
+        self._large = large
+
+    def count(self, contents: Mapping[str, bytes]) -> dict[str, Units]:
+        counted: dict[str, Units] = {}
+        waiting: dict[str, bytes] = {}
+        size = 0
+        for uri, content in contents.items():
+            if uri.endswith(_PACKED_SUFFIX):
+                found = self._unpacked(uri, content)
+                if isinstance(found, Units):
+                    counted[uri] = found
+                    continue
+            else:
+                found = content
+            if waiting and size + len(found) > _LARGE_BYTES:
+                counted |= self._count(waiting)
+                waiting, size = {}, 0
+            waiting[uri] = found
+            size += len(found)
+        return counted | self._count(waiting)
+
+    def _unpacked(self, uri: str, content: bytes) -> bytes | Units:
+        """What a packed file holds; the units of one that holds much, or cannot be unpacked."""
+        most = self._limits.unpacked_bytes
+        try:
+            found = unpack(content, min(most, _LARGE_BYTES))
+            if found is not None or most <= _LARGE_BYTES:
+                return TOO_LARGE if found is None else found
+            with nullcontext() if len(content) > _LARGE_BYTES else self._large:
+                found = unpack(content, most)
+                if found is None:
+                    return TOO_LARGE
+                return find_units(found, self._wanted[uri], self._limits.record_bytes)
+        except DamagedError:
+            return whole_batch(content, self._limits.record_bytes)
+
+    def _count(self, contents: Mapping[str, bytes]) -> dict[str, Units]:
+        most = self._limits.record_bytes
+        counted = {
+            uri: Units(units.count, picked={at: raw for at, raw in units.picked.items() if len(raw) <= most})
+            for uri, units in as_units(self._connection, contents, self._wanted).items()
+        }
+        for uri in contents.keys() - counted.keys():
+            counted[uri] = find_units(contents[uri], self._wanted[uri], most)
+        return counted

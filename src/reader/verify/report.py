@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from reader.output import console
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from reader.verify.findings import Finding
     from reader.verify.run import Verification
 
@@ -34,7 +36,7 @@ def _as_json(verifications: Sequence["Verification"]) -> dict[str, Any]:
     from reader.verify.findings import Status
 
     return {
-        "clean": not any(verification.off for verification in verifications),
+        "clean": all(verification.clean for verification in verifications),
         "streams": [
             {
                 "stream": found.stream,
@@ -42,6 +44,8 @@ def _as_json(verifications: Sequence["Verification"]) -> dict[str, Any]:
                 "bronze_rows": found.bronze_rows,
                 "dead_letters": found.dead_letters,
                 "sampled_rows": found.sampled_rows,
+                "problems": found.problems,
+                "hidden_files": found.hidden,
                 "counts": {status.value: count for status, count in found.counts().items()},
                 "sources": [
                     {"source": finding.source, "status": finding.status.value, "details": finding.details}
@@ -76,14 +80,27 @@ def _print(verifications: Sequence["Verification"]) -> None:
             out.print(f"{found.stream}: values of {found.sampled_rows:,} rows of bronze were compared.")
         if found.resent:
             out.print(_resent(found), soft_wrap=True, highlight=False)
+        if found.hidden:
+            out.print(f"{found.stream}: {found.hidden:,} files with hidden names (such as _SUCCESS) are no batches.")
         if found.off:
             _print_off(found.off, f"{found.stream}: sources that are off")
-    clean = not any(found.off for found in verifications)
-    out.print(
-        Text("Clean: each landed unit is in one table, once.", "green")
-        if clean
-        else Text("Not clean: see the sources that are off.", "red")
-    )
+        for problem in found.problems:
+            out.print(Text(f"{found.stream}: {problem}", "red"), soft_wrap=True)
+    out.print(_verdict(verifications))
+
+
+def _verdict(verifications: Sequence["Verification"]) -> "Text":
+    from rich.text import Text
+
+    from reader.verify.findings import Status
+
+    if not all(found.clean for found in verifications):
+        return Text("Not clean: something is lost, doubled or changed; see above.", "red")
+    pending = sum(found.counts()[Status.PENDING] for found in verifications)
+    if pending:
+        waits = "1 file waits" if pending == 1 else f"{pending:,} files wait"
+        return Text(f"Nothing is lost or doubled so far; {waits} for the consumer.", "yellow")
+    return Text("Clean: each landed unit is in one table, once.", "green")
 
 
 def _print_off(off: Sequence["Finding"], title: str) -> None:

@@ -7,18 +7,22 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from time import monotonic, sleep, time
 
-from lakeproof.catalog import open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.checkpoint import bronze_query, read_checkpoint
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.errors import UnavailableError
+from lakeproof.landing import LandingZone, is_hidden, landing_zone
+from lakeproof.limits import Limits
 from lakeproof.schema_changes import applied_contracts
 from lakeproof.settings import Settings
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
+from lakeproof.tables import LANDING_ROOT, stream_tables
 from reader.connect import Session
-from reader.rest_facade import unreadable
-from reader.verify.findings import Account, Booking, Evidence, Finding, Status, is_changed, judge
+from reader.verify.findings import Account, Booking, Evidence, Finding, Status, is_changed, judge, may_be_a_copy
 from reader.verify.lake import StreamLake
-from reader.verify.landing import Landing, recount, same_size
+from reader.verify.landing import recount, same_size
+from reader.verify.progress import accounted_position, passed_files
 from reader.verify.units import Units
 from reader.verify.values import Sample
 
@@ -45,6 +49,10 @@ class Verification:
         Name of the stream.
     findings
         Of each source, in the order of their names.
+    problems
+        What is wrong with the stream as a whole, in words.
+    hidden
+        How many files in the landing zone have hidden names, and so are no batches.
     landed_units, bronze_rows, dead_letters
         Units that were counted in the landing zone, and rows in the tables.
     sampled_rows
@@ -55,6 +63,8 @@ class Verification:
 
     stream: str
     findings: tuple[Finding, ...]
+    problems: tuple[str, ...]
+    hidden: int
     landed_units: int
     bronze_rows: int
     dead_letters: int
@@ -65,6 +75,11 @@ class Verification:
     def off(self) -> list[Finding]:
         """Sources with which something is wrong."""
         return [finding for finding in self.findings if finding.status.off]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.off and not self.problems
 
     def counts(self) -> dict[Status, int]:
         """How many sources are what."""
@@ -77,6 +92,7 @@ class _Books:
     bookings: Mapping[str, Booking]
     accounts: Mapping[str, Account]
     landed: dict[str, StoredFile]
+    hidden: int
 
     def sources(self) -> list[str]:
         return sorted({*self.bookings, *self.accounts, *self.landed})
@@ -90,13 +106,15 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
     LakeproofError
         A table, the landing zone or the contract cannot be read.
     """
-    root = f"{settings.landing_uri}/{stream}"
-    landing = Landing(root, settings.s3)
+    zone = landing_zone(settings, stream)
     lake = StreamLake(session, stream)
     show(f"{stream}: tables", 0, 0)
-    books = _read_books(lake, landing)
-    if books.bookings and not books.landed:
-        _check_folder(root)
+    checkpoint = read_checkpoint(settings, bronze_query(stream))  # before the ledger, which is never behind it
+    ledger = _ledger_properties(settings, stream)  # before its rows, which are never behind them
+    books = _read_books(lake, zone)
+    _check_folder(zone, ledger.get(LANDING_ROOT), books)
+    pending = books.landed.keys() - books.bookings.keys() - books.accounts.keys()
+    passed = passed_files(settings, stream, checkpoint, accounted_position(ledger, stream), pending)
     sample = None
     if values:
         contracts = _contracts(settings, stream)
@@ -105,11 +123,20 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
     letters: dict[str, dict[int, list[str | None]]] = {}
     for source, position, raw_hash in lake.letters():
         letters.setdefault(source, {}).setdefault(position, []).append(raw_hash)
-    recounted = _recount(landing, books, letters, sample, lambda done, due: show(f"{stream}: landing zone", done, due))
-    findings = _judge(lake, books, recounted.units, recounted.contents)
+    recounted = _recount(
+        zone,
+        books,
+        letters,
+        sample,
+        Limits.of(settings),
+        lambda done, due: show(f"{stream}: landing zone", done, due),
+    )
+    findings = _judge(lake, books, recounted, passed.names)
     return Verification(
         stream=stream,
         findings=findings,
+        problems=passed.problems,
+        hidden=books.hidden,
         landed_units=sum(units.count for units in recounted.units.values()),
         bronze_rows=sum(account.bronze for account in books.accounts.values()),
         dead_letters=sum(account.rows - account.bronze for account in books.accounts.values()),
@@ -120,12 +147,8 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
 
 def _contracts(settings: Settings, stream: str) -> dict[str, Contract]:
     """The contracts that were applied, by version, the newest last; where the lake has no record of one, the file's."""
-    try:
+    with catalog_errors():
         applied = applied_contracts(open_catalog(settings), stream)
-    except LakeproofError:
-        raise
-    except Exception as error:
-        raise unreadable(error) from error
     if not applied:
         contract = load_contract(settings.contracts, stream)
         return {contract.version: contract}
@@ -134,7 +157,7 @@ def _contracts(settings: Settings, stream: str) -> dict[str, Contract]:
     return found | {newest.version: newest.contract()}
 
 
-def _read_books(lake: StreamLake, landing: Landing) -> _Books:
+def _read_books(lake: StreamLake, zone: LandingZone) -> _Books:
     # A micro-batch is appended to bronze, then to the dead letters, then to the ledger. Read the other way round, each
     # source of the ledger has all its rows; and all that they come from has landed by the time of the listing.
     patience = monotonic() + _WAIT_SECONDS
@@ -143,16 +166,30 @@ def _read_books(lake: StreamLake, landing: Landing) -> _Books:
         accounts = lake.accounts()
         newest = max((accounts[source].ingested_at or 0.0 for source in accounts.keys() - bookings.keys()), default=0.0)
         if time() - newest > _YOUNG_SECONDS or monotonic() > patience:
-            return _Books(bookings, accounts, landing.files())
+            landed = dict(zone.list())
+            hidden = {name for name in landed if is_hidden(name)}
+            return _Books(
+                bookings, accounts, {name: landed[name] for name in landed.keys() - hidden}, hidden=len(hidden)
+            )
         sleep(_LOOK_AGAIN_SECONDS)
 
 
-def _check_folder(root: str) -> None:
-    """Tell a landing zone from which all files are gone from one that is not there at all."""
-    if root.startswith("file://") and not local_path(root).is_dir():
+def _ledger_properties(settings: Settings, stream: str) -> Mapping[str, str]:
+    with catalog_errors():
+        return open_catalog(settings).load_table(stream_tables(stream).ledger).properties
+
+
+def _check_folder(zone: LandingZone, recorded: str | None, books: _Books) -> None:
+    """Tell a landing zone from which all files are gone from one that is not there, or is another one."""
+    if books.bookings and not books.landed and not zone.is_there():
         raise UnavailableError(
-            f"The ledger has sources, but the landing zone {local_path(root)} is not there.",
+            f"The ledger has sources, but the landing zone {local_path(zone.root)} is not there.",
             "Check LAKE_LANDING and that its disk is mounted.",
+        )
+    if recorded and recorded != zone.root:
+        raise UnavailableError(
+            f"The files landed in {recorded}, and LAKE_LANDING now names {zone.root}.",
+            "Set LAKE_LANDING back, or see `lakeproof landing move --help`.",
         )
 
 
@@ -160,53 +197,81 @@ def _check_folder(root: str) -> None:
 class _Recounted:
     units: dict[str, Units]
     contents: dict[str, list[str]]
+    hashes: dict[str, str]
     resent: tuple[tuple[str, ...], ...]
 
 
 def _recount(
-    landing: Landing,
+    zone: LandingZone,
     books: _Books,
     letters: Mapping[str, Mapping[int, Sequence[str | None]]],
     sample: Sample | None,
+    limits: Limits,
     advanced: Callable[[int, int], None],
 ) -> _Recounted:
     """Count the files that were consumed and are still what was read; hash those that may have landed twice."""
     wanted: dict[str, AbstractSet[int]] = {}
-    for uri, file in books.landed.items():
-        account, booking = books.accounts.get(uri), books.bookings.get(uri)
-        if (account or booking) and not is_changed(file, account, booking):
-            wanted[uri] = letters.get(uri, {}).keys() | (sample.positions(uri) if sample else frozenset())
-    hashed = same_size(books.landed.values())
-    files = [file for uri, file in books.landed.items() if uri in wanted or uri in hashed]
-    due, done = sum(file.size for file in files), 0
     units: dict[str, Units] = {}
+    gone = {name: booking for name, booking in books.bookings.items() if name not in books.landed}
+    sizes = {booking.size for booking in gone.values() if booking.content_hash}
+    hashed = same_size(books.landed) | {name for name, file in books.landed.items() if file.size in sizes}
+    for name, file in books.landed.items():
+        account, booking = books.accounts.get(name), books.bookings.get(name)
+        copied = may_be_a_copy(file, booking)
+        if copied:
+            hashed.add(name)
+        if file.size > limits.unpacked_bytes:  # it is not read: tables and ledger say what it had
+            if account and account.by_reference:
+                units[name] = Units(1, whole=True)
+            continue
+        if (account or booking) and (copied or not is_changed(file, account, booking)):
+            wanted[name] = letters.get(name, {}).keys() | (sample.positions(name) if sample else frozenset())
+    files = {
+        name: file
+        for name, file in books.landed.items()
+        if name in wanted or (name in hashed and file.size <= limits.unpacked_bytes)
+    }
+    due, done = sum(file.size for file in files.values()), 0
     contents: dict[str, list[str]] = {}
     twins: dict[str, list[str]] = {}
+    hashes: dict[str, str] = {}
 
     advanced(0, due)
-    for counted in recount(landing, files, wanted, hashed):
-        uri = counted.file.uri
+    for counted in recount(zone, files, wanted, hashed, limits):
+        name = counted.name
         if counted.content_hash:
-            twins.setdefault(counted.content_hash, []).append(uri)
-        if counted.units:
+            twins.setdefault(counted.content_hash, []).append(name)
+            hashes[name] = counted.content_hash
+        booking, account = books.bookings.get(name), books.accounts.get(name)
+        if counted.units and is_changed(counted.file, account, booking, hashes.get(name)):
+            pass  # it has the size of what was read, and other bytes
+        elif counted.units and account and account.by_reference and not counted.units.whole:
+            pass  # the limit was lower when it was judged
+        elif counted.units and account and not account.by_reference and counted.units.too_large:
+            pass  # the limit was higher when it was judged
+        elif counted.units:
             picked = counted.units.picked
-            contents[uri] = _altered(letters.get(uri, {}), picked) + _first(
-                list(sample.differences(uri, picked, *_drift(books, uri))) if sample else []
+            contents[name] = _altered(letters.get(name, {}), picked) + _first(
+                list(sample.differences(name, picked, *_drift(books, name))) if sample else []
             )
-            units[uri] = Units(counted.units.count, counted.units.whole)
-        elif uri in wanted:  # no longer what was listed
-            _look_again(landing, books, uri)
+            units[name] = Units(counted.units.count, counted.units.whole)
+        elif name in wanted:  # no longer what was listed
+            _look_again(zone, books, name)
         done += counted.file.size
         advanced(done, due)
-    return _Recounted(units, contents, tuple(sorted(tuple(sorted(uris)) for uris in twins.values() if len(uris) > 1)))
+    for name, booking in gone.items():  # one that was moved has landed again
+        if booking.content_hash in twins:
+            twins[booking.content_hash].append(name)
+    resent = tuple(sorted(tuple(sorted(names)) for names in twins.values() if len(names) > 1))
+    return _Recounted(units, contents, hashes, resent)
 
 
-def _look_again(landing: Landing, books: _Books, uri: str) -> None:
-    file = landing.open().stat(uri)
+def _look_again(zone: LandingZone, books: _Books, name: str) -> None:
+    file = zone.stat(name)
     if file:
-        books.landed[uri] = file
+        books.landed[name] = file
     else:
-        del books.landed[uri]
+        del books.landed[name]
 
 
 def _altered(letters: Mapping[int, Sequence[str | None]], picked: Mapping[int, bytes]) -> list[str]:
@@ -229,21 +294,20 @@ def _drift(books: _Books, uri: str) -> tuple[int, int]:
     return booking.discarded if booking else 0, account.bronze if account else 0
 
 
-def _is_even(books: _Books, uri: str, units: int) -> bool:
-    """Whether as many units as are due are in the tables, each once."""
-    account = books.accounts.get(uri, Account())
-    if is_changed(books.landed.get(uri), account, books.bookings.get(uri)):
+def _is_even(books: _Books, name: str, content_hash: str | None, units: int) -> bool:
+    """Whether as many units as there should be are in the tables, each once."""
+    account = books.accounts.get(name, Account())
+    if is_changed(books.landed.get(name), account, books.bookings.get(name), content_hash):
         # Its units cannot be counted anew, and the ledger says how many were taken, not which.
         return account.rows == account.positions == units
     return account.is_exactly(units)
 
 
-def _judge(
-    lake: StreamLake, books: _Books, recounted: Mapping[str, Units], contents: Mapping[str, Sequence[str]]
-) -> tuple[Finding, ...]:
-    units = {uri: booking.units for uri, booking in books.bookings.items()}
-    units |= {uri: counted.count for uri, counted in recounted.items()}
-    uneven = {uri: count for uri, count in units.items() if not _is_even(books, uri, count)}
+def _judge(lake: StreamLake, books: _Books, recounted: _Recounted, passed: AbstractSet[str]) -> tuple[Finding, ...]:
+    units = {name: booking.units for name, booking in books.bookings.items()}
+    units |= {name: counted.count for name, counted in recounted.units.items()}
+    hashes = recounted.hashes
+    uneven = {name: count for name, count in units.items() if not _is_even(books, name, hashes.get(name), count)}
     missing, extra = lake.compare(uneven) if uneven else ({}, {})
     return tuple(
         judge(
@@ -252,11 +316,13 @@ def _judge(
                 landed=books.landed.get(source),
                 account=books.accounts.get(source),
                 booking=books.bookings.get(source),
+                content_hash=hashes.get(source),
+                passed=source in passed,
                 units=units.get(source, 0),
-                whole=source in recounted and recounted[source].whole,
+                whole=source in recounted.units and recounted.units[source].whole,
                 missing=missing.get(source, (0, ())),
                 extra=extra.get(source, (0, ())),
-                contents=contents.get(source, ()),
+                contents=recounted.contents.get(source, ()),
             ),
         )
         for source in books.sources()

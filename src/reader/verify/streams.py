@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lakeproof.catalog import open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
-from lakeproof.tables import LEDGER, stream_tables
+from lakeproof.tables import stream_tables
 from reader.connect import connect
-from reader.rest_facade import unreadable
 from reader.verify.run import Verification, verify_stream
 
 if TYPE_CHECKING:
@@ -79,12 +78,10 @@ def _streams(settings: Settings, stream: str | None) -> Sequence[str]:
 
 
 def _missing_tables(catalog: "Catalog", stream: str) -> set[str]:
-    try:
-        return {name for name in (*_own_tables(stream), LEDGER) if not catalog.table_exists(name)}
-    except Exception as error:
-        raise unreadable(error) from error
+    with catalog_errors():
+        return {name for name in _own_tables(stream) if not catalog.table_exists(name)}
 
 
 def _own_tables(stream: str) -> set[str]:
     names = stream_tables(stream)
-    return {names.bronze, names.dead_letters}
+    return {names.bronze, names.dead_letters, names.ledger}

@@ -6,14 +6,16 @@ Elements of an array are stepped over by Python's own JSON parser; one that it r
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 _SPACE = " \t\r\n"
 _BOM = b"\xef\xbb\xbf".decode("latin-1")
-# The parser sees this much at once: for each error that it raises it counts the lines up to there.
+# The parser sees this much at once, and less after an error: for each that it raises it counts the lines up to there.
 _WINDOW = 1 << 18
+_WINDOW_AFTER_ERROR = 1 << 12
 _AFTER_SPACE = re.compile(rf"[{_SPACE}]*")
 _BRACKET = re.compile(r'["\[\]{}]')
 _BRACKET_OR_COMMA = re.compile(r'["\[\]{},]')
@@ -33,18 +35,24 @@ class Units:
         Whether the batch cannot be split, so that its only unit is the batch itself.
     picked
         Bytes of the units that were asked for, by position.
+    too_large
+        Whether it was not unpacked to its end, since it has more bytes than are read.
     """
 
     count: int
     whole: bool = False
     picked: dict[int, bytes] = field(default_factory=dict)
+    too_large: bool = False
+
+
+TOO_LARGE = Units(1, whole=True, too_large=True)
 
 
 class _BrokenError(Exception):
     """Quotes, brackets or commas are not as an array or an object has them."""
 
 
-def find_units(content: bytes, wanted: AbstractSet[int] = frozenset()) -> Units:
+def find_units(content: bytes, wanted: AbstractSet[int] = frozenset(), most: int = sys.maxsize) -> Units:
     """Find the units of a batch.
 
     Parameters
@@ -53,27 +61,29 @@ def find_units(content: bytes, wanted: AbstractSet[int] = frozenset()) -> Units:
         The batch as landed, unpacked.
     wanted
         Positions of the units whose bytes are to be returned.
+    most
+        Bytes of a unit that is returned; those of a larger one are left out.
     """
     text = content.decode("latin-1")
     start = _skip(text, len(_BOM) if text.startswith(_BOM) else 0)
-    end = len(text.rstrip(_SPACE))
+    end = _end(text, start, len(text))
     split = {"[": _elements, "{": _objects}.get(text[start : start + 1])
     if split is None or start >= end:
-        return whole_batch(content)
+        return whole_batch(content, most)
     count, picked = 0, {}
     try:
         for begin, stop in split(text, start, end):
-            if count in wanted:
+            if count in wanted and stop - begin <= most:
                 picked[count] = text[begin:stop].encode("latin-1")
             count += 1
     except _BrokenError:
-        return whole_batch(content)
+        return whole_batch(content, most)
     return Units(count, picked=picked)
 
 
-def whole_batch(content: bytes) -> Units:
-    """A batch that cannot be split."""
-    return Units(1, whole=True, picked={0: content})
+def whole_batch(content: bytes, most: int = sys.maxsize) -> Units:
+    """A batch that cannot be split; its bytes only if they are at most `most`."""
+    return Units(1, whole=True, picked={0: content} if len(content) <= most else {})
 
 
 def _elements(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -82,8 +92,10 @@ def _elements(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     base = start + 1
     if _skip(text, base) == last and text[last] == "]":
         return
+    size = _WINDOW
     while base < end:
-        window = text[base : min(base + _WINDOW, end)]
+        window = text[base : min(base + size, end)]
+        size = min(2 * size, _WINDOW)
         at = 0
         while at < len(window):
             if window[at] in _SPACE and (at := _skip(window, at)) == len(window):
@@ -94,16 +106,20 @@ def _elements(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
                 mark = window[behind]
             except (ValueError, RecursionError, IndexError):
                 mark = ""
-            if mark not in (",", "]"):  # it is no JSON, or goes on behind the window
+            is_odd = mark not in (",", "]")
+            if is_odd:  # it is no JSON, or goes on behind the window
                 behind = _element_end(text, base + at, end) - base
                 mark = text[base + behind]
-                stop = len(text[base + at : base + behind].rstrip(_SPACE)) + at
+                stop = _end(text, base + at, base + behind) - base
             yield base + at, base + stop
             if mark == "]":
                 if base + behind != last:
                     raise _BrokenError
                 return
             at = behind + 1
+            if is_odd:
+                size = _WINDOW_AFTER_ERROR if behind < len(window) else _WINDOW
+                break
         base += at
     raise _BrokenError
 
@@ -172,11 +188,30 @@ def _behind(text: str, match: re.Match[str], end: int, due: bytearray) -> int:
 def _string_end(text: str, inside: int, end: int) -> int:
     """Offset behind the quote that ends the string: the first one after an even number of backslashes."""
     while (quote := text.find('"', inside, end)) >= 0:
-        before = text[inside:quote]
-        if (len(before) - len(before.rstrip("\\"))) % 2 == 0:
+        if _backslashes(text, inside, quote) % 2 == 0:
             return quote + 1
         inside = quote + 1
     raise _BrokenError
+
+
+def _backslashes(text: str, start: int, stop: int) -> int:
+    """How many backslashes ``text[start:stop]`` ends with; without a copy of all of it."""
+    width = 16
+    while True:
+        tail = text[max(start, stop - width) : stop]
+        count = len(tail) - len(tail.rstrip("\\"))
+        if count < len(tail) or len(tail) == stop - start:
+            return count
+        width *= 8
+
+
+def _end(text: str, start: int, stop: int) -> int:
+    """Offset behind the last character of ``text[start:stop]`` that is no white space, or `start`; without a copy."""
+    for behind in range(stop, start, -_WINDOW):
+        window = text[max(start, behind - _WINDOW) : behind].rstrip(_SPACE)
+        if window:
+            return max(start, behind - _WINDOW) + len(window)
+    return start
 
 
 def _skip(text: str, start: int) -> int:

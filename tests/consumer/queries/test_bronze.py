@@ -7,7 +7,6 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -19,6 +18,7 @@ from typer.testing import CliRunner
 from consumer.queries.bronze import what_failed
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UnavailableError
+from lakeproof.landing import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from producer.cli import app as producer
@@ -75,8 +75,8 @@ def produce_seeds(target: str, environment: dict[str, str], folder: Path) -> dic
 
 def check_seeds(settings: Settings, reports: dict[int, Any]) -> None:
     """Compare the tables with the reports, and each dead letter with the landed bytes."""
-    storage = open_storage(f"{settings.landing_uri}/events", settings.s3)
-    landed = {file.uri: storage.read(file.uri) for file in storage.list()}
+    zone = landing_zone(settings, "events")
+    landed = {name: zone.storage.read(file.uri) for name, file in zone.list()}
     seed_of = {uri: int(uri.split("seed-")[1].split("/")[0]) for uri in landed}
     bronze, dead = Counter[int](), {seed: Counter[str]() for seed in reports}
     seen = set()
@@ -92,6 +92,11 @@ def check_seeds(settings: Settings, reports: dict[int, Any]) -> None:
     for seed, report in reports.items():
         assert bronze[seed] == report["expected"]["bronze"], seed
         assert dict(dead[seed]) == report["expected"]["dead_letters"], seed
+
+
+def named(name: str) -> str:
+    """A file's name as the tables have it."""
+    return name.replace("%", "%25")
 
 
 def unit_bytes(landed: bytes, position: int, codes: str) -> bytes:
@@ -131,12 +136,12 @@ def test_a_part_of_the_lake_may_lie_elsewhere(s3_lake_settings: Settings, drain:
     assert [row["_position"] for row in rows(settings, "bronze.events")] == [0]
 
 
-def test_every_file_is_taken_once_whatever_its_name_age_or_form(
+def test_every_file_is_taken_once_whatever_its_age_folder_or_form(
     lake_settings: Settings, landing: Path, drain: Drain
 ) -> None:
     good, bad = event(), event(user_id=1)
     files = {
-        "_name.json": b"[%s]" % good,
+        "a_name.json": b"[%s]" % good,
         "old.json": b"[%s, %s]" % (good, bad),
         "deep/er/sub.json": good + b"\n" + bad + b"\n",
         "single.json": json.dumps(EVENT, indent=2).encode(),
@@ -156,7 +161,7 @@ def test_every_file_is_taken_once_whatever_its_name_age_or_form(
     drain(lake_settings)
     drain(lake_settings)
     expected = {
-        "_name.json": [(0, None)],
+        "a_name.json": [(0, None)],
         "old.json": [(0, None), (1, "wrong_type")],
         "deep/er/sub.json": [(0, None), (1, "wrong_type")],
         "single.json": [(0, None)],
@@ -165,11 +170,11 @@ def test_every_file_is_taken_once_whatever_its_name_age_or_form(
         "ü 🎉 'quoted' %41 #.json": [(0, None)],
         "empty.json": [(0, "empty_batch")],
     }
-    assert units(lake_settings) == {f"{landing.as_uri()}/{quote(name)}": listed for name, listed in expected.items()}
-    ledger = {row["source"]: row for row in rows(lake_settings, "ops.ledger")}
-    assert set(ledger) == {f"{landing.as_uri()}/{quote(name)}" for name in files}
+    assert units(lake_settings) == {named(name): listed for name, listed in expected.items()}
+    ledger = {row["source"]: row for row in rows(lake_settings, "ledger.events")}
+    assert set(ledger) == {named(name) for name in files}
     for name, listed in expected.items():
-        row = ledger[f"{landing.as_uri()}/{quote(name)}"]
+        row = ledger[named(name)]
         assert row["units"] == len(listed)
         assert row["bronze"] == sum(codes is None for _, codes in listed)
         assert dict(row["dead_letters"]) == Counter(codes for _, codes in listed if codes)
@@ -189,7 +194,7 @@ def test_bad_input_ends_in_exactly_one_table_and_everybody_can_read_it(
     drain(lake_settings)
 
     expected = {
-        f"{landing.as_uri()}/{quote(name)}": [
+        named(name): [
             (position, None if reasons == KEPT else "+".join(sorted({reason.split()[0] for reason in reasons})))
             for position, reasons in enumerate(units_of_case)
         ]
@@ -197,11 +202,11 @@ def test_bad_input_ends_in_exactly_one_table_and_everybody_can_read_it(
         if units_of_case
     }
     found = units(lake_settings)
-    assert found.pop(f"{landing.as_uri()}/{quote('100,000 records.json')}") == [(n, None) for n in range(100_000)]
+    assert found.pop("100,000 records.json") == [(n, None) for n in range(100_000)]
     assert found == expected
     with connect(lake_settings) as session:
         # Every column of every row, so that text which is not UTF-8 would show.
-        for table in ("bronze.events", "dead_letters.events", "dead_letters_text.events", "ops.ledger"):
+        for table in ("bronze.events", "dead_letters.events", "dead_letters_text.events", "ledger.events"):
             relation = session.sql(f"select * from {table}")
             assert relation is not None
             with session.errors():
@@ -237,7 +242,7 @@ def test_bytes_that_are_not_utf8_are_kept_and_cost_nobody_else(
     bad = event().replace(b"u1", b"u\xff\xfe")
     (landing / "a.json").write_bytes(b"[%s,%s]" % (event(), bad))
     drain(lake_settings)
-    assert units(lake_settings) == {f"{landing.as_uri()}/a.json": [(0, None), (1, "invalid_utf8")]}
+    assert units(lake_settings) == {"a.json": [(0, None), (1, "invalid_utf8")]}
     (dead,) = rows(lake_settings, "dead_letters.events")
     assert dead["raw"] == bad
 
@@ -258,8 +263,8 @@ def test_a_file_that_changes_between_listing_and_reading_is_a_dead_letter(
     monkeypatch.setattr(micro_batches, "write_judged", change_then_judge)
     drain(lake_settings)
     assert units(lake_settings) == {
-        f"{landing.as_uri()}/a.json": [(0, "changed")],
-        f"{landing.as_uri()}/b.json": [(0, None)],
+        "a.json": [(0, "changed")],
+        "b.json": [(0, None)],
     }
 
 
@@ -276,7 +281,7 @@ def test_a_start_before_anything_has_landed(lake_settings: Settings, landing: Pa
     drain(lake_settings)
     (landing / "1.json").write_bytes(b"[%s]" % event())
     drain(lake_settings)
-    assert units(lake_settings) == {f"{landing.as_uri()}/1.json": [(0, None)]}
+    assert units(lake_settings) == {"1.json": [(0, None)]}
 
 
 WORKER_FAILED = """An exception was thrown from the Python worker. Please see the stack trace below.
@@ -321,8 +326,8 @@ def test_the_ledger_can_be_pruned_by_the_whole_name_of_a_source(
     for name in ("a.json", "b.json"):
         (landing / name).write_bytes(b"[%s]" % event())
     drain(lake_settings)
-    ledger = open_catalog(lake_settings).load_table("ops.ledger")
+    ledger = open_catalog(lake_settings).load_table("ledger.events")
     source = ledger.schema().find_field("source").field_id
     [file] = [task.file for task in ledger.scan().plan_files()]
     bounds = (file.lower_bounds[source].decode(), file.upper_bounds[source].decode())
-    assert bounds == (f"{landing.as_uri()}/a.json", f"{landing.as_uri()}/b.json")
+    assert bounds == ("a.json", "b.json")

@@ -32,10 +32,7 @@ def cells(settings: Settings, policy: DriftPolicy) -> list[str]:
     """A column of the page's table, from the lake."""
     dead = by_file(settings, f"SELECT _source, reasons FROM dead_letters.{policy}")
     kept = by_file(settings, f"SELECT _source, {'_rescued' if policy is RESCUE else 'NULL'} FROM bronze.{policy}")
-    counted = {
-        name: by_file(settings, f"SELECT source, {name} FROM ops.ledger WHERE stream = '{policy}'")
-        for name in DRIFT_COUNTS.values()
-    }
+    counted = {name: by_file(settings, f"SELECT source, {name} FROM ledger.{policy}") for name in DRIFT_COUNTS.values()}
     assert sorted([*dead, *kept]) == sorted(counted["rescued"]) == list(range(len(DRIFT)))
     for name, booked in counted.items():
         assert bool(any(booked.values())) == (name == DRIFT_COUNTS.get(policy))

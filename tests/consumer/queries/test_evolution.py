@@ -11,10 +11,10 @@ from tests.evolving import LONG, NEW, OLD, READ, V2, land, write_contract
 
 from consumer.queries import micro_batches
 from lakeproof.catalog import open_catalog
-from lakeproof.contract_log import ContractLog
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.evolution import carry_out, plan
 from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
 from reader.connect import connect
 from reader.verify.streams import verify
 
@@ -93,7 +93,7 @@ def test_every_engine_reads_old_and_new_rows_together(settings: Settings, drain:
 
 
 @pytest.mark.parametrize("lost", ["nothing", "checkpoint", "checkpoint and landing log"])
-@pytest.mark.parametrize("table", ["bronze", "dead_letters", "ops"])
+@pytest.mark.parametrize("table", ["bronze", "dead_letters", "ledger"])
 def test_a_micro_batch_that_has_begun_is_finished_under_its_contract(
     settings: Settings, drain: Drain, monkeypatch: pytest.MonkeyPatch, table: str, lost: str
 ) -> None:
@@ -101,10 +101,10 @@ def test_a_micro_batch_that_has_begun_is_finished_under_its_contract(
     land(settings, "1.json", OLD)
     drain(settings, "orders")
 
-    def crash(_spark: Any, name: str, *arguments: Any) -> bool:
-        if name.startswith(table):
+    def crash(opened: Any, *arguments: Any) -> bool:
+        if opened.name.startswith(table):
             raise LakeproofError("crashed, as asked")
-        return real(_spark, name, *arguments)
+        return real(opened, *arguments)
 
     real = micro_batches.append_once
     land(settings, "2.json", OLD | {"id": "begun"}, OLD | {"id": "bad", "unknown": 1}, NEW)
@@ -128,7 +128,7 @@ def test_a_micro_batch_that_has_begun_is_finished_under_its_contract(
     assert {row["id"]: row["_contract_version"] for row in rows(settings, "bronze.orders")} == due
     dead = [row["_contract_version"] for row in rows(settings, "dead_letters.orders")]
     assert dead == [begun] * (5 - len(due))
-    assert {row["source"][-6:]: row["_contract_version"] for row in rows(settings, "ops.ledger")} == {
+    assert {row["source"]: row["_contract_version"] for row in rows(settings, "ledger.orders")} == {
         "1.json": "1.0.0",
         "2.json": begun,
         "3.json": "1.1.0",

@@ -24,7 +24,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.settings import S3Settings, Settings
 from reader.connect import connect
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hypothesis]  # it draws its records once for all tests
 
 ROOT = Path(__file__).parents[3]
 BRONZE, DEAD_LETTERS = "bronze.everything", "dead_letters.everything"
@@ -99,13 +99,13 @@ def landed(
     explicit = [record(*each) for each in EXPLICIT]
     for path, found in ((folder / "explicit.json", explicit), (folder / "drawn.json", drawn())):
         path.write_text(f"[{','.join(each.text for each in found)}]", "utf-8")
-        bronze |= {(path.as_uri(), position): each for position, each in enumerate(found)}
+        bronze |= {(path.name, position): each for position, each in enumerate(found)}
     refused, page = folder / "refused.json", folder / "page.json"
     refused.write_text("\n".join(REFUSED), "utf-8")
     page.write_text(f"[{','.join(record(column, token).text for column, token, _ in PAGE)}]", "utf-8")
     drain(settings, "everything")
-    places = {(refused.as_uri(), number): text for number, text in enumerate(REFUSED)}
-    return Landed(settings, session_of(settings), bronze, places, page.as_uri())
+    places = {(refused.name, number): text for number, text in enumerate(REFUSED)}
+    return Landed(settings, session_of(settings), bronze, places, page.name)
 
 
 def drawn() -> list[Record]:

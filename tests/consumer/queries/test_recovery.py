@@ -1,12 +1,12 @@
 """Crashes between the appends, lost checkpoints, lost landing logs: every unit stays where it is, once."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.consumer.lake import Drain, rows
+from tests.consumer.queries.accounts import check, land, landed_names
 
 from consumer.queries import micro_batches
 from lakeproof.errors import LakeproofError
@@ -14,7 +14,6 @@ from lakeproof.settings import Settings
 
 pytestmark = pytest.mark.spark
 
-EVENT = {"user_id": "u", "event_id": "e", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view"}
 CRASHES = ["before bronze", "before dead letters", "before ledger", "after ledger"]
 
 
@@ -27,15 +26,6 @@ def landing(lake_settings: Settings) -> Path:
     folder = lake_settings.home / "landing" / "events"
     folder.mkdir(parents=True)
     return folder
-
-
-def land(landing: Path, name: str) -> None:
-    """A file of one good record and one bad one; `name` decides what else is odd about it."""
-    content = {
-        "all-bad.json": b"{}",
-        "none.json": b"[]",
-    }.get(name, json.dumps([EVENT, {}]).encode())
-    (landing / name).write_bytes(content)
 
 
 @pytest.fixture
@@ -65,23 +55,6 @@ def crash(monkeypatch: pytest.MonkeyPatch) -> Any:
     return arm
 
 
-def check(settings: Settings, landing: Path) -> None:
-    """Every landed unit in exactly one table, once, and every file in the ledger, once, with its counts."""
-    expected = {}
-    for file in landing.iterdir():
-        units = {"all-bad.json": [(0, "dead")], "none.json": []}.get(file.name, [(0, "bronze"), (1, "dead")])
-        expected[file.as_uri()] = units
-    found: dict[str, list[tuple[int, str]]] = {uri: [] for uri in expected}
-    for table, where in (("bronze.events", "bronze"), ("dead_letters.events", "dead")):
-        for row in rows(settings, table):
-            found[row["_source"]].append((row["_position"], where))
-    assert {uri: sorted(units) for uri, units in found.items()} == expected
-    ledger = [(row["source"], row["units"], row["bronze"]) for row in rows(settings, "ops.ledger")]
-    assert sorted(ledger) == sorted(
-        (uri, len(units), sum(where == "bronze" for _, where in units)) for uri, units in expected.items()
-    )
-
-
 @pytest.mark.parametrize("checkpoint", ["kept", "lost"])
 @pytest.mark.parametrize("step", CRASHES)
 def test_the_next_run_loses_and_doubles_nothing(
@@ -99,7 +72,7 @@ def test_the_next_run_loses_and_doubles_nothing(
         shutil.rmtree(lake_settings.home / "checkpoints")
     land(landing, "3.json")
     drain(lake_settings)
-    check(lake_settings, landing)
+    check(lake_settings, landed_names(landing))
 
 
 @pytest.mark.parametrize("checkpoint", ["kept", "lost"])
@@ -119,13 +92,13 @@ def test_a_file_overwritten_between_crash_and_replay_keeps_the_rows_it_had(
     (landing / "1.json").write_bytes(b"[1,2,3]")
     drain(lake_settings)
     drain(lake_settings)
-    first, second = ((landing / f"{number}.json").as_uri() for number in (1, 2))
+    first, second = (f"{number}.json" for number in (1, 2))
     bronze = [(row["_source"], row["_position"]) for row in rows(lake_settings, "bronze.events")]
     assert sorted(bronze) == [(first, 0), (second, 0)]
     dead = [(row["_source"], row["_position"]) for row in rows(lake_settings, "dead_letters.events")]
     # What the overwritten file held beside its bronze row can be had no more, unless it was committed before.
     assert sorted(dead) == ([(second, 1)] if step == "before dead letters" else [(first, 1), (second, 1)])
-    ledger = {row["source"]: (row["units"], row["bronze"]) for row in rows(lake_settings, "ops.ledger")}
+    ledger = {row["source"]: (row["units"], row["bronze"]) for row in rows(lake_settings, "ledger.events")}
     assert ledger == {first: (1, 1), second: (2, 1)}
 
 
@@ -143,7 +116,7 @@ def test_checkpoint_and_landing_log_lost_together_lose_and_double_nothing(
     for file in lake_settings.home.glob("landing-log.db*"):
         file.unlink()
     drain(lake_settings)
-    check(lake_settings, landing)
+    check(lake_settings, landed_names(landing))
 
 
 def test_a_landing_log_that_is_not_the_checkpoints_is_refused(

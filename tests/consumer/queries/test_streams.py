@@ -21,11 +21,11 @@ GOOD: dict[str, dict[str, Any]] = {
         "event_type": "page_view",
     },
     "clickstream": {
-        "id": "1",
+        "id": 1,
         "type": "search",
         "event": {"timestamp": "2026-11-21T06:00:00.123456+01:00", "page": "/", "query": "shoes", "ip": "::1"},
     },
-    "sensors": {"device_id": "d", "sensor_freq": 1.5, "event_time": "2026-11-21T06:00:00Z"},
+    "sensors": {"device_id": "d", "sensor_freq": -1.5, "event_time": "2026-11-21T06:00:00Z"},
 }
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from consumer.sources.discovery import Discovery
-from consumer.sources.landing_log import LandingLog
+from lakeproof.landing import LandingZone
 from lakeproof.settings import S3Settings
-from lakeproof.storage import open_storage
+from lakeproof.state.landing_log import LandingLog
 
 SETTLE = timedelta(seconds=0.3)
 
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def discovery(folder: Path, log: LandingLog) -> Discovery:
-    return Discovery(open_storage(folder.as_uri(), S3Settings()), log, SETTLE)
+    return Discovery(LandingZone(folder.as_uri(), S3Settings(_env_file=None)), log, SETTLE)
 
 
 def land(path: Path, age: float = 60) -> None:
@@ -39,26 +39,23 @@ def land(path: Path, age: float = 60) -> None:
 
 
 def names(log: LandingLog) -> list[str]:
-    return [file.uri.rsplit("/", 1)[1] for file in log.files(0, log.head())]
+    return [file.name.rpartition("/")[2] for file in log.files(0, log.head().seq)]
 
 
-def test_names_ages_and_folders_that_others_ignore_are_taken(
+def test_all_ages_folders_and_names_but_hidden_ones_are_taken(
     folder: Path, discovery: Discovery, log: LandingLog
 ) -> None:
-    land(folder / "_underscore.json")
-    land(folder / ".dot.json")
+    land(folder / "_SUCCESS")
+    land(folder / ".part-0.json.crc")
+    land(folder / "_temporary" / "0" / "part-0.json")
+    land(folder / "copied.json._COPYING_")
+    land(folder / "unfinished.json.tmp")
     land(folder / "old.json", age=10 * 365 * 86400)
     land(folder / "deep" / "deeper" / "sub.json")
-    land(folder / "sp ace ü🎉.json")
-    land(folder / "unfinished.json.tmp")
-    assert discovery.recent() == 5
-    assert set(names(log)) == {
-        "_underscore.json",
-        ".dot.json",
-        "old.json",
-        "sub.json",
-        "sp%20ace%20%C3%BC%F0%9F%8E%89.json",
-    }
+    land(folder / "_day=1" / "a_b.json")
+    land(folder / "sp ace ü🎉%.json")
+    assert discovery.recent() == 4
+    assert set(names(log)) == {"old.json", "sub.json", "a_b.json", "sp ace ü🎉%25.json"}
     assert discovery.recent() == discovery.sweep() == 0
 
 
@@ -116,5 +113,5 @@ def test_available_now_waits_for_young_files_and_names_those_that_still_grow(
         growing.write_bytes(b"[1, 2]")
 
     monkeypatch.setattr(time, "sleep", grow_and_sleep)
-    assert discovery.sweep_until_settled() == [growing.as_uri()]
+    assert discovery.sweep_until_settled() == ["growing.json"]
     assert names(log) == ["young.json"]

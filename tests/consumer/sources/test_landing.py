@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from consumer.sources.landing import LandingOptions, LandingReader
-from lakeproof.contract_log import ContractLog
 from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.landing_log import LandingLog
 
 
 @pytest.fixture
@@ -20,7 +21,8 @@ def landing(lake_settings: Settings) -> Path:
 def reader(settings: Settings, landing: Path) -> LandingReader:
     at_once = settings.model_copy(update={"settle_seconds": 0.0})
     stop_file = landing / "stop.tmp"
-    return LandingReader(LandingOptions("events", landing.as_uri(), stop_file, None, pickle.dumps(at_once)))
+    begin = LandingLog(settings.landing_log_database, "events").base
+    return LandingReader(LandingOptions("events", begin, stop_file, None, pickle.dumps(at_once)))
 
 
 def land(landing: Path, name: str) -> None:
@@ -45,8 +47,8 @@ def test_a_contract_that_is_made_current_holds_from_the_next_micro_batch_on(
     assert (first["contract"], second["contract"]) == ("old", "new")
 
     again = reader(lake_settings, landing)  # after a crash
-    assert [(row[1][-6:], row[-1]) for row in again.readBetweenOffsets(begin, first)] == [("a.json", "old")]
-    assert [(row[1][-6:], row[-1]) for row in again.readBetweenOffsets(first, second)] == [("b.json", "new")]
+    assert [(row[1], row[-1]) for row in again.readBetweenOffsets(begin, first)] == [("a.json", "old")]
+    assert [(row[1], row[-1]) for row in again.readBetweenOffsets(first, second)] == [("b.json", "new")]
 
 
 def test_without_a_contract_nothing_is_read(lake_settings: Settings, landing: Path) -> None:

@@ -340,3 +340,13 @@ def test_a_stream_without_a_contract_names_those_there_are(tmp_path):
     assert "events" in caught.value.hint
     with pytest.raises(UsageError):
         load_contract(tmp_path / "missing", "events")
+
+
+def test_an_anomaly_of_a_sensor_is_data():
+    [frequency] = [field for field in load_contract(FOLDER, "sensors") if field.name == "sensor_freq"]
+    assert frequency.constraints == Constraints()
+
+
+def test_the_id_of_the_clickstream_is_an_integer():
+    [key] = [field for field in load_contract(FOLDER, "clickstream") if field.name == "id"]
+    assert (key.type, key.required) == (PrimitiveType.LONG, True)

@@ -1,5 +1,7 @@
 """What a contract may not ask for."""
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,37 @@ def test_what_is_not_judged_is_told_with_its_line():
         f"events.yaml:{first + 3}: product_id: quality of the type library is not judged.",
         f"events.yaml:{first + 4}: product_id: relationships is not judged.",
     ]
+
+
+def with_custom(name: str) -> bytes:
+    return EVENTS.replace(
+        b"customProperties:\n", f"customProperties:\n  - {{property: {name}, value: rescue}}\n".encode()
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["driftpolicy", "drift_policy", "drift-policy", "DriftPolicy", "driftPolcy", "evenTime"]
+)
+def test_a_misspelt_custom_property_is_refused(name: str) -> None:
+    text = with_custom(name)
+    line = text[: text.index(name.encode())].count(b"\n") + 1
+    meant = "eventTime" if name == "evenTime" else "driftPolicy"
+    with pytest.raises(UsageError, match=f"events.yaml:{line}: there is no custom property '{name}'; .* {meant}"):
+        parse_contract(text, "events.yaml")
+
+
+@pytest.mark.parametrize("name", ["acme.driftpolicy", "acme:driftPolicy", "dataSteward", "policy", "eventCount"])
+def test_custom_properties_of_others_are_let_be(name: str) -> None:
+    assert parse_contract(with_custom(name), "events.yaml") == replace(
+        parse_contract(EVENTS, "events.yaml"), digest=hashlib.sha256(with_custom(name)).hexdigest()
+    )
+
+
+def test_our_custom_properties_are_at_the_top_only_and_once() -> None:
+    inner = EVENTS.replace(
+        b"  - name: events\n", b"  - name: events\n    customProperties: [{property: driftPolicy, value: rescue}]\n"
+    )
+    with pytest.raises(UsageError, match="driftPolicy is not read here"):
+        parse_contract(inner, "events.yaml")
+    with pytest.raises(UsageError, match="eventTime is there twice"):
+        parse_contract(with_custom("eventTime"), "events.yaml")

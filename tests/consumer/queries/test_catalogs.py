@@ -1,0 +1,158 @@
+"""The same lake on every catalog: SQLite, Postgres and REST, with the warehouse on local folders and on MinIO."""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+from tests.consumer.lake import Drain, SessionOf, rows
+from tests.lakes import changed
+from tests.servers import PostgresServer, RestCatalogServer
+
+from lakeproof.catalog import open_catalog
+from lakeproof.settings import Settings
+from lakeproof.storage import open_storage
+from reader.connect import connect
+from reader.verify.streams import verify
+
+pytestmark = pytest.mark.spark
+
+PASSWORD = "p@ss:w/rd% ü'?#&"
+EVENT = {
+    "user_id": "u1",
+    "event_timestamp": "2026-11-21T06:00:00Z",
+    "event_type": "page_view",
+    "properties": {"url": "https://example.com"},
+}
+
+
+def on_sqlite(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    return settings
+
+
+def on_postgres(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    """Catalog and landing log in one database, whose password has every awkward character."""
+    server: PostgresServer = request.getfixturevalue("postgres")
+    uri = server.new_database(PASSWORD)
+    return changed(settings, catalog_uri=uri, landing_log_uri=uri)
+
+
+def on_rest(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    """A server that alone knows where the warehouse is."""
+    start: Callable[..., RestCatalogServer] = request.getfixturevalue("start_rest_catalog")
+    server = start(settings.home / "rest", settings.warehouse_uri, settings.s3)
+    return changed(settings, catalog="rest", catalog_uri=server.uri, warehouse=None)
+
+
+CATALOGS = {"sqlite": on_sqlite, "postgres": on_postgres, "rest": on_rest}
+
+
+@pytest.fixture(params=CATALOGS)
+def local_lake(request: pytest.FixtureRequest, lake_settings: Settings) -> Settings:
+    return CATALOGS[request.param](request, lake_settings)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(f"{catalog} {storage}", marks=[pytest.mark.s3] * (storage == "s3"))
+        for storage in ("local", "s3")
+        for catalog in CATALOGS
+    ]
+)
+def lake(request: pytest.FixtureRequest) -> Settings:
+    catalog, storage = request.param.split()
+    settings: Settings = request.getfixturevalue({"local": "lake_settings", "s3": "s3_lake_settings"}[storage])
+    return CATALOGS[catalog](request, settings)
+
+
+def land(settings: Settings, name: str, count: int) -> None:
+    """Land a file of `count` good events and a bad one."""
+    records: list[Any] = [EVENT | {"event_id": f"{name}-{number}"} for number in range(count)]
+    storage = open_storage(settings.landing_uri, settings.s3)
+    storage.write_new(f"{settings.landing_uri}/events/{name}.json", json.dumps([*records, {"bad": True}]).encode())
+
+
+def counted(settings: Settings) -> list[int]:
+    """Rows of bronze, dead letters and ledger as DuckDB sees them."""
+    with connect(settings) as session:
+        tables = ("bronze.events", "dead_letters.events", "ledger.events")
+        return [session.sql(f"SELECT count(*) FROM {table}").fetchall()[0][0] for table in tables]
+
+
+def test_a_stream_runs_from_landing_to_reader(lake: Settings, drain: Drain) -> None:
+    land(lake, "a", 3)
+    drain(lake)
+    assert counted(lake) == [3, 1, 1]
+    land(lake, "b", 2)
+    drain(lake)
+    assert counted(lake) == [5, 2, 2]
+    (found,) = verify(lake, "events", values=True)
+    assert not found.off
+    assert sorted(row["event_id"] for row in rows(lake, "bronze.events")) == ["a-0", "a-1", "a-2", "b-0", "b-1"]
+
+
+def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of: SessionOf) -> None:
+    catalog = open_catalog(local_lake)
+    catalog.create_namespace("race")
+    catalog.create_table("race.appends", Schema(NestedField(1, "n", LongType(), required=False)))
+    sessions = [session_of(local_lake), session_of(local_lake)]
+    ready = Barrier(3)
+
+    def spark_appends(writer: int) -> None:
+        ready.wait(60)
+        for number in range(4):
+            sessions[writer].sql(f"INSERT INTO lake.race.appends VALUES ({writer * 100 + number})").collect()
+
+    def pyiceberg_appends() -> None:
+        own = open_catalog(local_lake)
+        ready.wait(60)
+        for number in range(200, 204):
+            while not appended(own, number):
+                pass
+
+    def appended(own: Catalog, number: int) -> bool:
+        with suppress(CommitFailedException):  # whoever comes second is told, and tries again upon the new state
+            own.load_table("race.appends").append(pa.table({"n": [number]}))
+            return True
+        return False
+
+    with ThreadPoolExecutor() as pool:
+        racing = [pool.submit(spark_appends, 0), pool.submit(spark_appends, 1), pool.submit(pyiceberg_appends)]
+    for each in racing:
+        each.result()
+    table = catalog.load_table("race.appends")
+    expected = [writer * 100 + number for writer in range(3) for number in range(4)]
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == expected
+    assert len(table.history()) == len(expected)
+
+
+@pytest.mark.parametrize(("version", "codec"), [(2, "none"), (3, "none"), (3, "gzip")])
+def test_deleted_rows_are_gone_for_every_engine(
+    local_lake: Settings, session_of: SessionOf, version: int, codec: str
+) -> None:
+    catalog = open_catalog(local_lake)
+    spark = session_of(local_lake)
+    spark.sql("CREATE NAMESPACE lake.upserts")
+    spark.sql(
+        "CREATE TABLE lake.upserts.t (n bigint, s string) USING iceberg TBLPROPERTIES ("
+        f"'format-version' = '{version}', 'write.delete.mode' = 'merge-on-read', "
+        f"'write.metadata.compression-codec' = '{codec}')"
+    )
+    spark.sql("INSERT INTO lake.upserts.t SELECT id, 'é' || id FROM range(0, 1000, 1, 1)")
+    spark.sql("DELETE FROM lake.upserts.t WHERE n % 10 = 3")
+    kinds = spark.sql("SELECT DISTINCT file_format FROM lake.upserts.t.delete_files").collect()
+    assert [kind.file_format for kind in kinds] == (["PUFFIN"] if version == 3 else ["PARQUET"])
+    assert catalog.load_table("upserts.t").metadata_location.endswith(".gz.metadata.json") == (codec == "gzip")
+    with connect(local_lake) as session:
+        result = session.sql("SELECT count(*), count(*) FILTER (n % 10 = 3), max(s) FROM upserts.t")
+        assert result is not None
+        assert result.fetchall() == [(900, 0, "é999")]
+    assert len(rows(local_lake, "upserts.t")) == 900

@@ -1,0 +1,118 @@
+"""A server that the consumer needs is away: one clear line, exit code 3, and on it goes when the server is back."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.consumer.lake import rows
+from tests.consumer.test_cli import environment, land
+from tests.lakes import changed
+from tests.servers import PostgresServer, RestCatalogServer, Server
+
+from lakeproof.settings import Settings
+from reader.verify.streams import verify
+
+pytestmark = pytest.mark.spark
+
+PASSWORD = "p@ss:w/rd%"
+RUN = [sys.executable, "-m", "consumer", "run", "events"]
+
+
+@dataclass(frozen=True)
+class Dependent:
+    """A lake, the server that it depends on, and what the line has to begin with when that is away."""
+
+    settings: Settings
+    server: Server
+    words: str
+
+    def environment(self) -> dict[str, str]:
+        names = ("catalog", "catalog_uri", "landing_log_uri")
+        own = {f"LAKE_{name.upper()}": getattr(self.settings, name) for name in names}
+        return environment(self.settings) | {name: value for name, value in own.items() if value}
+
+    def drain(self) -> "subprocess.CompletedProcess[str]":
+        command = [*RUN, "--available-now"]
+        return subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=300, check=False)
+
+    def check_words(self, said: str) -> None:
+        """One line that names what is away and no password, and a hint."""
+        assert "Traceback" not in said
+        assert not [form for form in (PASSWORD, "p%40ss", "%2Frd") if form in said]
+        error, *hint = said[said.index("Error: ") :].splitlines()
+        assert error.startswith(f"Error: {self.words}")
+        assert len(hint) == 1
+        assert "LAKE_" in hint[0]
+
+    def check_rows(self, count: int) -> None:
+        done = self.drain()
+        assert done.returncode == 0, done.stderr
+        assert sorted(int(row["event_id"]) for row in rows(self.settings, "bronze.events")) == list(range(count))
+        (found,) = verify(self.settings, "events", values=False)
+        assert not found.off
+
+
+@pytest.fixture
+def on_postgres_catalog(lake_settings: Settings, tmp_path: Path) -> Iterator[Dependent]:
+    with PostgresServer(tmp_path / "server") as server:
+        settings = changed(lake_settings, catalog_uri=server.new_database(PASSWORD))
+        yield Dependent(settings, server, "The catalog postgresql://")
+
+
+@pytest.fixture
+def on_rest_catalog(lake_settings: Settings, tmp_path: Path) -> Iterator[Dependent]:
+    with RestCatalogServer(tmp_path / "server", lake_settings.warehouse_uri) as server:
+        settings = changed(lake_settings, catalog="rest", catalog_uri=server.uri)
+        yield Dependent(settings, server, f"The catalog {server.uri}")
+
+
+@pytest.fixture
+def on_postgres_landing_log(lake_settings: Settings, tmp_path: Path) -> Iterator[Dependent]:
+    with PostgresServer(tmp_path / "server") as server:
+        settings = changed(lake_settings, landing_log_uri=server.new_database(PASSWORD))
+        yield Dependent(settings, server, "The landing log")
+
+
+def check_away_at_the_start(lake: Dependent) -> None:
+    land(lake.settings, 0, 2)
+    lake.server.stop()
+    done = lake.drain()
+    assert done.returncode == 3, done.stderr
+    lake.check_words(done.stderr)
+    lake.server.start()
+    lake.check_rows(2)
+
+
+@pytest.mark.parametrize("lake", ["on_postgres_catalog", "on_rest_catalog"])
+def test_a_catalog_that_is_away_at_the_start(request: pytest.FixtureRequest, lake: str) -> None:
+    check_away_at_the_start(request.getfixturevalue(lake))
+
+
+def test_a_landing_log_that_is_away_at_the_start(on_postgres_landing_log: Dependent) -> None:
+    check_away_at_the_start(on_postgres_landing_log)
+
+
+@pytest.mark.parametrize("lake", ["on_postgres_catalog", "on_rest_catalog", "on_postgres_landing_log"])
+def test_a_server_that_goes_away_in_the_middle(request: pytest.FixtureRequest, lake: str, tmp_path: Path) -> None:
+    dependent: Dependent = request.getfixturevalue(lake)
+    land(dependent.settings, 0, 2)
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        command = [*RUN, "--trigger", "200 milliseconds"]
+        process = subprocess.Popen(command, env=dependent.environment(), stderr=output, start_new_session=True)
+    try:
+        while '"event": "micro-batch"' not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.1)
+        dependent.server.stop()
+        land(dependent.settings, 2, 2)
+        assert process.wait(120) == 3, log.read_text()
+    finally:
+        process.kill()
+    dependent.check_words(log.read_text())
+    dependent.server.start()
+    dependent.check_rows(4)

@@ -1,0 +1,58 @@
+"""The pieces of an embedded lake, copied and put back as by ``cp -a`` while nothing uses the lake."""
+
+import shutil
+from enum import StrEnum
+from pathlib import Path
+
+from lakeproof.settings import Settings
+
+
+class Piece(StrEnum):
+    """What can be restored apart from the rest: the name of its files in the lake's folder."""
+
+    CATALOG = "catalog.db"
+    CHECKPOINTS = "checkpoints"
+    LANDING = "landing"
+    LANDING_LOG = "landing-log.db"
+    WAREHOUSE = "warehouse"
+
+
+def back_up(settings: Settings, folder: Path, *pieces: Piece) -> None:
+    """Copy pieces, by default all, into `folder`, in place of earlier copies."""
+    for piece in pieces or Piece:
+        _copy(settings.home, folder, piece)
+
+
+def restore(settings: Settings, folder: Path, *pieces: Piece) -> None:
+    """Put the copies in place of the pieces, by default of all. One that was not there when it was copied goes away."""
+    for piece in pieces or Piece:
+        _copy(folder, settings.home, piece)
+
+
+def lose(settings: Settings, *pieces: Piece) -> None:
+    """Remove pieces."""
+    for piece in pieces:
+        _remove(settings.home, piece)
+
+
+def _copy(source: Path, target: Path, piece: Piece) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    _remove(target, piece)
+    for path in _files(source, piece):
+        if path.is_dir():
+            shutil.copytree(path, target / path.name, symlinks=True)
+        else:
+            shutil.copy2(path, target / path.name)
+
+
+def _remove(folder: Path, piece: Piece) -> None:
+    for path in _files(folder, piece):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _files(folder: Path, piece: Piece) -> list[Path]:
+    """A folder, or a database with its log of newer pages: an older one beside another database would spoil it."""
+    return [path for suffix in ("", "-wal", "-shm") if (path := folder / f"{piece}{suffix}").exists()]
