@@ -1,6 +1,6 @@
 # Everything that is needed is prepared by the target itself. The logic is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-test test chaos lint bench requirements jars-lock
+.PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-test test fuzz chaos lint bench requirements jars-lock
 
 help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,7 +38,10 @@ setup-test: ## prepare what the tests need, too
 test: setup-test ## run every check and test
 	@scripts/check.sh
 
-chaos: setup-test ## hurt the consumer in every way that we know of (an hour); ARGS="--kills 10 --storage local"
+fuzz: setup-test ## run the property tests on new random examples; ARGS="5 tests/reader" for 5 rounds of some
+	@scripts/fuzz.sh $(ARGS)
+
+chaos: setup-test ## hurt the consumer in every way that we know of (two hours); ARGS="--part operations --storage local"
 	@scripts/chaos.sh $(ARGS)
 
 lint: ## run the checks, not the tests

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What the checks need beyond `make setup`: their Python packages, a MinIO server built from source (4 minutes, once), the
-# loader of Docker Compose, which reads docker-compose.yml without an engine, and a proxy that makes faults.
+# What the checks need beyond `make setup`: their Python packages (a Postgres server is one of them), the jars of an Iceberg
+# REST catalog, a MinIO server built from source (4 minutes, once), the loader of Docker Compose, which reads
+# docker-compose.yml without an engine, and a proxy that makes faults.
 source "$(dirname "$0")/common.sh"
 
 # build NAME MODULE PACKAGE VERSION: target/bin/NAME, where it is not there in this version.
@@ -19,6 +20,7 @@ build() {
 }
 
 scripts/setup.sh dev
+scripts/jars.sh rest
 mkdir -p target/bin
 build minio github.com/minio/minio github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c
 build compose-go github.com/compose-spec/compose-go/v2 github.com/compose-spec/compose-go/v2/cmd v2.16.2

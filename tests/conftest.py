@@ -1,57 +1,36 @@
-"""What all tests share: a real MinIO, fresh buckets, and settings that nothing outside the test can change."""
+"""What all tests share: real servers, fresh buckets, and settings that nothing outside the test can change."""
 
 import os
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
+import resource
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 import hypothesis
 import pytest
+from tests.servers import Minio, MinioServer, PostgresServer, RestCatalogServer, Server, ServerError
 
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage.s3 import s3_client
 
-# CI runs the same examples each time; new ones are found where somebody is there to look at them.
-hypothesis.settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    hypothesis.settings.load_profile("ci")
+# The tests run the same examples each time, wherever they run; `make fuzz` looks for new ones.
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("fuzz", max_examples=1_000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("same")
 
 ROOT = Path(__file__).parents[1]
-MINIO = ROOT / "target" / "bin" / "minio"
+MAX_MEMORY = min(8 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+"""Bytes that the process of the tests may have; a JVM or a server that it starts may have as many again."""
+ServerT = TypeVar("ServerT", bound=Server)
 
 
-@dataclass(frozen=True)
-class Minio:
-    """A running MinIO server and its root key."""
-
-    endpoint_url: str
-    access_key: str
-    secret_key: str
-    folder: Path
-
-    def environment(self) -> dict[str, str]:
-        """The ``AWS_*`` variables for a process that is to use it."""
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint_url,
-            "AWS_ACCESS_KEY_ID": self.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.secret_key,
-            "AWS_REGION": "us-east-1",
-        }
-
-    def settings(self) -> S3Settings:
-        """The same as settings."""
-        return S3Settings(
-            _env_file=None,
-            endpoint_url=self.endpoint_url,
-            access_key_id=self.access_key,
-            secret_access_key=self.secret_key,
-        )
+def pytest_configure() -> None:
+    """Let a test that runs away end in a MemoryError of its own, before it takes the machine."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if soft == resource.RLIM_INFINITY or soft > MAX_MEMORY:
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, hard))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -70,26 +49,22 @@ def _own_environment() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
     """A MinIO server for the whole test run."""
-    if not MINIO.is_file():
-        pytest.fail(f"{MINIO} is missing: run `make setup-test`", pytrace=False)
-    folder = tmp_path_factory.mktemp("minio")
-    address, console = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    server = Minio(f"http://{address}", "test-root", "test-secret", folder / "data")
-    environment = os.environ | {
-        "MINIO_ROOT_USER": server.access_key,
-        "MINIO_ROOT_PASSWORD": server.secret_key,
-        "MINIO_BROWSER": "off",
-        "MINIO_UPDATE": "off",
-    }
-    command = [str(MINIO), "server", "--quiet", "--address", address, "--console-address", console, str(server.folder)]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-    try:
-        _wait_until_ready(server, process, folder / "log")
+    with _started(lambda: MinioServer(tmp_path_factory.mktemp("minio"))) as server:
+        yield server.minio
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A Postgres server for the whole test run; a test makes databases of its own in it."""
+    with _started(lambda: PostgresServer(tmp_path_factory.mktemp("postgres"))) as server:
         yield server
-    finally:
-        process.terminate()
-        process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def start_rest_catalog() -> Iterator[Callable[..., RestCatalogServer]]:
+    """Start REST catalogs, each with a folder and a warehouse of its own; they stop at the end of the test run."""
+    with ExitStack() as stack:
+        yield lambda *arguments: stack.enter_context(_started(lambda: RestCatalogServer(*arguments)))
 
 
 @pytest.fixture
@@ -133,21 +108,8 @@ def s3_lake_settings(tmp_path: Path, bucket: str, s3_settings: S3Settings) -> Se
     )
 
 
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait_until_ready(server: Minio, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            break
-        try:
-            with urllib.request.urlopen(f"{server.endpoint_url}/minio/health/ready", timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    pytest.fail(f"MinIO did not start:\n{log.read_text()}", pytrace=False)
+def _started(start: Callable[[], ServerT]) -> ServerT:
+    try:
+        return start()
+    except ServerError as error:
+        pytest.fail(str(error), pytrace=False)

@@ -81,8 +81,17 @@ def test_the_guide_asks_what_can_be_asked(walked: tuple[dict[str, str], str]) ->
     output = shell(ask, walked[0])
     assert "page_view" in output
     assert "$.event" in output
-    assert "ops.ledger" in output
+    assert "ledger.events" in output
     assert output.count("708") >= 1  # the rows that the README's walk-through left in bronze
+
+
+@pytest.mark.spark
+def test_the_commands_of_operations_do_what_the_page_says(walked: tuple[dict[str, str], str]) -> None:
+    said = shell("\n".join(blocks("docs/operations.md", "sh")), walked[0])
+    assert "The next run goes on where the tables are." in said
+    assert "20 of 20 files that were looked for are there" in said
+    again = shell("consumer run events --available-now && reader verify", walked[0])
+    assert "Clean: each landed unit is in one table, once." in again
 
 
 @pytest.mark.spark

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from benchmarks.freshness_figures import Journey, commits, durations, journeys, read_notes
 
-LANDED = [{"uri": "a", "due": 0.0, "at": 1.0}, {"uri": "b", "due": 2.0, "at": 2.0}]
+LANDED = [{"name": "a", "due": 0.0, "at": 1.0}, {"name": "b", "due": 2.0, "at": 2.0}]
 CONSUMED: list[dict[str, Any]] = [
     {"micro_batch": 0, "began": 0.1, "planned": 0.2, "judged": 0.3, "bronze": 0.4, "dead_letters": 0.5, "ledger": 0.6},
     {"micro_batch": 1, "began": 3.0, "planned": 3.5, "judged": 4.5, "bronze": 5.0, "dead_letters": 5.5, "ledger": 6.5},
@@ -48,5 +48,5 @@ def test_each_commit_counts_from_the_end_of_the_one_before() -> None:
 def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     assert read_notes(notes) == []
-    notes.write_text(json.dumps(LANDED[0]) + '\n{"uri": "b", "du')
+    notes.write_text(json.dumps(LANDED[0]) + '\n{"name": "b", "du')
     assert read_notes(notes) == LANDED[:1]

@@ -1,5 +1,6 @@
 """``make chaos``: the whole grid."""
 
+import itertools
 import shutil
 import signal
 import sys
@@ -10,9 +11,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from tests.chaos.bench import Bench, Options
+from tests.chaos.bench import Bench, Catalog, Options
 from tests.chaos.grid import Row, Verdict, as_markdown, as_table, passed
-from tests.chaos.scenarios import LOCAL, MINIO, run_scenario, scenarios
+from tests.chaos.scenarios import LOCAL, MINIO, Part, run_scenario, scenarios
 
 
 class Storage(StrEnum):
@@ -27,6 +28,11 @@ def main(
     storage: Annotated[Storage, typer.Option(help="Where the lakes lie.")] = Storage.BOTH,
     kills: Annotated[int, typer.Option(min=1, help="Random kills, on each storage.")] = 50,
     seed: Annotated[int, typer.Option(help="Decides what lands, and when random kills come.")] = 1,
+    part: Annotated[Part | None, typer.Option(help="Only this part of the grid.", show_default="all")] = None,
+    catalog: Annotated[
+        Catalog | None,
+        typer.Option(help="Only with this catalog; servers are tried on local storage.", show_default="all"),
+    ] = None,
     only: Annotated[str, typer.Option(metavar="TEXT", help="Only scenarios whose names contain this.")] = "",
     report: Annotated[Path | None, typer.Option(help="Write the grid here as Markdown.", dir_okay=False)] = None,
 ) -> None:
@@ -36,16 +42,21 @@ def main(
     folder = Path(tempfile.mkdtemp(prefix="lakeproof-chaos-"))
     rows: list[Row] = []
     starts: list[float] = []
-    for where in (LOCAL, MINIO) if storage is Storage.BOTH else (storage.value,):
-        chosen = [each for each in scenarios(kills) if where in each.storages and only in each.name]
+    storages = (LOCAL, MINIO) if storage is Storage.BOTH else (storage.value,)
+    catalogs = (catalog,) if catalog else tuple(Catalog)
+    asked = [each for each in scenarios(kills) if only in each.name and part in (None, each.part)]
+    for where, kind in itertools.product(storages, catalogs):
+        chosen = [each for each in asked if each.fits(where, kind)]
         if not chosen:
             continue
-        with Bench(Options(folder / where, minio=where == MINIO, seed=seed)) as bench:
+        with Bench(Options(folder / where / kind, minio=where == MINIO, seed=seed, catalog=kind)) as bench:
             for number, scenario in enumerate(chosen, start=1):
                 row = run_scenario(scenario, bench)
                 rows.append(row)
                 words = "; ".join(row.outcome.why())
-                console.print(f"{where} {number}/{len(chosen)} {row.outcome.verdict}: {scenario.name} · {words}")
+                console.print(
+                    f"{bench.options.where} {number}/{len(chosen)} {row.outcome.verdict}: {scenario.name} · {words}"
+                )
             starts += bench.starts.values()
     console.print(as_table(rows))
     if starts:

@@ -2,9 +2,11 @@
 
 import signal
 import sys
+import time
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
@@ -15,12 +17,14 @@ from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import Process, wait_until
 from tests.chaos.servers import MinioServer, Proxy
 from tests.chaos.victim import LEASE_SECONDS, MUTANT, ORDERS
+from tests.servers import PostgresServer, RestCatalogServer
 
 from lakeproof.settings import S3Settings
 from lakeproof.storage.s3 import s3_client
 
 DRAIN_SECONDS = 300.0
 STRIKE_SECONDS = 60.0
+PROGRAM_SECONDS = 180.0
 _WORDS = 3
 """Lines at the end of a log of which one says what is wrong."""
 
@@ -31,6 +35,16 @@ class NotStruckError(Exception):
 
 class BrokenError(Exception):
     """The lake or the consumer is not what it must be before a fault is tried."""
+
+
+class Catalog(StrEnum):
+    """Which catalog the lakes have."""
+
+    SQLITE = "sqlite"
+    """In the lake's folder, and so the landing log."""
+    POSTGRES = "postgres"
+    """The landing log, too: in a database of its own."""
+    REST = "rest"
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,8 @@ class Options:
         How long a lease lasts; None for as long as it is.
     mutant
         What is broken in the consumer.
+    catalog
+        Which catalog the lakes have.
     """
 
     folder: Path
@@ -56,6 +72,13 @@ class Options:
     seed: int = 0
     lease_seconds: float | None = None
     mutant: Mutant | None = None
+    catalog: Catalog = Catalog.SQLITE
+
+    @property
+    def where(self) -> str:
+        """Storage and catalog, for the grid."""
+        storage = "minio" if self.minio else "local"
+        return storage if self.catalog is Catalog.SQLITE else f"{storage}, {self.catalog}"
 
 
 class Bench:
@@ -74,6 +97,7 @@ class Bench:
         self._lake: Lake | None = None
         self.consumer: Process | None = None
         self._processes: list[Process] = []
+        self._rest: RestCatalogServer | None = None
         self._direct = self._through_proxy = S3Settings(_env_file=None)
 
     def __enter__(self) -> Self:
@@ -82,10 +106,14 @@ class Bench:
             self.proxy = self._stack.enter_context(Proxy(self.server.address, self.options.folder / "proxy"))
             self._direct = self.server.minio.settings()
             self._through_proxy = self._direct.model_copy(update={"endpoint_url": self.proxy.endpoint_url})
+        if self.options.catalog is Catalog.POSTGRES:
+            self._postgres = self._stack.enter_context(PostgresServer(self.options.folder / "postgres"))
         return self
 
     def __exit__(self, *_error: object) -> None:
         self.end_consumers()
+        if self._rest:
+            self._rest.stop()
         self._stack.close()
 
     @property
@@ -109,17 +137,29 @@ class Bench:
             bucket = f"chaos-{uuid.uuid4().hex[:12]}"
             s3_client(self._direct).create_bucket(Bucket=bucket)
         home = (folder or self.options.folder) / f"lake-{self._lakes}"
-        self._lake = Lake(home, bucket, self._direct, self.options.seed + self._lakes)
+        warehouse = f"s3://{bucket}/warehouse" if bucket else (home / "warehouse").as_uri()
+        self._lake = Lake(home, bucket, self._direct, self.options.seed + self._lakes, self._databases(warehouse))
         return self._lake
+
+    def _databases(self, warehouse: str) -> dict[str, str]:
+        """Settings of a lake's catalog and landing log, made for it."""
+        if self.options.catalog is Catalog.POSTGRES:
+            return {"catalog_uri": self._postgres.new_database(), "landing_log_uri": self._postgres.new_database()}
+        if self.options.catalog is Catalog.REST:
+            if self._rest:  # a server is one catalog
+                self._rest.stop()
+            folder = self.options.folder / f"rest-{self._lakes}"
+            self._rest = RestCatalogServer(folder, warehouse, self._direct if self.options.minio else None)
+            return {"catalog": "rest", "catalog_uri": self._rest.uri}
+        return {}
 
     def give_up(self) -> None:
         """Let no other scenario use the present lake."""
         self.end_consumers()
         self._lake = None
 
-    def start(self, *arguments: str) -> Process:
+    def start(self, *arguments: str, stream: str = STREAM) -> Process:
         """Start a consumer; by default one that goes on until it is ended."""
-        self._runs += 1
         environment = self.lake.environment(self._through_proxy) | {
             ORDERS: str(self.orders.file),
             # What a killed process leaves behind goes away with the lake.
@@ -134,8 +174,43 @@ class Bench:
             worker = Path(__file__).with_name("worker.sh")
             environment |= {"PYSPARK_PYTHON": str(worker), "CHAOS_PYTHON": sys.executable}
         arguments = arguments or ("--trigger", "200 milliseconds")
-        command = [sys.executable, "-m", "tests.chaos.victim", "run", STREAM, *arguments]
-        process = Process(command, environment, self.options.folder / f"consumer-{self._runs}.log")
+        return self._begin("consumer", ["tests.chaos.victim", "run", stream, *arguments], environment)
+
+    def start_program(self, *arguments: str) -> Process:
+        """Start a program that uses the lake beside the consumer, or while none runs: module and arguments."""
+        environment = self.lake.environment(self._direct) | {"TMPDIR": str(self._scratch())}
+        return self._begin("program", list(arguments), environment)
+
+    def run_program(self, *arguments: str) -> str:
+        """Run such a program to its end; return what it said.
+
+        Raises
+        ------
+        BrokenError
+            It failed.
+        """
+        process = self.start_program(*arguments)
+        code = process.wait(PROGRAM_SECONDS)
+        process.end_all()
+        if code != 0:
+            raise BrokenError(f"{' '.join(arguments)} ended with {code}: {process.last_words()}")
+        return process.text()
+
+    def stop(self) -> None:
+        """Stop the consumer as an operator does, by SIGTERM, and wait for its end."""
+        consumer = self.consumer
+        assert consumer is not None
+        consumer.signal_itself(signal.SIGTERM)
+        code = consumer.wait(60)
+        consumer.end_all()
+        self.consumer = None
+        if code != 0:
+            raise BrokenError(f"on SIGTERM the consumer ended with {code}: {consumer.last_words()}")
+
+    def _begin(self, what: str, module: list[str], environment: dict[str, str]) -> Process:
+        self._runs += 1
+        log = self.options.folder / f"{what}-{self._runs}.log"
+        process = Process([sys.executable, "-m", *module], environment, log)
         self._processes.append(process)
         return process
 
@@ -151,16 +226,33 @@ class Bench:
             raise BrokenError(problem)
         return self.lake
 
-    def drain(self, seconds: float = DRAIN_SECONDS) -> str | None:
-        """Wait until all that landed is accounted for; return what is wrong if that does not come."""
+    def drain(self, seconds: float = DRAIN_SECONDS, stalled_seconds: float | None = None) -> str | None:
+        """Wait until all that landed is accounted for; return what is wrong if that does not come.
+
+        Parameters
+        ----------
+        seconds
+            How long to wait.
+        stalled_seconds
+            How long the ledger may stay as it is meanwhile.
+        """
         consumer = self.consumer
         if consumer is None:
             return "no consumer runs"
-        if wait_until(lambda: self.lake.drained() or not consumer.alive, seconds, every=0.2) and consumer.alive:
-            return None
-        if not consumer.alive:
-            return f"the consumer ended with {consumer.wait(0)}: {consumer.last_words()}"
-        return f"not drained within {seconds:.0f} s"
+        accounted, since = -1, time.monotonic()
+
+        def stalled() -> bool:
+            nonlocal accounted, since
+            if (now := self.lake.accounted()) != accounted:
+                accounted, since = now, time.monotonic()
+            return time.monotonic() - since > (stalled_seconds or seconds)
+
+        if wait_until(lambda: self.lake.drained() or not consumer.alive or stalled(), seconds, every=0.2):
+            if not consumer.alive:
+                return f"the consumer ended with {consumer.wait(0)}: {consumer.last_words()}"
+            if self.lake.drained():
+                return None
+        return f"not drained: {self.lake.accounted()} of {len(self.lake.files)} files are in the ledger"
 
     def recover(self, outcome: Outcome, *, may_end: bool = False) -> Outcome:
         """Start a consumer after the fault, drain, and check everything. A lake that is off is used no more.
@@ -194,7 +286,7 @@ class Bench:
         if consumer is None or (code := consumer.wait(60)) is None:
             return ["the consumer neither goes on nor ends"]
         consumer.end_all()
-        clear = code in (1, 3) and any(line.startswith("Error: ") for line in consumer.text().splitlines()[-_WORDS:])
+        clear = code in (1, 2, 3) and any(line.startswith("Error: ") for line in consumer.text().splitlines()[-_WORDS:])
         return [] if clear else [f"it ended with {code} and no clear line: {consumer.last_words()}"]
 
     def calm(self) -> None:

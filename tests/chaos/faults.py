@@ -18,7 +18,7 @@ from tests.chaos.orders import Act, Step
 from tests.chaos.processes import wait_until
 from tests.chaos.servers import Rule
 
-from consumer.sources.lease import LEASE_SECONDS
+from lakeproof.state.lease import LEASE_SECONDS
 
 DATA_PUT = r"^PUT /[^/]+/warehouse/bronze/events/data/"
 METADATA_PUT = r"^PUT /[^/]+/warehouse/bronze/events/metadata/[^/]*metadata\.json"
@@ -29,7 +29,7 @@ _SOUND = {"user_id": "u", "event_id": "e", "event_timestamp": "2026-11-21T00:00:
 def suspended(bench: Bench) -> Outcome:
     """Suspended past its lease, replaced, and woken up in the middle of an append."""
     outcome = Outcome(hits=1)
-    first = bench.order(Step.BRONZE_STAGED, Act.SUSPEND)
+    first = bench.order(Step.BRONZE_PREPARED, Act.SUSPEND)
     time.sleep((bench.options.lease_seconds or LEASE_SECONDS) + 2)
     bench.consumer = None
     bench.recover(outcome)
@@ -138,7 +138,7 @@ def commit_held_back(*, killed: bool) -> Callable[[Bench], Outcome]:
 
 def catalog_locked(bench: Bench) -> Outcome:
     """Another program holds the catalog's database for 20 s in the middle of an append."""
-    bench.order(Step.BRONZE_STAGED, Act.WAIT)
+    bench.order(Step.BRONZE_PREPARED, Act.WAIT)
     with closing(sqlite3.connect(bench.lake.folder / "catalog.db", isolation_level=None)) as database:
         location = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = 'bronze'"
         database.execute("BEGIN EXCLUSIVE")
@@ -155,7 +155,7 @@ def catalog_gone(*, at_start: bool) -> Callable[[Bench], Outcome]:
     """The catalog's database is away for 10 s in the middle of an append, or while a consumer starts."""
 
     def run(bench: Bench) -> Outcome:
-        consumer = bench.order(Step.BRONZE_STAGED, Act.WAIT)
+        consumer = bench.order(Step.BRONZE_PREPARED, Act.WAIT)
         if at_start:
             consumer.end_all()
         catalog = bench.lake.folder / "catalog.db"

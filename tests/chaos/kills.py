@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.chaos.bench import STRIKE_SECONDS, Bench, NotStruckError
 from tests.chaos.grid import Outcome
 from tests.chaos.orders import Step
-from tests.chaos.processes import Process, wait_until
+from tests.chaos.processes import Process, groups_of, signal_groups, wait_until
 from tests.chaos.servers import Rule
 from tests.chaos.watch import Watch
 
@@ -128,7 +128,8 @@ def _kill_at_file(bench: Bench, folder: str, name: str) -> str:
         seen = "" if struck else None
     else:
         path = bench.lake.folder / folder
-        with Watch(path, name, lambda: consumer.signal_group(signal.SIGKILL)) as watch:
+        groups = groups_of(consumer.pid)
+        with Watch(path, name, lambda: signal_groups(groups, signal.SIGKILL)) as watch:
             bench.lake.land(6)
             wait_until(lambda: watch.seen is not None, STRIKE_SECONDS, every=0.01)
         consumer.end_all()

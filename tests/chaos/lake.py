@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,15 +14,16 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import psycopg
 from tests.chaos.environment import ROOT, clean_environment
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
+from lakeproof.landing import landing_zone
 from lakeproof.settings import S3Settings, Settings
-from lakeproof.storage import open_storage
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import s3_client
-from lakeproof.tables import LEDGER, POSITION, SOURCE, stream_tables
+from lakeproof.tables import POSITION, SOURCE, stream_tables
 from producer.batches import Batch, Plan, make_batches
 from producer.encoding import JsonStyle
 from producer.faults import Chances
@@ -70,9 +71,13 @@ class Lake:
         How the harness and the reader reach it.
     seed
         Decides what lands.
+    databases
+        Settings of a catalog and a landing log that are not in the folder.
     """
 
-    def __init__(self, folder: Path, bucket: str | None, s3: S3Settings, seed: int) -> None:
+    def __init__(
+        self, folder: Path, bucket: str | None, s3: S3Settings, seed: int, databases: Mapping[str, str] | None = None
+    ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         root = f"s3://{bucket}" if bucket else folder.as_uri()
@@ -83,9 +88,11 @@ class Lake:
             warehouse=f"{root}/warehouse",
             checkpoints=f"{root}/checkpoints",
             contracts=ROOT / "contracts",
+            jars=ROOT / "target" / "jars" / "spark",
             s3=s3,
+            **(databases or {}),
         )
-        self.landing = open_storage(f"{self.settings.landing_uri}/{STREAM}", s3)
+        self._land_in(self.settings)
         self.expected: set[Unit] = set()
         self.files: list[str] = []
         self._batches = self._make(seed)
@@ -93,8 +100,8 @@ class Lake:
     def environment(self, s3: S3Settings) -> dict[str, str]:
         """The environment of a program that is to use it, and to reach S3 in a way of its own."""
         own = {
-            "LAKE_HOME": str(self.folder),
-            "LAKE_LANDING": self.settings.landing_uri,
+            "LAKE_HOME": str(self.settings.home),
+            "LAKE_LANDING": str(self.settings.landing),
             "LAKE_WAREHOUSE": self.settings.warehouse_uri,
             "LAKE_CHECKPOINTS": self.settings.checkpoints_uri,
             "LAKE_CONTRACTS": str(ROOT / "contracts"),
@@ -102,6 +109,9 @@ class Lake:
             "LAKE_SPARK_UI_PORT": "0",
             "LAKE_SETTLE_SECONDS": "0",
             "LAKE_MAX_FILES_PER_MICRO_BATCH": "4",
+            "LAKE_CATALOG": self.settings.catalog,
+            "LAKE_CATALOG_URI": self.settings.catalog_database,
+            "LAKE_LANDING_LOG_URI": self.settings.landing_log_database,
         }
         if s3.endpoint_url and s3.access_key_id and s3.secret_access_key:
             own |= {
@@ -112,15 +122,20 @@ class Lake:
             }
         return clean_environment() | own
 
+    def change(self, settings: Settings) -> None:
+        """Reach it from now on in another way: the same files, catalog and landing log."""
+        self.settings = settings
+        self._land_in(settings)
+
     def land(self, files: int) -> list[str]:
-        """Land batches, and take note of what should become of each unit; return their URIs."""
+        """Land batches, and take note of what should become of each unit; return their names."""
         landed = []
         for _ in range(files):
             batch = next(self._batches)
-            uri = self._uri(batch.name)
-            self.landing.write_new(uri, batch.data)
-            self.expect(uri, batch)
-            landed.append(uri)
+            source = batch.name
+            self.landing.write_new(self.zone.uri_of(source), batch.data)
+            self.expect(source, batch)
+            landed.append(source)
         return landed
 
     @contextmanager
@@ -142,40 +157,39 @@ class Lake:
 
     def land_as_it_is(self, name: str, data: bytes, expected: Iterable[tuple[str, int]]) -> str:
         """Land a file of the caller's own making, whose units belong to these tables and positions."""
-        uri = self._uri(name)
-        self.landing.write_new(uri, data)
-        self.files.append(uri)
-        self.expected |= {(table, uri, position) for table, position in expected}
-        return uri
+        self.landing.write_new(self.zone.uri_of(name), data)
+        self.files.append(name)
+        self.expected |= {(table, name, position) for table, position in expected}
+        return name
 
-    def land_again(self, uri: str) -> str:
+    def land_again(self, name: str) -> str:
         """Land a file's bytes under another name."""
-        expected = [(table, position) for table, source, position in self.expected if source == uri]
-        return self.land_as_it_is("landed-again.json", self.landing.read(uri), expected)
+        expected = [(table, position) for table, source, position in self.expected if source == name]
+        return self.land_as_it_is("landed-again.json", self.landing.read(self.zone.uri_of(name)), expected)
 
-    def expect(self, uri: str, batch: Batch) -> None:
+    def expect(self, source: str, batch: Batch) -> None:
         """Take note of what should become of a batch."""
-        self.files.append(uri)
+        self.files.append(source)
         if batch.corrupt:
-            self.expected.add((TABLES.dead_letters, uri, 0))
+            self.expected.add((TABLES.dead_letters, source, 0))
             return
         for position, record in enumerate(batch.records):
             table = TABLES.dead_letters if record.reasons else TABLES.bronze
-            self.expected.add((table, uri, position))
+            self.expected.add((table, source, position))
 
     def accounted(self) -> int:
         """How many rows the ledger has; 0 where there is none yet. Reads no data file."""
         catalog = open_catalog(self.settings)
-        if not catalog.table_exists(LEDGER):
+        if not catalog.table_exists(TABLES.ledger):
             return 0
-        snapshot = catalog.load_table(LEDGER).current_snapshot()
+        snapshot = catalog.load_table(TABLES.ledger).current_snapshot()
         return int((snapshot.summary or {})["total-records"] or 0) if snapshot else 0
 
     def drained(self) -> bool:
         """Whether the ledger has every file that landed."""
         if self.accounted() < len(self.files):
             return False
-        ledger = open_catalog(self.settings).load_table(LEDGER).scan(selected_fields=("source",)).to_arrow()
+        ledger = open_catalog(self.settings).load_table(TABLES.ledger).scan(selected_fields=("source",)).to_arrow()
         return set(self.files) <= set(ledger["source"].to_pylist())
 
     def count(self) -> Count:
@@ -208,17 +222,18 @@ class Lake:
         """Sources of bronze that the ledger does not have."""
         catalog = open_catalog(self.settings)
         bronze = catalog.load_table(TABLES.bronze).scan(selected_fields=(SOURCE,)).to_arrow()
-        ledger = catalog.load_table(LEDGER).scan(selected_fields=("source",)).to_arrow()
+        ledger = catalog.load_table(TABLES.ledger).scan(selected_fields=("source",)).to_arrow()
         return set(bronze[SOURCE].to_pylist()) - set(ledger["source"].to_pylist())
 
-    def overwrite(self, uri: str, data: bytes) -> None:
+    def overwrite(self, name: str, data: bytes) -> None:
         """Put other bytes in a landed file's place. Bronze keeps what it has; dead letters can come no more."""
+        uri = self.zone.uri_of(name)
         if uri.startswith("s3://"):
             bucket, _, key = uri.removeprefix("s3://").partition("/")
             s3_client(self.settings.s3).put_object(Bucket=bucket, Key=key, Body=data)
         else:
             local_path(uri).write_bytes(data)
-        self.expected = {unit for unit in self.expected if unit[:2] != (TABLES.dead_letters, uri)}
+        self.expected = {unit for unit in self.expected if unit[:2] != (TABLES.dead_letters, name)}
 
     def lose_checkpoint(self) -> None:
         """Remove the checkpoints."""
@@ -233,7 +248,11 @@ class Lake:
                 client.delete_object(Bucket=bucket, Key=found["Key"])
 
     def lose_landing_log(self) -> None:
-        """Remove the landing log's database."""
+        """Remove the landing log's database, or empty it."""
+        if self.settings.landing_log_database.startswith("postgresql://"):
+            with psycopg.connect(self.settings.landing_log_database, autocommit=True) as connection:
+                connection.execute("DROP SCHEMA public CASCADE")
+                connection.execute("CREATE SCHEMA public")
         for file in self.folder.glob("landing-log.db*"):
             file.unlink()
 
@@ -241,10 +260,9 @@ class Lake:
         """Where bronze's metadata stands: another place after each commit."""
         return open_catalog(self.settings).load_table(TABLES.bronze).metadata_location
 
-    def _uri(self, name: str) -> str:
-        """As a listing shows it: local names are percent-encoded."""
-        uri = f"{self.settings.landing_uri}/{STREAM}/{name}"
-        return uri if uri.startswith("s3://") else local_path(uri).as_uri()
+    def _land_in(self, settings: Settings) -> None:
+        self.zone = landing_zone(settings, STREAM)
+        self.landing = self.zone.storage
 
     def _make(self, seed: int) -> Iterator[Batch]:
         plan = Plan(seed=seed, users=50, batch_size=_RECORDS, evolve_after=0, style=JsonStyle.COMPACT, chances=_CHANCES)

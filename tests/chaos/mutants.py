@@ -1,7 +1,5 @@
 """Faults put into the consumer on purpose. Each must turn a scenario red, or the scenario proves nothing."""
 
-import dataclasses
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -16,6 +14,7 @@ class Mutant(StrEnum):
     NO_LEDGER_CHECK = "no-ledger-check"
     NO_LEASE = "no-lease"
     TRAILING_GARBAGE = "trailing-garbage"
+    MARKERS_BY_NUMBER = "markers-by-number"
 
 
 def wrap(module: ModuleType, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
@@ -30,30 +29,30 @@ def install(mutant: Mutant) -> None:
         Mutant.NO_LEDGER_CHECK: _forget_the_ledger,
         Mutant.NO_LEASE: _need_no_lease,
         Mutant.TRAILING_GARBAGE: _drop_trailing_garbage,
+        Mutant.MARKERS_BY_NUMBER: _compare_numbers,
     }[mutant]()
 
 
 def _append_without_looking() -> None:
-    """No look for a marker before an append, and an id of its own for each, so that no fence refuses it."""
-    from consumer.bronze import append
-    from consumer.queries import micro_batches
+    """No look for a marker: neither when a micro-batch or a run begins, nor before an append."""
+    from consumer.commit import append
+    from consumer.commit.recovery import Standing
+    from consumer.queries import bronze, micro_batches
 
-    def unfenced(real: Callable[..., bool]) -> Callable[..., bool]:
-        def append_once(spark: Any, table: str, marker: append.Marker, files: Any) -> bool:
-            another = dataclasses.replace(marker, contract=f"{marker.contract}-{uuid.uuid4().hex}")
-            return real(spark, table, another, files)
-
-        return append_once
-
-    wrap(append, "_has_marker", lambda _: lambda *_arguments: False)
-    wrap(micro_batches, "append_once", unfenced)
+    wrap(append, "has_done", lambda _: lambda *_arguments: False)
+    wrap(micro_batches, "unfinished", lambda _: lambda *_arguments: None)
+    wrap(
+        bronze,
+        "standing",
+        lambda real: lambda *arguments: Standing(real(*arguments).accounted, None),
+    )
 
 
 def _forget_the_ledger() -> None:
-    from consumer.queries import micro_batches
+    """A landing log that was lost is made anew, and knows of nothing that the ledger has."""
+    from consumer.commit import recovery
 
-    wrap(micro_batches, "accounted_sources", lambda _: lambda *_arguments: set())
-    wrap(micro_batches, "has_other_checkpoints", lambda _: lambda *_arguments: False)
+    wrap(recovery, "_accounted_files", lambda _: lambda *_arguments: ())
 
 
 def _need_no_lease() -> None:
@@ -73,7 +72,34 @@ def _drop_trailing_garbage() -> None:
     """Take the array of a batch, and forget what follows it."""
     from consumer.bronze import judge
 
-    def lenient(real: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-        return lambda value: real(value[: value.rfind(b"]") + 1] if value.startswith(b"[") and b"]" in value else value)
+    def lenient(real: Callable[..., Any]) -> Callable[..., Any]:
+        def split(value: bytes, *limits: int) -> Any:
+            return real(value[: value.rfind(b"]") + 1] if value.startswith(b"[") and b"]" in value else value, *limits)
+
+        return split
 
     wrap(judge, "split", lenient)
+
+
+def _compare_numbers() -> None:
+    """The protocol until November 2026: a micro-batch was done where its checkpoint had come to its number."""
+    from consumer.commit import append
+    from consumer.queries import bronze
+    from lakeproof.checkpoint import read_checkpoint
+
+    def has_done(newest: Any, marker: Any, _table: str) -> bool:
+        return bool(
+            newest
+            and newest.marker.checkpoint_id == marker.checkpoint_id
+            and newest.marker.micro_batch_id >= marker.micro_batch_id
+        )
+
+    def around_place(real: Callable[..., Any]) -> Callable[..., Any]:
+        def place_to_go_on(settings: Any, query: str, *others: Any) -> Any:
+            checkpoint = read_checkpoint(settings, query)
+            return (checkpoint.passed if checkpoint else None) or real(settings, query, *others)
+
+        return place_to_go_on
+
+    wrap(append, "has_done", lambda _: has_done)
+    wrap(bronze, "place_to_go_on", around_place)

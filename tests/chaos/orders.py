@@ -15,10 +15,11 @@ class Step(StrEnum):
 
     BEFORE_JUDGEMENT = "before the judgement"
     AFTER_JUDGEMENT = "after the judgement, nothing committed"
-    BRONZE_STAGED = "between stage and publish of bronze"
+    BRONZE_PREPARED = "between look and commit of bronze"
     BRONZE_APPENDED = "between bronze and dead letters"
-    DEAD_LETTERS_STAGED = "between stage and publish of dead letters"
+    DEAD_LETTERS_PREPARED = "between look and commit of dead letters"
     DEAD_LETTERS_APPENDED = "between dead letters and ledger"
+    LEDGER_PREPARED = "between look and commit of the ledger"
     LEDGER_APPENDED = "after the last append, before the checkpoint's commit"
 
 

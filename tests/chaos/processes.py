@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +30,25 @@ def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.0
             return False
         time.sleep(every)
     return True
+
+
+def groups_of(pid: int) -> tuple[int, ...]:
+    """The process groups of all that a process started, and then its own.
+
+    Spark's JVM and workers are in groups of their own, which a signal to the consumer's does not reach.
+    """
+    own, groups = os.getpgid(pid), set[int]()
+    for child in psutil.Process(pid).children(recursive=True):
+        with contextlib.suppress(ProcessLookupError):
+            groups.add(os.getpgid(child.pid))
+    return (*(groups - {own}), own)
+
+
+def signal_groups(groups: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to process groups; to look for them takes longer than a file is written, so that is done before."""
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, number)
 
 
 @dataclass(frozen=True)
@@ -83,9 +102,9 @@ class Process:
             return None
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send a signal to its process group, unless the program itself has ended."""
+        """Send a signal to its process group and those of its children, unless the program itself has ended."""
         if self.alive:
-            os.killpg(self.pid, number)
+            signal_groups(groups_of(self.pid), number)
 
     def signal_itself(self, number: signal.Signals) -> None:
         """Send a signal to the program alone."""

@@ -4,28 +4,51 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
-from tests.chaos import faults, kills
-from tests.chaos.bench import Bench, BrokenError, NotStruckError
+from tests.chaos import faults, kills, operations
+from tests.chaos.bench import Bench, BrokenError, Catalog, NotStruckError
 from tests.chaos.grid import Outcome, Row
+from tests.chaos.lake import TABLES
 from tests.chaos.orders import Step
 from tests.chaos.servers import Rule
 
 _TRIES = 3
 LOCAL, MINIO = "local", "minio"
+_SQLITE = (Catalog.SQLITE,)
+_EACH = tuple(Catalog)
+
+
+class Part(StrEnum):
+    """What the grid is made of."""
+
+    FAULTS = "faults"
+    """The consumer is killed, and what it stands on fails."""
+    OPERATIONS = "operations"
+    """What operators and other tools do."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is done to a consumer, and on which storages."""
+    """What is done to a consumer, on which storages, and with which catalogs."""
 
     name: str
     run: Callable[[Bench], Outcome]
     storages: tuple[str, ...] = (LOCAL, MINIO)
+    catalogs: tuple[Catalog, ...] = _SQLITE
+    part: Part = Part.FAULTS
+
+    def fits(self, storage: str, catalog: Catalog) -> bool:
+        """Whether it is run there. Servers as catalogs are tried on local storage."""
+        return storage in self.storages and catalog in self.catalogs and (catalog in _SQLITE or storage == LOCAL)
 
 
 def scenarios(random_kills: int) -> list[Scenario]:
     """All of them, in the order in which they are run."""
+    return [*_faults(random_kills), *_operations()]
+
+
+def _faults(random_kills: int) -> list[Scenario]:
     between = (Step.BRONZE_APPENDED, Step.DEAD_LETTERS_APPENDED)
     return [
         *(Scenario(f"killed {step}", kills.at(step)) for step in Step),
@@ -34,9 +57,14 @@ def scenarios(random_kills: int) -> list[Scenario]:
         Scenario("killed while the checkpoint's commit is written", kills.during_checkpoint("commits")),
         Scenario("killed and started again at once", kills.restarted),
         Scenario(f"killed at {random_kills} random moments", kills.at_random(random_kills)),
-        *(Scenario(f"{step}, checkpoint lost", kills.at_and_lost(step, landing_log=False)) for step in between),
         *(
-            Scenario(f"{step}, checkpoint and landing log lost", kills.at_and_lost(step, landing_log=True))
+            Scenario(f"{step}, checkpoint lost", kills.at_and_lost(step, landing_log=False), catalogs=_EACH)
+            for step in between
+        ),
+        *(
+            Scenario(
+                f"{step}, checkpoint and landing log lost", kills.at_and_lost(step, landing_log=True), catalogs=_EACH
+            )
             for step in between
         ),
         Scenario("suspended past its lease, replaced, resumed", faults.suspended),
@@ -52,10 +80,50 @@ def scenarios(random_kills: int) -> list[Scenario]:
     ]
 
 
+def _operations() -> list[Scenario]:
+    def listed(
+        name: str, run: operations.Run, *, local: bool = False, catalogs: tuple[Catalog, ...] = _SQLITE
+    ) -> Scenario:
+        return Scenario(name, run, (LOCAL,) if local else (LOCAL, MINIO), catalogs, Part.OPERATIONS)
+
+    between = (Step.BRONZE_APPENDED, Step.DEAD_LETTERS_APPENDED)
+    losses = {"": "", "checkpoint": ", checkpoint lost", "checkpoint and log": ", checkpoint and landing log lost"}
+    return [
+        *(
+            listed(f"{operations.names_of(pieces)} restored from an older copy", operations.restored(*pieces))
+            for pieces in (*operations.SUBSETS, operations.TOGETHER)
+        ),
+        *(
+            listed(f"maintained by {tool} while it runs", operations.maintained_while_running(tool), catalogs=_EACH)
+            for tool in operations.JOBS
+        ),
+        *(
+            listed(f"{step}, maintained by {tool}{words}", operations.maintained_after_kill(step, tool, lost))
+            for step in between
+            for tool in operations.JOBS
+            for lost, words in losses.items()
+        ),
+        listed(
+            "orphans of any age removed before the append",
+            operations.orphans_removed(Step.AFTER_JUDGEMENT, TABLES.bronze),
+        ),
+        listed("unmounted at a restart: no landing folder", operations.unmounted(empty=False), local=True),
+        listed("unmounted at a restart: an empty mount point", operations.unmounted(empty=True), local=True),
+        listed("the landing zone moved", operations.moved, local=True),
+        listed("the landing zone by other names", operations.aliased, local=True),
+        listed("two first starts at once", operations.two_first_starts(other_stream=False), catalogs=_EACH),
+        listed(
+            "two first starts at once, of two streams", operations.two_first_starts(other_stream=True), catalogs=_EACH
+        ),
+        listed("bronze rolled back", operations.undone("roll-back")),
+        listed("bronze replaced by itself", operations.undone("replace-by-itself")),
+        listed("bronze replaced by nothing", operations.undone("replace-by-nothing")),
+    ]
+
+
 def run_scenario(scenario: Scenario, bench: Bench) -> Row:
     """Run a scenario; one that did not strike is tried again."""
     began = time.monotonic()
-    storage = MINIO if bench.options.minio else LOCAL
     outcome = Outcome()
     for _ in range(_TRIES):
         try:
@@ -67,7 +135,7 @@ def run_scenario(scenario: Scenario, bench: Bench) -> Row:
             bench.give_up()
             outcome = Outcome(problems=[f"could not be tried: {error}"])
             break
-    return Row(scenario.name, storage, outcome, time.monotonic() - began)
+    return Row(scenario.name, bench.options.where, outcome, time.monotonic() - began)
 
 
 def _through_the_proxy() -> dict[str, Callable[[Bench], Outcome]]:

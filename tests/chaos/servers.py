@@ -1,6 +1,5 @@
 """A MinIO that can be killed and started again, and the proxy before it that makes faults."""
 
-import urllib.request
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,13 +9,9 @@ import msgspec
 from tests.chaos.environment import ROOT, clean_environment
 from tests.chaos.orders import write_whole
 from tests.chaos.processes import Process, wait_until
-from tests.conftest import MINIO, Minio, free_port
+from tests.servers import MINIO, Minio, ServerError, answers, free_port
 
 MITMDUMP = ROOT / "target" / "mitmproxy" / "bin" / "mitmdump"
-
-
-class ServerError(Exception):
-    """A server of the harness did not start."""
 
 
 class MinioServer:
@@ -55,7 +50,7 @@ class MinioServer:
         }
         command = [str(MINIO), "server", "--quiet", "--address", self.address, "--console-address", self._console]
         process = Process([*command, str(self.minio.folder)], environment, self._folder / "log")
-        _ready(process, lambda: _answers(f"{self.minio.endpoint_url}/minio/health/ready"))
+        _ready(process, lambda: answers(f"{self.minio.endpoint_url}/minio/health/ready"))
         return process
 
 
@@ -109,7 +104,7 @@ class Proxy:
         # Requests are signed with the name of the host that the client sees. HTTP/2 is nothing that S3 speaks.
         command += ["--set", "keep_host_header=true", "--set", "http2=false", "--set", f"confdir={folder}"]
         self._process = Process(command, environment, folder / "log")
-        _ready(self._process, lambda: _answers(f"{self.endpoint_url}/minio/health/ready"))
+        _ready(self._process, lambda: answers(f"{self.endpoint_url}/minio/health/ready"))
 
     def __enter__(self) -> Self:
         return self
@@ -135,11 +130,3 @@ def _ready(process: Process, answers: Callable[[], bool]) -> None:
     if not wait_until(lambda: answers() or not process.alive, 60) or not process.alive:
         process.end_all()
         raise ServerError(f"A server did not start: {process.last_words()}")
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5):
-            return True
-    except OSError:
-        return False

@@ -14,7 +14,6 @@ from tests.chaos.scenarios import Scenario, run_scenario, scenarios
 from tests.chaos.watch import Watch
 
 from lakeproof.settings import S3Settings
-from lakeproof.storage import open_storage
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_a_watch_sees_the_file_that_it_waits_for(tmp_path: Path) -> None:
 def test_the_harness_knows_each_unit_that_it_landed(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", None, S3Settings(_env_file=None), seed=1)
     landed = lake.land(20)
-    listed = [file.uri for file in open_storage(f"{lake.settings.landing_uri}/events", lake.settings.s3).list()]
+    listed = [name for name, _ in lake.zone.list()]
     assert sorted(listed) == sorted(landed) == sorted(lake.files)
     tables = [table for table, _, _ in lake.expected]
     assert tables.count(TABLES.bronze) > 100

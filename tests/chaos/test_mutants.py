@@ -1,6 +1,6 @@
 """A checker that cannot fail is none: each fault put into the consumer or its tables turns the grid red.
 
-The twins without a fault are in test_chaos.py, and are green.
+The twins without a fault are in test_chaos.py and test_operations.py, and are green.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Run = Callable[[Bench, str], Outcome]
     ("mutant", "name"),
     [
         (Mutant.NO_MARKER_CHECK, f"killed {Step.BRONZE_APPENDED}"),
-        (Mutant.NO_LEDGER_CHECK, f"{Step.BRONZE_APPENDED}, checkpoint lost"),
+        (Mutant.NO_LEDGER_CHECK, f"{Step.BRONZE_APPENDED}, checkpoint and landing log lost"),
         (Mutant.TRAILING_GARBAGE, "a file with garbage at its end"),
     ],
 )
@@ -37,6 +37,14 @@ def test_a_mutant_of_the_consumer_doubles_units(
     assert outcome.hits
     assert outcome.doubled
     assert "verify: exit code 1" in outcome.problems[-1]
+
+
+def test_markers_by_number_lose_what_landed_after_a_restore(mutant_bench: Callable[[Mutant], Bench], run: Run) -> None:
+    name = "checkpoints and landing log restored from an older copy"
+    outcome = run(mutant_bench(Mutant.MARKERS_BY_NUMBER), name)
+    assert outcome.verdict is Verdict.RED
+    assert outcome.hits
+    assert outcome.lost
 
 
 def test_without_the_lease_a_second_consumer_is_not_refused(mutant_bench: Callable[[Mutant], Bench], run: Run) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 from tests.chaos.mutants import Mutant, install, wrap
 from tests.chaos.orders import Act, Orders, Step
+from tests.chaos.processes import groups_of, signal_groups
 
 from consumer import cli
-from consumer.bronze import append
+from consumer.commit import append
 from consumer.queries import micro_batches
-from consumer.sources import lease
-from lakeproof.tables import LEDGER
+from lakeproof.state import lease
 
 ORDERS, LEASE_SECONDS, MUTANT = "CHAOS_ORDERS", "CHAOS_LEASE_SECONDS", "CHAOS_MUTANT"
 """Environment variables: the file of orders; how long a lease lasts; what to break."""
@@ -38,9 +38,8 @@ def main() -> None:
 def _install_hooks(orders: Orders) -> None:
     table = ""  # that is being appended to
 
-    def reach(step: Step | None) -> None:
-        if step:
-            orders.obey(step, lambda act: os.killpg(0, _STRIKES[act]))
+    def reach(step: Step) -> None:
+        orders.obey(step, lambda act: signal_groups(groups_of(os.getpid()), _STRIKES[act]))
 
     def around_judgement(real: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(real)
@@ -54,33 +53,31 @@ def _install_hooks(orders: Orders) -> None:
 
     def around_append(real: Callable[..., bool]) -> Callable[..., bool]:
         @functools.wraps(real)
-        def append_once(spark: Any, name: str, *arguments: Any) -> bool:
+        def append_once(opened: append.OpenTable, *arguments: Any) -> bool:
             nonlocal table
-            table = name
-            done = real(spark, name, *arguments)
-            reach(_of(name, Step.BRONZE_APPENDED, Step.DEAD_LETTERS_APPENDED, Step.LEDGER_APPENDED))
+            table = opened.name
+            done = real(opened, *arguments)
+            reach(_of(table, Step.BRONZE_APPENDED, Step.DEAD_LETTERS_APPENDED, Step.LEDGER_APPENDED))
             return done
 
         return append_once
 
-    def around_publish(real: Callable[..., bool]) -> Callable[..., bool]:
+    def around_commit(real: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(real)
-        def publish(*arguments: Any) -> bool:
-            reach(_of(table, Step.BRONZE_STAGED, Step.DEAD_LETTERS_STAGED, None))
-            return real(*arguments)
+        def commit(*arguments: Any) -> None:
+            reach(_of(table, Step.BRONZE_PREPARED, Step.DEAD_LETTERS_PREPARED, Step.LEDGER_PREPARED))
+            real(*arguments)
 
-        return publish
+        return commit
 
     wrap(micro_batches, "write_judged", around_judgement)
     wrap(micro_batches, "append_once", around_append)
-    wrap(append, "_publish", around_publish)
+    wrap(append, "_commit", around_commit)
 
 
-def _of(table: str, bronze: Step, dead_letters: Step, ledger: Step | None) -> Step | None:
+def _of(table: str, bronze: Step, dead_letters: Step, ledger: Step) -> Step:
     """The step that belongs to a table."""
-    if table == LEDGER:
-        return ledger
-    return bronze if table.startswith("bronze.") else dead_letters
+    return {"bronze": bronze, "dead_letters": dead_letters, "ledger": ledger}[table.partition(".")[0]]
 
 
 if __name__ == "__main__":

@@ -9,11 +9,18 @@ from pathlib import Path
 import pytest
 from tests.reader.lake import Run
 
+from lakeproof.addresses import sqlite_path
 from lakeproof.settings import Settings
 
 QUERY = (
     "SELECT event_id, event_timestamp, properties FROM bronze.events WHERE event_id IN ('e0', 'e1') ORDER BY event_id"
 )
+
+
+def catalog_file(settings: Settings) -> Path:
+    path = sqlite_path(settings.catalog_database)
+    assert path is not None
+    return path
 
 
 def test_sql_prints_a_table(local_lake: Settings, reader: Run) -> None:
@@ -90,12 +97,12 @@ def test_an_empty_lake_says_what_to_do(lake_settings: Settings, reader: Run) -> 
 
 def test_sql_without_tables_opens_no_catalog(lake_settings: Settings, reader: Run) -> None:
     assert reader(lake_settings, "sql", "SELECT count(*) FROM landing.events, range(3)").returncode == 0
-    assert not Path(lake_settings.catalog_database.removeprefix("sqlite:///")).exists()
+    assert not catalog_file(lake_settings).exists()
 
 
 def test_a_broken_catalog_is_exit_code_3(lake_settings: Settings, reader: Run) -> None:
     lake_settings.home.mkdir()
-    Path(lake_settings.catalog_database.removeprefix("sqlite:///")).write_text("no database, whatever its name says")
+    catalog_file(lake_settings).write_text("no database, whatever its name says")
     for arguments in (("sql", "FROM bronze.events"), ("tables",), ("summary", "events", "--wait", "--timeout", "1")):
         done = reader(lake_settings, *arguments)
         assert done.returncode == 3, done.stderr
@@ -104,7 +111,7 @@ def test_a_broken_catalog_is_exit_code_3(lake_settings: Settings, reader: Run) -
 
 
 def test_a_locked_catalog_can_still_be_read(local_lake: Settings, reader: Run) -> None:
-    with sqlite3.connect(local_lake.catalog_database.removeprefix("sqlite:///")) as writer:
+    with sqlite3.connect(catalog_file(local_lake)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         done = reader(local_lake, "sql", "SELECT count(*) AS n FROM dead_letters.events", "--format", "csv")
         writer.rollback()

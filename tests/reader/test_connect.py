@@ -27,7 +27,7 @@ def test_tables_resolve_by_namespace_and_name(session: Session) -> None:
         ("e1", "12.50")
     ]
     assert rows(session, "SELECT count(*) FROM dead_letters.events") == [(3,)]
-    assert rows(session, "SELECT count(*) FROM lake.ops.ledger") == [(0,)]
+    assert rows(session, "SELECT count(*) FROM lake.ledger.events") == [(0,)]
     assert ("lake", "bronze", "events") in rows(session, "SELECT database, schema, name FROM (SHOW ALL TABLES)")
 
 
@@ -91,7 +91,7 @@ def test_a_missing_table_names_those_that_are_there(session: Session) -> None:
     with pytest.raises(LakeproofError) as caught:
         session.sql("SELECT * FROM bronze.evnts")
     assert "evnts does not exist" in caught.value.message
-    for name in ("bronze.events", "dead_letters.events", "landing.events", "dead_letters_text.events", "ops.ledger"):
+    for name in ("bronze.events", "dead_letters.events", "landing.events", "dead_letters_text.events", "ledger.events"):
         assert name in caught.value.hint
     assert "LINE 1" not in str(caught.value)
 

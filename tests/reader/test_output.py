@@ -62,11 +62,16 @@ def test_json_keeps_every_value(connection: Any) -> None:
     }
 
 
-def test_csv_is_rfc_4180(connection: Any) -> None:
+def test_csv_is_rfc_4180_with_line_feeds(connection: Any) -> None:
     text = written(
         connection, "SELECT 1 AS a, 'x\"y, z\nw' AS \"b,c\", NULL AS d UNION ALL SELECT 2, '', 'e'", Format.CSV
     )
-    assert text == 'a,"b,c",d\r\n1,"x""y, z\nw",\r\n2,,e\r\n'
+    assert text == 'a,"b,c",d\n1,"x""y, z\nw",\n2,,e\n'
+
+
+def test_csv_quotes_every_kind_of_line_end(connection: Any) -> None:
+    text = written(connection, "SELECT 'x' || chr(13) || 'y' AS a, chr(13) || chr(10) AS b", Format.CSV)
+    assert text == 'a,b\n"x\ry","\r\n"\n'
 
 
 def test_csv_keeps_every_value(connection: Any) -> None:
@@ -92,7 +97,7 @@ def test_a_long_table_says_what_it_leaves_out(connection: Any, capsys: pytest.Ca
     assert "1000 rows" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("output_format", "empty"), [(Format.CSV, "a\r\n"), (Format.JSON, "[\n]\n")])
+@pytest.mark.parametrize(("output_format", "empty"), [(Format.CSV, "a\n"), (Format.JSON, "[\n]\n")])
 def test_no_rows(connection: Any, output_format: Format, empty: str) -> None:
     assert written(connection, "SELECT 1 AS a LIMIT 0", output_format) == empty
 

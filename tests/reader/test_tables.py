@@ -14,7 +14,7 @@ from reader.tables import list_tables
 
 def test_facts_follow_each_commit(lake: Settings, append: Append) -> None:
     before = {fact.name: fact for fact in list_tables(lake)}
-    assert list(before) == ["bronze.events", "dead_letters.events", "ops.ledger"]
+    assert list(before) == ["bronze.events", "dead_letters.events", "ledger.events"]
     append(lake, 5, start=300)
     after = {fact.name: fact for fact in list_tables(lake)}
     was, now = before["bronze.events"], after["bronze.events"]
@@ -25,7 +25,11 @@ def test_facts_follow_each_commit(lake: Settings, append: Append) -> None:
     assert abs((datetime.now(UTC) - now.last_commit).total_seconds()) < 60
     assert after["dead_letters.events"] == before["dead_letters.events"]
     assert after["dead_letters.events"].rows == 3
-    assert (after["ops.ledger"].rows, after["ops.ledger"].snapshots, after["ops.ledger"].last_commit) == (0, 0, None)
+    assert (after["ledger.events"].rows, after["ledger.events"].snapshots, after["ledger.events"].last_commit) == (
+        0,
+        0,
+        None,
+    )
 
 
 def test_bytes_are_those_of_the_data_files(local_lake: Settings) -> None:

@@ -7,16 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.reader.lake import rows
 
+from lakeproof.landing import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from reader.connect import connect
 from reader.views import streams, view_statements
 
 
-def test_the_landing_view_has_every_file_under_the_uri_that_the_tables_have(
+def test_the_landing_view_has_every_file_under_the_name_that_the_tables_have(
     lake: Settings, landed: dict[str, bytes]
 ) -> None:
-    files = {file.uri: file for file in open_storage(f"{lake.landing_uri}/events", lake.s3).list()}
+    files = dict(landing_zone(lake, "events").list())
     assert len(files) == len(landed)
     with connect(lake) as session:
         found = rows(session, "SELECT _source, size, content, epoch(last_modified) FROM landing.events")

@@ -10,16 +10,17 @@ import pyarrow as pa
 
 from consumer.bronze.judge import Judge
 from consumer.sources.files import envelopes
-from consumer.sources.landing_log import LandedFile
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import DriftPolicy, load_contract
+from lakeproof.landing import is_hidden, landing_zone
+from lakeproof.limits import Limits
 from lakeproof.settings import Settings
-from lakeproof.storage import StoredFile, open_storage
+from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables import ensure_tables
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-BRONZE, DEAD_LETTERS, LEDGER = "bronze.events", "dead_letters.events", "ops.ledger"
+BRONZE, DEAD_LETTERS, LEDGER = "bronze.events", "dead_letters.events", "ledger.events"
 
 Row = dict[str, Any]
 
@@ -30,8 +31,10 @@ class Lake:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.root = f"{settings.landing_uri}/events"
-        self.storage = open_storage(self.root, settings.s3)
+        self.zone = landing_zone(settings, "events")
+        self.storage = self.zone.storage
         self.contract = load_contract(settings.contracts, "events")
+        self.limits = Limits.of(settings)
         self.catalog = open_catalog(settings)
         ensure_tables(self.catalog, self.contract)
         self._consumed: set[str] = set()
@@ -55,29 +58,30 @@ class Lake:
 
     def consume(self, changed: frozenset[str] = frozenset()) -> None:
         """Judge what has landed since, and append it; `changed` are names that are overwritten before they are read."""
-        files = [file for file in self.storage.list() if file.uri not in self._consumed]
-        self._consumed |= {file.uri for file in files}
+        files = [each for each in self.zone.list() if each[0] not in self._consumed]
+        self._consumed |= {name for name, _ in files}
         listed = [
-            LandedFile(seq, file.uri, file.size, file.etag, file.modified_at)
-            for seq, file in enumerate(files)
-            if not file.uri.endswith(".tmp")
+            LandedFile(seq, name, file.size, file.etag, file.modified_at)
+            for seq, (name, file) in enumerate(files)
+            if not is_hidden(name)
         ]
         for name in changed:
             self.overwrite(name, b"overwritten")
-        judge = Judge(self.contract)
+        judge = Judge(self.contract, self.limits)
         tables: dict[str, list[pa.Table]] = {BRONZE: [], DEAD_LETTERS: []}
         ledger = []
-        for file, envelope in zip(listed, envelopes(listed, self.storage), strict=True):
+        for file, envelope in zip(listed, envelopes(listed, self.zone, self.limits), strict=True):
             failure = envelope.failure
             batches = judge.refuse(*failure, envelope.value) if failure else judge.judge(envelope.value)
             units = pa.Table.from_batches(batches, schema=judge._schema)
             good = units.filter(units["reasons"].is_null())
             dead = units.filter(units["reasons"].is_valid())
             judged_only = [name for name in ("_drift", "reasons", "raw") if name in good.column_names]
-            tables[BRONZE].append(_with(good.drop_columns(judged_only), file.uri))
-            letters = _with(dead.select(["reasons", "raw", "_position"]), file.uri)
+            tables[BRONZE].append(_with(good.drop_columns(judged_only), file.name))
+            letters = _with(dead.select(["reasons", "raw", "_position"]), file.name)
             tables[DEAD_LETTERS].append(letters.append_column("_attempt", pa.array([1] * len(letters), pa.int32())))
             booking = _booking(file, len(good), dead["reasons"].to_pylist())
+            booking["content_hash"] = envelope.content_hash
             ledger.append(booking | _drift(self.contract.drift, good))
         for name, parts in tables.items():
             self.catalog.load_table(name).append(pa.concat_tables(parts))
@@ -123,11 +127,10 @@ def _drift(policy: DriftPolicy, good: pa.Table) -> Row:
     return {"rescued" if policy is DriftPolicy.RESCUE else "discarded": sorted(counts.items())}
 
 
-def _booking(file: LandedFile | StoredFile, bronze: int, reasons: list[list[dict[str, str]]]) -> Row:
+def _booking(file: LandedFile, bronze: int, reasons: list[list[dict[str, str]]]) -> Row:
     dead = Counter("+".join(sorted({reason["code"] for reason in unit})) for unit in reasons)
     return {
-        "stream": "events",
-        "source": file.uri,
+        "source": file.name,
         "size": file.size,
         "etag": file.etag,
         "micro_batch_id": 0,

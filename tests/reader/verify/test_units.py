@@ -155,3 +155,11 @@ def test_positions_that_are_not_there_are_not_picked() -> None:
 @pytest.mark.timeout(120)  # what is quadratic takes hours
 def test_time_grows_with_the_input_only(content: bytes, units: int) -> None:
     assert find_units(content).count == units
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(batches(), pieces), st.integers(0, 30))
+def test_bytes_of_units_over_the_limit_are_left_out(content, most):
+    whole, limited = find_units(content, ALL), find_units(content, ALL, most)
+    assert (limited.count, limited.whole) == (whole.count, whole.whole)
+    assert limited.picked == {position: unit for position, unit in whole.picked.items() if len(unit) <= most}

@@ -16,6 +16,7 @@ from tests.reader.lake import Run
 from tests.reader.verify.lake import BRONZE, DEAD_LETTERS, LEDGER, Lake, Row
 from typer.testing import CliRunner
 
+from lakeproof.limits import Limits
 from lakeproof.settings import Settings
 from lakeproof.storage.s3 import s3_client
 from reader.cli import app
@@ -106,7 +107,7 @@ def plant(source: str, position: int, **changes: Any) -> Callable[[Lake], None]:
     """A row more in bronze."""
 
     def fault(lake: Lake) -> None:
-        row = lake.rows(BRONZE)[0] | {"_source": lake.uri(source), "_position": position} | changes
+        row = lake.rows(BRONZE)[0] | {"_source": source, "_position": position} | changes
         lake.append(BRONZE, row)
 
     return fault
@@ -116,7 +117,7 @@ def bury(source: str, position: int) -> Callable[[Lake], None]:
     """A dead letter more."""
 
     def fault(lake: Lake) -> None:
-        lake.append(DEAD_LETTERS, lake.rows(DEAD_LETTERS)[0] | {"_source": lake.uri(source), "_position": position})
+        lake.append(DEAD_LETTERS, lake.rows(DEAD_LETTERS)[0] | {"_source": source, "_position": position})
 
     return fault
 
@@ -125,7 +126,7 @@ def drop(table: str, source: str, position: int) -> Callable[[Lake], None]:
     """A row less."""
 
     def fault(lake: Lake) -> None:
-        place = (lake.uri(source), position)
+        place = (source, position)
         lake.edit(table, lambda rows: [row for row in rows if (row["_source"], row["_position"]) != place])
 
     return fault
@@ -139,7 +140,7 @@ def in_bronze_instead(lake: Lake) -> None:
 
 def alter_raw(lake: Lake) -> None:
     def change(rows: list[Row]) -> None:
-        (row,) = [row for row in rows if row["_source"] == lake.uri("a.json") and row["_position"] == 4]
+        (row,) = [row for row in rows if row["_source"] == "a.json" and row["_position"] == 4]
         row["raw"] = row["raw"].replace(b"u4", b"u5")
 
     lake.edit(DEAD_LETTERS, change)
@@ -150,7 +151,7 @@ def book(source: str, **changes: Any) -> Callable[[Lake], None]:
 
     def fault(lake: Lake) -> None:
         def change(rows: list[Row]) -> None:
-            (row,) = [row for row in rows if row["source"] == lake.uri(source)]
+            (row,) = [row for row in rows if row["source"] == source]
             row.update(changes)
 
         lake.edit(LEDGER, change)
@@ -160,11 +161,11 @@ def book(source: str, **changes: Any) -> Callable[[Lake], None]:
 
 def forget(source: str) -> Callable[[Lake], None]:
     """A ledger row less."""
-    return lambda lake: lake.edit(LEDGER, lambda rows: [row for row in rows if row["source"] != lake.uri(source)])
+    return lambda lake: lake.edit(LEDGER, lambda rows: [row for row in rows if row["source"] != source])
 
 
 def book_twice(lake: Lake) -> None:
-    lake.append(LEDGER, *[row for row in lake.rows(LEDGER) if row["source"] == lake.uri("b.json")])
+    lake.append(LEDGER, *[row for row in lake.rows(LEDGER) if row["source"] == "b.json"])
 
 
 def split_garbage(lake: Lake) -> None:
@@ -184,7 +185,7 @@ def split_garbage_of_one(lake: Lake) -> None:
 
 def refresh(lake: Lake, name: str) -> None:
     """Let the ledger say that what lies there is what was read."""
-    file = lake.storage.stat(lake.uri(name))
+    file = lake.zone.stat(name)
     assert file is not None
     book(name, size=file.size, etag=file.etag)(lake)
 
@@ -194,7 +195,7 @@ def overwrite_same_size(lake: Lake) -> None:
 
 
 def touch_everything_lost(lake: Lake) -> None:
-    lake.edit(BRONZE, lambda rows: [row for row in rows if row["_source"] != lake.uri("b.json")])
+    lake.edit(BRONZE, lambda rows: [row for row in rows if row["_source"] != "b.json"])
 
 
 FAULTS: dict[str, tuple[Callable[[Lake], None], str, str, str]] = {
@@ -223,7 +224,7 @@ FAULTS: dict[str, tuple[Callable[[Lake], None], str, str, str]] = {
     "a ledger row missing": (forget("b.json"), "b.json", "lost", "the ledger has no row of it"),
     "a ledger row twice": (book_twice, "b.json", "doubled", "2 rows"),
     "a file overwritten": (lambda lake: lake.overwrite("b.json", b"[]"), "b.json", "changed", "another size"),
-    "a file overwritten, same size": (overwrite_same_size, "b.json", "changed", "the same size, another tag"),
+    "a file overwritten, same size": (overwrite_same_size, "b.json", "changed", "the same size, other bytes"),
     "trailing garbage dropped": (split_garbage, "g.json", "lost", "1 .at 1.*\n.*cannot be split"),
     "a second array dropped": (split_garbage_of_one, "g.json", "lost", "cannot be split"),
 }  # fmt: skip
@@ -286,7 +287,7 @@ def test_a_file_that_changed_before_it_was_read(lake: Lake, verify: Verify) -> N
 def test_a_file_that_changed_before_its_dead_letters_were_committed(lake: Lake, verify: Verify) -> None:
     """The rest of its units can be had no more: it has the rows that the ledger says, and gaps between them."""
     for row in lake.rows(DEAD_LETTERS):
-        if row["_source"] == lake.uri("a.json"):
+        if row["_source"] == "a.json":
             drop(DEAD_LETTERS, "a.json", row["_position"])(lake)
     book("a.json", units=3, dead_letters=[])(lake)
     lake.overwrite("a.json", b"[1,2,3,4]")
@@ -300,13 +301,13 @@ def test_files_sent_again_are_told(lake: Lake, verify: Verify, reader: Run) -> N
     lake.land({"again.json": LANDED["b.json"], "none-2.json": b"[]", "b-2.json": LANDED["b.json"][::-1]})
     report = verify(lake)
     assert report.exit_code == 0
-    assert report.stream["resent"] == [[lake.uri("again.json"), lake.uri("b.json")]]
+    assert report.stream["resent"] == [["again.json", "b.json"]]
     assert "1 files were landed again" in reader(lake.settings, "verify").stdout
 
 
 def test_an_altered_value_is_found_where_values_are_compared(lake: Lake, verify: Verify) -> None:
     def change(rows: list[Row]) -> None:
-        (row,) = [row for row in rows if row["_source"] == lake.uri("b.json") and row["_position"] == 2]
+        (row,) = [row for row in rows if row["_source"] == "b.json" and row["_position"] == 2]
         row["properties"] = [("amount", "12.50"), *row["properties"][1:]]
 
     lake.edit(BRONZE, change)
@@ -351,13 +352,13 @@ def test_what_the_consumer_makes_of_many_mutated_batches_is_ok(lake: Lake, verif
 
 def test_a_running_micro_batch_is_waited_for(lake: Lake, verify: Verify, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that the ledger does not have yet are looked at again, while they are young."""
-    plant("b.json", 0, _source=lake.uri("new.json"), _ingested_at=datetime.now(UTC))(lake)
+    plant("b.json", 0, _source="new.json", _ingested_at=datetime.now(UTC))(lake)
     lake.land({"new.json": array(event(30))})
-    booked = next(row for row in lake.rows(LEDGER) if row["source"] == lake.uri("b.json"))
-    file = lake.storage.stat(lake.uri("new.json"))
+    booked = next(row for row in lake.rows(LEDGER) if row["source"] == "b.json")
+    file = lake.zone.stat("new.json")
     assert file is not None
 
-    due = [booked | {"source": file.uri, "size": file.size, "etag": file.etag, "units": 1, "bronze": 1}]
+    due = [booked | {"source": "new.json", "size": file.size, "etag": file.etag, "units": 1, "bronze": 1}]
 
     def commit(_seconds: float) -> None:
         # Once, however often verify looks again, and for verify's own sleep only: other threads sleep too.
@@ -400,7 +401,7 @@ def test_a_table_that_cannot_be_read(lake: Lake, reader: Run) -> None:
 
 def test_a_table_that_is_gone(lake: Lake, reader: Run) -> None:
     lake.catalog.drop_table(LEDGER)
-    assert "lacks the table ops.ledger" in could_not_check(reader, lake.settings)
+    assert "lacks the table ledger.events" in could_not_check(reader, lake.settings)
 
 
 def test_a_catalog_that_is_out_of_reach(lake: Lake, reader: Run) -> None:
@@ -417,7 +418,7 @@ def test_a_landing_zone_that_cannot_be_listed(lake: Lake, reader: Run) -> None:
     folder = lake.settings.home / "landing" / "events"
     folder.rename(folder.with_name("elsewhere"))
     folder.touch()
-    assert "cannot be listed" in could_not_check(reader, lake.settings)
+    assert f"{folder} is not there" in could_not_check(reader, lake.settings)
 
 
 def test_a_lake_without_tables_and_a_stream_without_contract(lake_settings: Settings, reader: Run) -> None:
@@ -442,7 +443,54 @@ def test_on_s3(s3_lake_settings: Settings, verify: Verify, reader: Run) -> None:
     report = verify(lake)
     assert report.exit_code == 1
     assert report.sources == {"a.json": "lost", "b.json": "changed", "new.json": "pending", "none.json": "expired"}
-    assert report.stream["resent"] == [[lake.uri(name) for name in ("a.json", "b.json", "new.json")]]
+    assert report.stream["resent"] == [["a.json", "b.json", "new.json"]]
     parts = {name: getattr(s3_lake_settings, name) for name in ("home", "warehouse", "contracts", "s3")}
     elsewhere = Settings(_env_file=None, landing="s3://no-such-bucket/landing", **parts)
     assert "s3://no-such-bucket" in could_not_check(reader, elsewhere)
+
+
+def test_what_is_too_large_is_one_unit_and_its_bytes_are_not_asked_for(
+    lake_settings: Settings, verify: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKE_MAX_UNPACKED_BYTES", "3000")
+    monkeypatch.setenv("LAKE_MAX_RECORD_BYTES", "1000")
+    made = Lake(lake_settings)
+    made.limits = Limits(unpacked_bytes=3_000, record_bytes=1_000)
+    large = event(1, user_id="u" * 1_000)
+    made.land(
+        {
+            "array.json": array(event(0), large, event(2)),
+            "broken.json": array(event(3), large.replace(b"u", b"\xff"), event(4)),
+            "lines.json.gz": gzip.compress(event(5) + b"\n" + large + b"\n" + event(6)),
+            "whole.json": b"x" * 2_000,
+            "damaged.json.gz": bytes(2_000),
+            "plain.json": array(event(7)) + b" " * 3_000,
+            "packed.json.gz": gzip.compress(b"[" + b" " * 3_000 + b"]"),
+            "good.json": array(event(8), event(9, extra=1)),
+        }
+    )
+    made.consume()
+    report = verify(made, "--values")
+    assert (report.exit_code, report.sources) == (0, {})
+    assert report.stream["landed_units"] == 3 * 3 + 1 + 1 + 1 + 1 + 2
+    assert report.stream["bronze_rows"] == 3 * 2 + 1
+    letters = {(row["_source"].rsplit("/", 1)[-1], row["_position"]): row for row in made.rows(DEAD_LETTERS)}
+    assert {key: "+".join(reason["code"] for reason in row["reasons"]) for key, row in letters.items()} == {
+        ("array.json", 1): "record_too_large",
+        ("broken.json", 1): "record_too_large",
+        ("lines.json.gz", 1): "record_too_large",
+        ("whole.json", 0): "corrupt_batch+batch_too_large",
+        ("damaged.json.gz", 0): "undecodable+batch_too_large",
+        ("plain.json", 0): "batch_too_large",
+        ("packed.json.gz", 0): "batch_too_large",
+        ("good.json", 1): "unknown_field",
+    }
+    assert [row["raw"] is None for row in letters.values()].count(False) == 1
+    for limit in ("1000000", "1000"):  # other limits today are no reason to doubt what was judged before
+        monkeypatch.setenv("LAKE_MAX_UNPACKED_BYTES", limit)
+        monkeypatch.setenv("LAKE_MAX_RECORD_BYTES", limit)
+        assert verify(made).sources == {}
+    monkeypatch.setenv("LAKE_MAX_UNPACKED_BYTES", "3000")
+    # A dead letter of a small unit must have its bytes, whatever it says of itself.
+    made.edit(DEAD_LETTERS, lambda rows: [row | {"raw": None} for row in rows])
+    assert verify(made).sources == {"good.json": "changed"}

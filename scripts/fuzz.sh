@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Run the property tests on examples that nobody has seen yet: more of them, and a new seed in each round.
+#   scripts/fuzz.sh [ROUNDS] [PYTEST OPTIONS]    e.g. scripts/fuzz.sh 5 tests/reader; ROUNDS is 20 unless told
+# Those that need Spark run in each fifth round only. A round that fails prints its seed and the examples, and ends it all.
+source "$(dirname "$0")/common.sh"
+
+rounds=20
+if [[ ${1:-} =~ ^[0-9]+$ ]]; then
+  rounds=$1
+  shift
+fi
+for ((round = 1; round <= rounds; round++)); do
+  seed=$((RANDOM * 32768 + RANDOM))
+  which="hypothesis and not spark"
+  ((round % 5)) || which=hypothesis
+  say "Round $round of $rounds, --hypothesis-seed=$seed"
+  "$BIN/pytest" -m "$which" --hypothesis-profile=fuzz --hypothesis-seed="$seed" "$@" ||
+    fail "Round $round failed." "Repeat it: .venv/bin/pytest -m '$which' --hypothesis-profile=fuzz --hypothesis-seed=$seed"
+done

@@ -1,0 +1,58 @@
+"""A consumer that ends says what to do. Here that is done, to the letter, and it is started again."""
+
+import re
+import shlex
+
+from tests.chaos.bench import Bench
+from tests.chaos.grid import Outcome
+from tests.chaos.lake import STREAM
+
+_COMMAND = re.compile(r"`((?:consumer|lakeproof) [^`]+)`")
+_STATEMENT = re.compile(r"Undo that: (.+)\.$", re.MULTILINE)
+_REFUSALS = 3
+_STALLED_SECONDS = 60.0
+
+
+def go_on(bench: Bench, outcome: Outcome) -> Outcome:
+    """Start a consumer if none runs, follow its advice where it ends, then land more, drain and check everything."""
+    bench.calm()
+    for _ in range(_REFUSALS):
+        if not (bench.consumer and bench.consumer.alive):
+            bench.consumer = bench.start()
+        if (problem := bench.drain(stalled_seconds=_STALLED_SECONDS)) is None:
+            break
+        if bench.consumer.alive:
+            outcome.problems.append(problem)
+            bench.check(outcome)
+        else:
+            ended(bench, outcome)
+        if outcome.problems:
+            bench.give_up()
+            return outcome
+    return bench.recover(outcome)
+
+
+def ended(bench: Bench, outcome: Outcome) -> None:
+    """See that the consumer ended with a clear line, and do what it says."""
+    consumer = bench.consumer
+    outcome.problems += bench.unclear_end()
+    if outcome.problems or consumer is None:
+        return
+    said = f"ended with {consumer.wait(0)}: {consumer.last_words()}"
+    outcome.notes.append(f"{said} Followed: {follow(bench, consumer.text())}")
+    bench.consumer = None
+
+
+def follow(bench: Bench, log: str) -> str:
+    """Do the first thing that the last error of a log advises; return what that is."""
+    told = log[log.rindex("Error: ") :]
+    if statement := _STATEMENT.search(told):
+        bench.run_program("tests.chaos.maintenance", "sql", statement[1])
+        return statement[1]
+    if command := _COMMAND.search(told):
+        program, *arguments = shlex.split(command[1])
+        if arguments == ["reset"]:  # "for the stream"
+            arguments.append(STREAM)
+        bench.run_program(program, *arguments)
+        return " ".join([program, *arguments])
+    return "start it again"

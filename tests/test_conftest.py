@@ -1,0 +1,68 @@
+"""What holds for every test, also for one that runs away."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import hypothesis
+import pytest
+from tests.conftest import MAX_MEMORY, ROOT
+
+RUNS_AWAY = """
+def test_runs_away():
+    grown = []
+    while len(grown) < 1_000:
+        grown.append(bytearray(64 << 20))
+
+def test_the_next_one():
+    pass
+"""
+
+
+def run(file: Path, *options: str) -> str:
+    """What pytest prints of a file of tests, under the same conftest as these."""
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", *options, str(file)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    return done.stdout
+
+
+def test_a_test_that_runs_away_ends_in_a_memory_error_and_the_next_one_runs(tmp_path):
+    file = tmp_path / "test_away.py"
+    file.write_text(RUNS_AWAY)
+    printed = run(file)
+    assert "MemoryError" in printed
+    assert "1 failed, 1 passed" in printed
+
+
+def test_as_much_as_tests_need_can_be_had():
+    assert len(bytearray(MAX_MEMORY // 4)) == MAX_MEMORY // 4
+
+
+DRAWS = """
+from hypothesis import given, settings, strategies
+
+@given(strategies.integers(0, 2**64))
+@settings(max_examples=20)
+def test_draws(number):
+    print(number)
+"""
+
+
+@pytest.mark.parametrize(("profile", "alike"), [("same", True), ("fuzz", False)])
+def test_examples_are_the_same_each_time_unless_fuzz_is_asked_for(tmp_path, profile, alike):
+    file = tmp_path / "test_draws.py"
+    file.write_text(DRAWS)
+    options = [] if profile == "same" else [f"--hypothesis-profile={profile}"]
+    numbers = [
+        {line for line in run(file, "-s", f"--hypothesis-seed={seed}", *options).splitlines() if line.isdigit()}
+        for seed in (1, 2)
+    ]
+    assert min(map(len, numbers)) > 2
+    assert (numbers[0] == numbers[1]) is alike
+
+
+def test_the_profile_of_these_tests_is_one_of_ours():
+    assert hypothesis.settings.default is not None
+    assert hypothesis.settings.get_current_profile_name() in ("same", "fuzz")

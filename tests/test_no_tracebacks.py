@@ -1,0 +1,188 @@
+"""Bad settings, signals and closed pipes: no program answers them with a stack trace. None of this starts a JVM."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROGRAMS = {
+    "producer": ("events", "--batches", "1", "--batch-size", "1"),
+    "consumer": ("run", "events"),
+    "reader": ("sql", "SELECT 1 AS one"),
+    "lakeproof": ("settings",),
+}
+LONG_QUERY = "SELECT count(*) FROM range(10000000000) a, range(100000) b WHERE a.range % 7 = b.range % 3"
+
+
+def environment(folder: Path, **changes: str) -> dict[str, str]:
+    own = {"LAKE_HOME": str(folder / "lake"), "LAKE_CONTRACTS": str(ROOT / "contracts"), "LAKE_SPARK_UI_PORT": "0"}
+    return os.environ | own | {"LAKE_JARS": str(ROOT / "target" / "jars" / "spark")} | changes
+
+
+def run(folder: Path, program: str, *arguments: str | bytes, **changes: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", program, *arguments],
+        cwd=folder,
+        env=environment(folder, **changes),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=60,
+    )
+
+
+def shell(folder: Path, command: str) -> "subprocess.CompletedProcess[str]":
+    """Run `command` in bash, which ends with the exit code of its first program; $PROGRAM runs a program."""
+    program = f"{sys.executable} -m"
+    return subprocess.run(
+        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
+        cwd=folder,
+        env=environment(folder) | {"PROGRAM": program},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def assert_told(done: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
+    """It ended with `code`, an error of one line that has these words, and a hint."""
+    assert "Traceback" not in done.stdout + done.stderr
+    assert done.returncode == code, done.stderr
+    error, hint = done.stderr.splitlines()
+    assert error.startswith("Error: ")
+    assert hint.startswith("  ")
+    assert all(word in error for word in words), error
+
+
+BAD_SETTINGS = {
+    "LAKE_S3": "x",
+    "LAKE_HOEM": "x",
+    "LAKE_HOME": "x" * 300,
+    "LAKE_LANDING": "s3:/bucket",
+    "LAKE_CATALOG": "hive",
+    "LAKE_CATALOG_URI": "sqlite://",
+    "LAKE_LANDING_LOG_URI": "postgresql://",
+    "LAKE_SPARK_MASTER": "local[x]",
+    "LAKE_DRIVER_MEMORY": "2x",
+    "LAKE_SPARK_UI_PORT": "x",
+    "LAKE_WAREHOUSE": "\udcff",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_bad_setting(tmp_path: Path, program: str) -> None:
+    # Each program with each setting would be slow: they all read them in one place.
+    names = BAD_SETTINGS if program == "consumer" else ["LAKE_S3", "LAKE_HOME"]
+    for name in names:
+        assert_told(run(tmp_path, program, *PROGRAMS[program], **{name: BAD_SETTINGS[name]}), 2, name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_master_without_a_port(tmp_path: Path) -> None:
+    assert_told(run(tmp_path, "consumer", "run", "events", LAKE_SPARK_MASTER="spark://nowhere"), 2, "spark://nowhere")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_file_of_defaults_that_is_not_utf_8(tmp_path: Path, program: str) -> None:
+    (tmp_path / ".env").write_bytes(b"LAKE_LOGS=caf\xe9\n")
+    assert_told(run(tmp_path, program, *PROGRAMS[program]), 2, ".env is not UTF-8")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_an_argument_that_is_not_utf_8(tmp_path: Path, program: str) -> None:
+    assert_told(run(tmp_path, program, PROGRAMS[program][0], b"\xff"), 2, "is not UTF-8")
+
+
+def test_a_contract_that_is_wrong_is_told_before_spark_starts(tmp_path: Path) -> None:
+    text = (ROOT / "contracts" / "events.yaml").read_text()
+    (tmp_path / "events.yaml").write_text(text.replace("name: product_id", "name: _product"))
+    began = time.monotonic()
+    # Without jars, so that even a consumer that looked for Spark first would not find it.
+    done = run(tmp_path, "consumer", "run", "events", LAKE_CONTRACTS=str(tmp_path), LAKE_JARS=str(tmp_path))
+    assert_told(done, 2, "events.yaml:", "_product")
+    assert time.monotonic() - began < 10
+
+
+def test_a_home_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("")
+    for program in ("producer", "consumer"):
+        assert_told(run(tmp_path, program, *PROGRAMS[program]), 3, str(tmp_path / "lake"))
+
+
+PRINTS = {
+    "producer": "$PROGRAM producer events --help",
+    "consumer": "$PROGRAM consumer run --help",
+    "reader": "$PROGRAM reader sql 'SELECT * FROM range(100000)' --format csv",
+    "reader table": "$PROGRAM reader sql 'SELECT 1'",
+    "reader help": "$PROGRAM reader --help",
+    "lakeproof": "$PROGRAM lakeproof settings",
+    "lakeproof contract": "$PROGRAM lakeproof contract json-schema events",
+    "lakeproof diff": "$PROGRAM lakeproof contract diff events events",
+}
+
+
+@pytest.mark.parametrize("command", PRINTS.values(), ids=PRINTS)
+def test_nobody_reads_on(tmp_path: Path, command: str) -> None:
+    done = shell(tmp_path, f"{command} | true")
+    assert done.stderr == ""
+    assert done.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("command", PRINTS.values(), ids=PRINTS)
+def test_a_full_disk(tmp_path: Path, command: str) -> None:
+    assert_told(shell(tmp_path, f"{command} > /dev/full"), 1, "Standard output", "No space left on device")
+
+
+@pytest.mark.parametrize("command", PRINTS.values(), ids=PRINTS)
+def test_a_closed_output(tmp_path: Path, command: str) -> None:
+    assert_told(shell(tmp_path, f"{command} >&-"), 1, "Standard output", "Bad file descriptor")
+
+
+def test_closed_streams_stop_nothing_that_needs_none(tmp_path: Path) -> None:
+    assert shell(tmp_path, "$PROGRAM producer events --batches 1 --batch-size 1 <&- >&- 2>&-").returncode == 0
+    assert len(list((tmp_path / "lake" / "landing").rglob("*.json"))) == 1
+    done = shell(tmp_path, "$PROGRAM lakeproof settings home 2>&-")
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'lake'}\n")
+
+
+def test_the_producer_ends_quietly_when_nobody_takes_its_batches(tmp_path: Path) -> None:
+    done = shell(tmp_path, "$PROGRAM producer events --data-sink stdout | head -1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("number", "codes"),
+    [(signal.SIGINT, (130,)), (signal.SIGTERM, (143, -signal.SIGTERM))],
+)
+def test_a_query_that_is_ended(tmp_path: Path, number: signal.Signals, codes: tuple[int, ...]) -> None:
+    command = [sys.executable, "-m", "reader", "sql", LONG_QUERY]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    time.sleep(4)
+    assert process.poll() is None
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (out, err) == ("", "")
+    assert process.returncode in codes
+
+
+def test_a_producer_that_is_asked_twice(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "producer", "events", "--batch-size", "200000", "--batches", "1"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    time.sleep(4)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "Traceback" not in err
+    assert process.returncode in (0, 128 + signal.SIGINT)  # 0 where it was done before the second one

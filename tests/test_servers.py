@@ -1,0 +1,82 @@
+"""The servers of the tests serve, keep what they have over a stop, and say what is missing where they cannot start."""
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import psycopg
+import pytest
+from tests import servers
+from tests.servers import MinioServer, PostgresServer, RestCatalogServer, Server, ServerError
+
+
+@pytest.fixture(params=["minio", "postgres", "rest"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    starts: dict[str, Callable[[], Server]] = {
+        "minio": lambda: MinioServer(tmp_path / "server"),
+        "postgres": lambda: PostgresServer(tmp_path / "server"),
+        "rest": lambda: RestCatalogServer(tmp_path / "server", f"file://{tmp_path}/warehouse"),
+    }
+    with starts[request.param]() as started:
+        yield started
+
+
+def test_a_server_stops_and_starts_again_where_it_was(server: Server) -> None:
+    port = server.port
+    assert server.answers()
+    server.stop()
+    assert not server.answers()
+    server.start()
+    assert server.answers()
+    assert server.port == port
+
+
+def test_a_server_listens_on_the_loopback_only(server: Server) -> None:
+    listening = [each.laddr.ip for each in server.process.net_connections() if each.status == psutil.CONN_LISTEN]
+    assert set(listening) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    assert listening
+
+
+def test_a_server_that_does_not_start_says_why(server: Server) -> None:
+    server.stop()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        server.port = taken.getsockname()[1]
+        with pytest.raises(ServerError, match=r"did not start:\n(?s:.*)(?i:already in use)"):
+            server.start()
+
+
+def test_postgres_asks_for_the_password_and_keeps_its_rows(tmp_path: Path) -> None:
+    with PostgresServer(tmp_path) as server:
+        uri = server.new_database("p@ss:w/rd%")
+        with psycopg.connect(uri) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 1 AS one")
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(uri.replace(f":{urlsplit(uri).password}@", ":wrong@"))
+        server.stop()
+        server.start()
+        with psycopg.connect(uri) as connection:
+            assert connection.execute("SELECT one FROM kept").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("MINIO", MinioServer),
+        ("REST_JARS", lambda folder: RestCatalogServer(folder, "file:///nowhere")),
+    ],
+)
+def test_a_server_that_is_missing_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, start: Callable[[Path], Server]
+) -> None:
+    monkeypatch.setattr(servers, name, tmp_path / "nothing")
+    with pytest.raises(ServerError, match="make setup-test"):
+        start(tmp_path)
+
+
+def test_postgres_that_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(servers, "find_spec", lambda name: None)
+    with pytest.raises(ServerError, match="make setup-test"):
+        PostgresServer(tmp_path)
