@@ -1,7 +1,7 @@
 """A backlog in MinIO: lakeproof and the usual consumer."""
 
 from benchmarks.backlog import truth
-from benchmarks.compare import OURS, USUAL, Comparison, bars
+from benchmarks.compare import OURS, PERSISTED, USUAL, Comparison, bars
 from benchmarks.harness import Options, Report, Side, machine, measure, medians, module
 from benchmarks.inputs import STREAM, Input, land
 from benchmarks.minio import Minio, run_minio
@@ -48,5 +48,6 @@ def _sides(minio: Minio, landing: str) -> list[Side]:
     }
     return [
         Side(OURS, module("benchmarks.sides.ours"), environment),
+        Side(PERSISTED, module("benchmarks.sides.usual", "--persisted"), environment),
         Side(USUAL, module("benchmarks.sides.usual"), environment),
     ]

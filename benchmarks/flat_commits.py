@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.flat_figures import percentile
-from benchmarks.flat_tables import append_many, marker
-from consumer.bronze import append
-from consumer.bronze.append import append_once, target
-from consumer.bronze.data_files import DataFile, DataFileWriter
+from benchmarks.flat_tables import QUERY, append_many, marker
+from consumer.commit import append
+from consumer.commit.append import append_once, open_table
+from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -28,7 +28,7 @@ _STREAM = "events"
 _ROWS = 1_000
 _WARM_UPS = 30
 _APPENDS = 30
-_STEPS = ("_load", "_has_marker", "_stage", "_publish")
+_STEPS = ("_newest", "_prepare", "_commit")
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def _timed_appends(spark: SparkSession, settings: Settings, table: str, first: i
     for number in range(first, first + count):
         files = _file(spark, settings, table)
         began = time.perf_counter()
-        if not append_once(spark, table, marker(number), files):
+        if not append_once(open_table(spark, table, QUERY), marker(number), files):
             raise AssertionError(f"{table} has micro-batch {number} already.")
         seconds.append(time.perf_counter() - began)
     return seconds
@@ -84,9 +84,10 @@ def _timed_appends(spark: SparkSession, settings: Settings, table: str, first: i
 
 def _file(spark: SparkSession, settings: Settings, table: str) -> list[DataFile]:
     """Write a data file of one day; all columns but that of the partition are null."""
-    where = target(spark, table, append.Marker("a reader of the schema", 0, ""))
+    opened = open_table(spark, table, "a reader of the schema")
+    where = opened.target(marker(0))
     if where is None:
-        raise AssertionError(f"{table} has a marker of a checkpoint that never was.")
+        raise AssertionError(f"{table} has a marker of a query that never was.")
     day = pa.array([datetime(2026, 11, 21, tzinfo=UTC)] * _ROWS, pa.timestamp("us", "UTC"))
     columns = [day if field.name == where.day_of else pa.nulls(_ROWS, field.type) for field in where.schema]
     writer = DataFileWriter(where, open_storage(where.folder, settings.s3))

@@ -5,17 +5,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from consumer.bronze.append import Marker
-from consumer.bronze.data_files import DataFile
+from consumer.commit.data_files import DataFile
+from consumer.commit.marker import Committed, Marker, property_of
 from lakeproof.catalog import CATALOG
 
-CHECKPOINT = "a checkpoint"
+CHECKPOINT, QUERY = "a checkpoint", "bronze-events"
 _APPENDS_OF_A_TRANSACTION = 500
 _MANIFESTS_OF_A_MERGE = 100
 
 
 def marker(micro_batch_id: int) -> Marker:
-    return Marker(CHECKPOINT, micro_batch_id, "digest")
+    return Marker(CHECKPOINT, micro_batch_id, "digest", f"{micro_batch_id}:", f"{micro_batch_id + 1}:")
 
 
 def append_many(spark: SparkSession, table: str, appends: Sequence[tuple[Marker, Iterable[DataFile]]]) -> None:
@@ -40,7 +40,10 @@ def append_many(spark: SparkSession, table: str, appends: Sequence[tuple[Marker,
                     data_file = iceberg.DataFiles.builder(loaded.spec()).withInputFile(written).withMetrics(metrics)
                     known[file] = data_file.withPartitionPath(file.partition).build()
                 append.appendFile(known[file])
-            append.set("wap.id", str(which))
+            append.set(property_of(QUERY), Committed(which, 0, 0).as_text())
             append.commit()
+            newest = transaction.table().currentSnapshot()
+            last = Committed(which, newest.snapshotId(), newest.sequenceNumber())
+        transaction.updateProperties().set(property_of(QUERY), last.as_text()).commit()
         transaction.commitTransaction()
         loaded.refresh()

@@ -19,8 +19,10 @@ from urllib.parse import urlsplit
 from benchmarks.flat_figures import percentile
 from benchmarks.harness import FOLDER_VARIABLE
 from consumer.sources.landing import LandingOptions, LandingReader
-from lakeproof.contract_log import ContractLog
+from lakeproof.landing import landing_zone
 from lakeproof.settings import Settings, load_settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage import open_storage
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import s3_client
@@ -62,6 +64,10 @@ class Zone:
         name = f"{index:09d}.json"
         return f"{self.root}/{name}" if self.layout == ONE_FOLDER else f"{self.root}/hour-{folder:06d}/{name}"
 
+    def name(self, uri: str) -> str:
+        """A file's name, as the consumer knows it."""
+        return landing_zone(self.settings, _STREAM).name_of(uri)
+
     def fill(self, begin: int, end: int) -> None:
         """Write the files from `begin` up to, without, `end`."""
         put = _putter(self.settings)
@@ -74,7 +80,8 @@ class Zone:
         settings = self.settings.model_copy(update={"sweep_seconds": sweep_seconds})
         stop_file = Path(os.environ[FOLDER_VARIABLE]) / "stop"
         ContractLog(settings.landing_log_database).make_current(_STREAM, "none", b"")
-        return LandingReader(LandingOptions(_STREAM, self.root, stop_file, None, pickle.dumps(settings)))
+        begin = LandingLog(settings.landing_log_database, _STREAM).base
+        return LandingReader(LandingOptions(_STREAM, begin, stop_file, None, pickle.dumps(settings)))
 
 
 def main() -> None:
@@ -158,7 +165,7 @@ class _Triggers:
         began = time.monotonic()
         while time.monotonic() - began < _GIVE_UP_SECONDS:
             rows, self._offset = reader.read(self._offset)
-            if any(row[1] == uri for row in rows):
+            if any(row[1] == self._zone.name(uri) for row in rows):
                 _join_sweep(reader)
                 return {"old_name_s": time.monotonic() - began}
             time.sleep(0.1)
@@ -172,7 +179,7 @@ class _Triggers:
         rows, end = reader.read(self._offset)
         taken = [row[1] for row in rows]
         took = time.perf_counter() - began
-        if taken != [uri]:
+        if taken != [self._zone.name(uri)]:
             raise AssertionError(f"A trigger took {taken} instead of {uri}.")
         self._offset = end
         return took

@@ -13,15 +13,15 @@ from typing import Any, TextIO
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from consumer.bronze.append import append_once
 from consumer.bronze.write import write_judged
+from consumer.commit.append import OpenTable, append_once
 from consumer.queries import micro_batches
 from consumer.queries.bronze import BronzeQuery, run_bronze
 from consumer.queries.micro_batches import MicroBatches
 from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.logs import configure_logs
 from lakeproof.settings import load_settings
-from lakeproof.tables import LEDGER, stream_tables
+from lakeproof.tables import stream_tables
 
 _STREAM = "events"
 
@@ -34,7 +34,7 @@ def main() -> None:
         _time_steps(notes)
         spark = start_session(settings, "benchmark: freshness", PLANNING_ONLY)
         spark.streams.addListener(_Progress(notes))
-        run_bronze(settings, BronzeQuery(_STREAM, f"{settings.landing_uri}/{_STREAM}"), lambda: spark)
+        run_bronze(settings, BronzeQuery(_STREAM), lambda: spark)
         spark.stop()
 
 
@@ -59,7 +59,7 @@ class _Progress(StreamingQueryListener):
 
 def _time_steps(notes: TextIO) -> None:
     names = stream_tables(_STREAM)
-    steps = {names.bronze: "bronze", names.dead_letters: "dead_letters", LEDGER: "ledger"}
+    steps = {names.bronze: "bronze", names.dead_letters: "dead_letters", names.ledger: "ledger"}
     current: dict[str, float] = {}
     process = MicroBatches.__call__
 
@@ -75,9 +75,9 @@ def _time_steps(notes: TextIO) -> None:
         current["judged"] = time.time()
         return written
 
-    def timed_append_once(spark: Any, table: str, *arguments: Any) -> bool:
-        appended = append_once(spark, table, *arguments)
-        current[steps[table]] = time.time()
+    def timed_append_once(table: OpenTable, *arguments: Any) -> bool:
+        appended = append_once(table, *arguments)
+        current[steps[table.name]] = time.time()
         return appended
 
     MicroBatches.__call__ = timed_process  # type: ignore[method-assign]

@@ -63,15 +63,15 @@ def journeys(
     batches = {note["micro_batch"]: note for note in consumed if "micro_batch" in note}
     seen: dict[str, tuple[int, float]] = {}
     for poll in polls:
-        for uri, micro_batch, rows in poll["seen"]:
-            if uri in seen or rows != records:
-                raise ValueError(f"{uri} was seen twice, or with {rows} of its {records} rows.")
-            seen[uri] = (micro_batch, poll["at"])
+        for name, micro_batch, rows in poll["seen"]:
+            if name in seen or rows != records:
+                raise ValueError(f"{name} was seen twice, or with {rows} of its {records} rows.")
+            seen[name] = (micro_batch, poll["at"])
     found = []
     for file in landed:
-        if file["uri"] not in seen:
-            raise ValueError(f"{file['uri']} was never seen.")
-        micro_batch, at = seen[file["uri"]]
+        if file["name"] not in seen:
+            raise ValueError(f"{file['name']} was never seen.")
+        micro_batch, at = seen[file["name"]]
         batch = batches[micro_batch]
         moments = [file["at"], batch["began"], batch["planned"], batch["judged"], batch["bronze"], at]
         found.append(Journey(file["at"], *(end - begin for begin, end in pairwise(moments))))

@@ -1,7 +1,7 @@
 """Lands files at a steady pace, as ``producer events`` makes and lands them, and notes when each was whole.
 
 Run as ``python -m benchmarks.freshness_lander NOTES FILES PER_SECOND``. A line of the notes is
-``{"uri", "due", "at"}``, in seconds since 1970.
+``{"name", "due", "at"}``, in seconds since 1970.
 """
 
 import json
@@ -34,7 +34,7 @@ def main() -> None:
         times = _times(files, per_second, due)
         for batch in make_batches(plan, load_contract(settings.contracts, STREAM), times):
             sink.write(batch.name, batch.data)
-            print(json.dumps({"uri": f"{target}/{batch.name}", "due": due[-1], "at": time.time()}), file=lines)
+            print(json.dumps({"name": batch.name, "due": due[-1], "at": time.time()}), file=lines)
 
 
 def _times(files: int, per_second: float, due: list[float]) -> Iterator[datetime]:

@@ -1,7 +1,7 @@
 """Asks DuckDB again and again for what is new in bronze, through one open session of the reader's, until SIGTERM.
 
 Run as ``python -m benchmarks.freshness_poller NOTES PAUSE_SECONDS``. A line of the notes is
-``{"began", "at", "seen": [[uri, micro-batch, rows], ...]}``; `at` is when the rows were in hand.
+``{"began", "at", "seen": [[name, micro-batch, rows], ...]}``; `at` is when the rows were in hand.
 """
 
 import json

@@ -17,6 +17,9 @@ STREAM = "events"
 _SEED = 1
 _START = "2026-11-21T08:00:00Z"
 _LARGE_BYTES = 200_000_000
+# The producer's files are all of one day; here they are of several, in months of one and of two digits.
+_DAY = b"2026-11-21"
+_DAYS = (b"2026-01-31", b"2026-02-28", b"2026-03-01", b"2026-03-09", b"2026-07-10", b"2026-10-02", _DAY, b"2026-12-30")
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ def land(wanted: Input) -> Landed:
         target = ("--target", new / "landing" / STREAM, "--report", new / "report.json")
         command = module("producer", STREAM, *sizes, *faults, *target, "--json-style", wanted.style)
         subprocess.run(command, cwd=ROOT, env=clean_environment(new), check=True, capture_output=True)
+        vary_days(new / "landing" / STREAM)
         _finish(new, folder)
     return Landed(folder / "landing", folder / "sound.json")
 
@@ -132,10 +136,16 @@ def land_copies(wanted: Input, times: int) -> Landed:
     return Landed(folder / "landing", folder / "sound.json")
 
 
+def vary_days(folder: Path) -> None:
+    """Make the events of each file those of another day, in turn; all else stays, byte for byte."""
+    for number, path in enumerate(sorted(folder.rglob("*.json"))):
+        path.write_bytes(path.read_bytes().replace(_DAY, _DAYS[number % len(_DAYS)]))
+
+
 def digest(wanted: Input) -> str:
     """Name of an input: another one for other figures, another producer or another contract."""
     code = sorted((ROOT / "src" / "producer").rglob("*.py"))
-    parts = [json.dumps(asdict(wanted), sort_keys=True).encode(), _START.encode()]
+    parts = [json.dumps(asdict(wanted), sort_keys=True).encode(), _START.encode(), *_DAYS]
     parts += [path.read_bytes() for path in [*code, ROOT / "contracts" / f"{STREAM}.yaml"]]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 

@@ -16,7 +16,7 @@ def main() -> None:
     settings = load_settings()
     spark = start_session(settings, "benchmark: lakeproof", PLANNING_ONLY)
     began = time.monotonic()
-    query = BronzeQuery(STREAM, f"{settings.landing_uri}/{STREAM}", available_now=True)
+    query = BronzeQuery(STREAM, available_now=True)
     run_bronze(settings, query, lambda: spark)
     seconds = time.monotonic() - began
     spark.stop()

@@ -1,11 +1,13 @@
 """The usual consumer: Spark's JSON functions, and two appends in foreachBatch. Written first, and not touched again.
 
 It has what lakeproof has around it: the same session, JVM, catalog, file format and partitions. Its tables exist before
-its clock starts. It is not tuned, neither for nor against.
+its clock starts. It is not tuned, neither for nor against; with ``--persisted`` the judged records are kept in memory.
 """
 
 import json
+import sys
 import time
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -49,8 +51,16 @@ def create_tables(spark: SparkSession) -> None:
     )
 
 
-def process(batch: DataFrame, batch_id: int) -> None:
-    """Parse the files of a micro-batch, divide the records by a reason, count both parts, append both parts."""
+def process(batch: DataFrame, batch_id: int, persisted: bool = False) -> None:
+    """Parse the files of a micro-batch, divide the records by a reason, count both parts, append both parts.
+
+    Parameters
+    ----------
+    batch, batch_id
+        As foreachBatch gives them.
+    persisted
+        Whether the judged records are kept between the four passes, as a good engineer would do.
+    """
     # A file that is no array becomes one record, its whole text, which then fails to parse.
     records = batch.select(
         "_source",
@@ -71,12 +81,15 @@ def process(batch: DataFrame, batch_id: int) -> None:
         .when(F.size(unknown) > 0, "unknown_field")
     )
     judged = parsed.withColumn("reason", reason).withColumn("_ingested_at", F.current_timestamp())
+    if persisted:
+        judged = judged.persist()
     good = judged.where("reason is null").select("event.*", "_source", "_ingested_at")
     bad = judged.where("reason is not null").select("raw", "reason", "_source", "_ingested_at")
     message = {"batch": batch_id, "good": good.count(), "bad": bad.count()}
     print(json.dumps(message))
     good.writeTo(f"lake.{BRONZE}").append()
     bad.writeTo(f"lake.{DEAD_LETTERS}").append()
+    judged.unpersist()
 
 
 def main() -> None:
@@ -93,7 +106,7 @@ def main() -> None:
         files.select("value", F.col("_metadata.file_path").alias("_source"))
         .writeStream.option("checkpointLocation", f"{settings.checkpoints_uri}/usual")
         .trigger(availableNow=True)
-        .foreachBatch(process)
+        .foreachBatch(partial(process, persisted="--persisted" in sys.argv))
         .start()
     )
     query.awaitTermination()
