@@ -23,7 +23,7 @@ def test_the_next_one():
 def run(file: Path, *options: str) -> str:
     """What pytest prints of a file of tests, under the same conftest as these."""
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", *options, str(file)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CI": "true"}  # where Hypothesis has defaults of its own
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     return done.stdout
 

@@ -174,12 +174,14 @@ def test_a_query_that_is_ended(tmp_path: Path, number: signal.Signals, codes: tu
 
 
 def test_a_producer_that_is_asked_twice(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "producer", "events", "--batch-size", "200000", "--batches", "1"]
+    command = [sys.executable, "-m", "producer", "events", "--batch-size", "100000", "--sleep-between-batches-seconds", "0"]
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
-    time.sleep(4)
-    assert process.poll() is None
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.rglob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert process.poll() is None  # the second batch takes seconds, however fast the machine is
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
