@@ -22,7 +22,8 @@ from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, load_settings
 from lakeproof.storage import open_storage
-from lakeproof.tables import ensure_tables, stream_tables
+from lakeproof.tables.names import stream_tables
+from lakeproof.tables.schemas import ensure_tables
 
 _STREAM = "events"
 _ROWS = 1_000

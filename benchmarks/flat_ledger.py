@@ -21,7 +21,8 @@ from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, load_settings
 from lakeproof.state.landing_log import LandedFile, LandingLog, Position
 from lakeproof.storage import open_storage
-from lakeproof.tables import ensure_tables, stream_tables
+from lakeproof.tables.names import stream_tables
+from lakeproof.tables.schemas import ensure_tables
 
 _STREAM = "events"
 _SOURCES_OF_A_MICRO_BATCH = 1_000

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from benchmarks.flat_figures import percentile
 from benchmarks.harness import FOLDER_VARIABLE
-from consumer.sources.landing import LandingOptions, LandingReader
-from lakeproof.landing import landing_zone
+from consumer.sources.files.stream import LandingOptions, LandingReader
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings, load_settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandingLog

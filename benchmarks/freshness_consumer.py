@@ -13,15 +13,15 @@ from typing import Any, TextIO
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from consumer.bronze.write import write_judged
+from consumer.bronze import micro_batches
+from consumer.bronze.micro_batches import MicroBatches
+from consumer.bronze.tasks import write_judged
 from consumer.commit.append import OpenTable, append_once
-from consumer.queries import micro_batches
 from consumer.queries.bronze import BronzeQuery, run_bronze
-from consumer.queries.micro_batches import MicroBatches
 from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.logs import configure_logs
 from lakeproof.settings import load_settings
-from lakeproof.tables import stream_tables
+from lakeproof.tables.names import stream_tables
 
 _STREAM = "events"
 

@@ -174,7 +174,16 @@ def test_a_query_that_is_ended(tmp_path: Path, number: signal.Signals, codes: tu
 
 
 def test_a_producer_that_is_asked_twice(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "producer", "events", "--batch-size", "100000", "--sleep-between-batches-seconds", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "producer",
+        "events",
+        "--batch-size",
+        "100000",
+        "--sleep-between-batches-seconds",
+        "0",
+    ]
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )

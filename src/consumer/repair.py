@@ -3,12 +3,12 @@
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder, remove_checkpoint
 from lakeproof.errors import UnavailableError
-from lakeproof.landing import landing_zone
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandingLog, Position
 from lakeproof.state.lease import lease
 from lakeproof.storage.local import local_path
-from lakeproof.tables import stream_tables
+from lakeproof.tables.names import stream_tables
 
 
 def reset(settings: Settings, stream: str) -> str:

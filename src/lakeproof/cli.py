@@ -14,7 +14,7 @@ from lakeproof.command import application, run
 from lakeproof.contracts.commands import contract_commands
 from lakeproof.doctor import Program, checks_for, examine
 from lakeproof.errors import UsageError
-from lakeproof.landing_commands import landing_commands
+from lakeproof.landing.commands import landing_commands
 from lakeproof.settings import Settings, load_settings
 
 _WIDE = 500

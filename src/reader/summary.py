@@ -16,9 +16,9 @@ from rich.text import Text
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError
-from lakeproof.landing import is_hidden, landing_zone
+from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.settings import Settings
-from lakeproof.tables import MICRO_BATCH_ID, POSITION, REASONS, SOURCE, stream_tables
+from lakeproof.tables.names import MICRO_BATCH_ID, POSITION, REASONS, SOURCE, stream_tables
 from reader.connect import Session, connect
 from reader.output import console
 from reader.tables import table_facts

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lakeproof.catalog import CATALOG
-from lakeproof.landing import landing_zone
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
 

@@ -19,11 +19,11 @@ from tests.chaos.environment import ROOT, clean_environment
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
-from lakeproof.landing import landing_zone
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import s3_client
-from lakeproof.tables import POSITION, SOURCE, stream_tables
+from lakeproof.tables.names import POSITION, SOURCE, stream_tables
 from producer.batches import Batch, Plan, make_batches
 from producer.encoding import JsonStyle
 from producer.faults import Chances

@@ -35,9 +35,10 @@ def install(mutant: Mutant) -> None:
 
 def _append_without_looking() -> None:
     """No look for a marker: neither when a micro-batch or a run begins, nor before an append."""
+    from consumer.bronze import micro_batches
     from consumer.commit import append
     from consumer.commit.recovery import Standing
-    from consumer.queries import bronze, micro_batches
+    from consumer.queries import bronze
 
     wrap(append, "has_done", lambda _: lambda *_arguments: False)
     wrap(micro_batches, "unfinished", lambda _: lambda *_arguments: None)
@@ -70,7 +71,7 @@ def _need_no_lease() -> None:
 
 def _drop_trailing_garbage() -> None:
     """Take the array of a batch, and forget what follows it."""
-    from consumer.bronze import judge
+    from consumer.judge import batch
 
     def lenient(real: Callable[..., Any]) -> Callable[..., Any]:
         def split(value: bytes, *limits: int) -> Any:
@@ -78,7 +79,7 @@ def _drop_trailing_garbage() -> None:
 
         return split
 
-    wrap(judge, "split", lenient)
+    wrap(batch, "split", lenient)
 
 
 def _compare_numbers() -> None:

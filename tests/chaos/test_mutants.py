@@ -14,7 +14,7 @@ from tests.chaos.mutants import Mutant
 from tests.chaos.orders import Step
 
 from lakeproof.catalog import open_catalog
-from lakeproof.tables import POSITION, SOURCE
+from lakeproof.tables.names import POSITION, SOURCE
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -15,8 +15,8 @@ from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import groups_of, signal_groups
 
 from consumer import cli
+from consumer.bronze import micro_batches
 from consumer.commit import append
-from consumer.queries import micro_batches
 from lakeproof.state import lease
 
 ORDERS, LEASE_SECONDS, MUTANT = "CHAOS_ORDERS", "CHAOS_LEASE_SECONDS", "CHAOS_MUTANT"

@@ -12,8 +12,8 @@ MIB = 1 << 20
 HEAD = b'{"user_id":"u","event_id":"e","event_timestamp":"2026-11-21T12:30:00Z","event_type":"page_view"'
 
 CONSUMER = """
-from consumer.bronze.judge import Judge
-from consumer.sources.files import envelopes
+from consumer.judge.batch import Judge
+from consumer.sources.files.read import envelopes
 from lakeproof.contracts import load_contract
 from lakeproof.state.landing_log import LandedFile
 
@@ -38,7 +38,7 @@ for counted in recount(zone, files, {name: {0} for name in files}, set(), limits
 SCRIPT = """
 import sys
 from pathlib import Path
-from lakeproof.landing import LandingZone
+from lakeproof.landing.zone import LandingZone
 from lakeproof.limits import Limits
 from lakeproof.settings import S3Settings
 

@@ -8,7 +8,8 @@ from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.settings import Settings
-from lakeproof.tables import dead_letter_schema, ensure_tables, stream_tables
+from lakeproof.tables.names import stream_tables
+from lakeproof.tables.schemas import dead_letter_schema, ensure_tables
 
 
 @pytest.fixture(params=["lake_settings", pytest.param("s3_lake_settings", marks=pytest.mark.s3)])

@@ -19,7 +19,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage import open_storage
 from lakeproof.storage.s3 import s3_client
-from lakeproof.tables import ensure_tables
+from lakeproof.tables.schemas import ensure_tables
 
 CONTRACTS = Path(__file__).parents[2] / "contracts"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -11,7 +11,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage.local import local_path
-from lakeproof.tables import bronze_schema, ensure_tables
+from lakeproof.tables.schemas import bronze_schema, ensure_tables
 from reader.connect import Session, connect
 from reader.rest_facade import serve_catalog
 

@@ -16,7 +16,7 @@ from tests.reader.lake import Append, Run
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings
-from lakeproof.tables import bronze_schema, ensure_tables
+from lakeproof.tables.schemas import bronze_schema, ensure_tables
 
 PROMPT = "lake D "
 

@@ -12,7 +12,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
-from lakeproof.tables import ensure_tables
+from lakeproof.tables.schemas import ensure_tables
 from reader.summary import print_summary, wait_for_rows
 
 

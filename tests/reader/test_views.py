@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.reader.lake import rows
 
-from lakeproof.landing import landing_zone
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from reader.connect import connect

@@ -1,1 +1,1 @@
-"""Bronze: from the bytes of a batch to rows, each unit judged once."""
+"""Bronze: what was judged becomes rows of bronze and of the dead letters, in the tasks of a micro-batch."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from consumer.bronze.columns import DRIFT
+from consumer.judge.judged import DRIFT
 from consumer.sources.envelope import Envelope
-from lakeproof import tables
 from lakeproof.contracts import Contract, DriftPolicy
 from lakeproof.state.landing_log import LandedFile
+from lakeproof.tables import names as tables
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _COUNTS = pa.map_(pa.string(), pa.int64())

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 
 from lakeproof.errors import LakeproofError
 from lakeproof.limits import Limits
-from lakeproof.tables import MARKER
+from lakeproof.tables.names import MARKER
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from lakeproof.checkpoint import read_checkpoint
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandedFile, LandingLog, Position
-from lakeproof.tables import MICRO_BATCH_ID, SOURCE, StreamTables
+from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE, StreamTables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

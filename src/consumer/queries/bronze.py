@@ -20,19 +20,19 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.bronze.write import warm_up
+from consumer.bronze.micro_batches import MicroBatches
+from consumer.bronze.tasks import warm_up
 from consumer.commit.marker import Marker
 from consumer.commit.recovery import place_to_go_on, standing
-from consumer.queries.micro_batches import MicroBatches
-from consumer.sources.discovery import Discovery
-from consumer.sources.landing import LandingOptions, landing_source
+from consumer.sources.files.discovery import Discovery
+from consumer.sources.files.stream import LandingOptions, landing_source
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder, read_checkpoint
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError, UnavailableError
-from lakeproof.evolution import adopt
-from lakeproof.landing import LandingZone, landing_zone
-from lakeproof.landing_root import check_landing_root
+from lakeproof.history.apply import adopt
+from lakeproof.landing.root import check_landing_root
+from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.limits import Limits
 from lakeproof.settings import Settings
 from lakeproof.signals import end_at_once, ending_signals
@@ -40,7 +40,7 @@ from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandingLog, Position
 from lakeproof.state.lease import lease
 from lakeproof.storage.local import local_path
-from lakeproof.tables import stream_tables
+from lakeproof.tables.names import stream_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

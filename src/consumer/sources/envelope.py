@@ -20,7 +20,8 @@ class Envelope:
     failure
         Why it could not be read, as (reason code, detail); then `value` is what there is of it.
     content_hash
-        Hash of its bytes as they lie there, see :func:`lakeproof.landing.content_hash`; None where they were not read.
+        Hash of its bytes as they lie there, see :func:`lakeproof.landing.zone.content_hash`; None
+        where they were not read.
     """
 
     value: bytes | None

@@ -112,7 +112,7 @@ def apply(
     settings = load_settings()
     contract_text(settings.contracts, stream)  # a name that is none is told before anything is opened
     from lakeproof.catalog import open_catalog
-    from lakeproof.evolution import carry_out, lines, plan
+    from lakeproof.history.apply import carry_out, lines, plan
     from lakeproof.state.contract_log import ContractLog
 
     catalog = open_catalog(settings)

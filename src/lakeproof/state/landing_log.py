@@ -57,7 +57,7 @@ class LandedFile:
     seq
         Its position in the log, from 1.
     name
-        Its path below the stream's landing folder, see :mod:`lakeproof.landing`.
+        Its path below the stream's landing folder, see :mod:`lakeproof.landing.zone`.
     size, etag
         As the listing showed it, size in bytes.
     landed_at

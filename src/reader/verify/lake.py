@@ -3,16 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakeproof.tables import (
-    CONTRACT_VERSION,
-    INGESTED_AT,
-    POSITION,
-    RAW,
-    REASONS,
-    RESCUED,
-    SOURCE,
-    stream_tables,
-)
+from lakeproof.tables.names import CONTRACT_VERSION, INGESTED_AT, POSITION, RAW, REASONS, RESCUED, SOURCE, stream_tables
 from reader.connect import Session
 from reader.verify.findings import Account, Booking
 from reader.views import MEMORY, identifier

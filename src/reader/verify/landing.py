@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from lakeproof.landing import LandingZone
+from lakeproof.landing.zone import LandingZone
 from lakeproof.limits import Limits
 from lakeproof.storage import Storage, StoredFile
 from lakeproof.storage.errors import FileAbsentError, FileChangedError

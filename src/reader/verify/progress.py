@@ -11,7 +11,7 @@ from lakeproof.checkpoint import Checkpoint, bronze_query
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import Position
 from lakeproof.state.schema import FILES
-from lakeproof.tables import MARKER
+from lakeproof.tables.names import MARKER
 
 
 @dataclass(frozen=True)

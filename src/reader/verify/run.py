@@ -11,13 +11,13 @@ from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, read_checkpoint
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UnavailableError
-from lakeproof.landing import LandingZone, is_hidden, landing_zone
+from lakeproof.history.applied import applied_contracts
+from lakeproof.landing.zone import LandingZone, is_hidden, landing_zone
 from lakeproof.limits import Limits
-from lakeproof.schema_changes import applied_contracts
 from lakeproof.settings import Settings
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
-from lakeproof.tables import LANDING_ROOT, stream_tables
+from lakeproof.tables.names import LANDING_ROOT, stream_tables
 from reader.connect import Session
 from reader.verify.findings import Account, Booking, Evidence, Finding, Status, is_changed, judge, may_be_a_copy
 from reader.verify.lake import StreamLake

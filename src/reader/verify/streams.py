@@ -7,7 +7,7 @@ from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
-from lakeproof.tables import stream_tables
+from lakeproof.tables.names import stream_tables
 from reader.connect import connect
 from reader.verify.run import Verification, verify_stream
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
-from lakeproof.tables import CONTRACT_VERSION, POSITION, RESCUED, SOURCE
+from lakeproof.tables.names import CONTRACT_VERSION, POSITION, RESCUED, SOURCE
 from reader.verify.places import Place, parse_path, text_at
 
 if TYPE_CHECKING:

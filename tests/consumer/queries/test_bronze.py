@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
-from tests.consumer.bronze.test_judge import BAD_INPUT, KEPT
+from tests.consumer.judge.test_batch import BAD_INPUT, KEPT
 from tests.consumer.lake import Drain, rows
 from typer.testing import CliRunner
 
 from consumer.queries.bronze import what_failed
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UnavailableError
-from lakeproof.landing import landing_zone
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from producer.cli import app as producer
@@ -250,7 +250,7 @@ def test_bytes_that_are_not_utf8_are_kept_and_cost_nobody_else(
 def test_a_file_that_changes_between_listing_and_reading_is_a_dead_letter(
     lake_settings: Settings, landing: Path, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from consumer.queries import micro_batches
+    from consumer.bronze import micro_batches
 
     (landing / "a.json").write_bytes(b"[%s]" % event())
     (landing / "b.json").write_bytes(b"[%s]" % event())

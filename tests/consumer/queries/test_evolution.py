@@ -9,10 +9,10 @@ import pytest
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.evolving import LONG, NEW, OLD, READ, V2, land, write_contract
 
-from consumer.queries import micro_batches
+from consumer.bronze import micro_batches
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.evolution import carry_out, plan
+from lakeproof.history.apply import carry_out, plan
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from reader.connect import connect

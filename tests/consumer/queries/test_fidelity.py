@@ -16,7 +16,7 @@ from hypothesis import settings as hypothesis_settings
 from pyarrow import parquet
 from pyspark.sql import Column, SparkSession, functions
 from pyspark.sql.types import DataType, DecimalType, StructType, TimestampType
-from tests.consumer.bronze.test_json_types import shown
+from tests.consumer.judge.test_json_types import shown
 from tests.consumer.lake import Drain
 from tests.consumer.queries.records import EXPLICIT, Record, exact, record, records
 

@@ -19,12 +19,12 @@ from tests.operations.landing_zone import ALIASES, Alias
 from tests.operations.pieces import Piece, back_up, lose, restore
 from typer.testing import CliRunner
 
-from consumer.queries import micro_batches
+from consumer.bronze import micro_batches
 from consumer.repair import absent_files, give_up, reset
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
-from lakeproof.landing import landing_zone
-from lakeproof.landing_root import check_same_files, record_landing_root
+from lakeproof.landing.root import check_same_files, record_landing_root
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage.errors import FileAbsentError

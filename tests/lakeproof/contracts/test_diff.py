@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.consumer.bronze.test_fast import (
+from tests.consumer.judge.test_fast import (
     CONSTRAINED,
     TOKENS,
     constraints_of,
@@ -19,7 +19,7 @@ from tests.consumer.bronze.test_fast import (
     types,
 )
 
-from consumer.bronze.exact import ExactJudge
+from consumer.judge.exact import ExactJudge
 from lakeproof.contracts import (
     Bound,
     Constraints,

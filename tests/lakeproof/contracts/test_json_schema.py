@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
-from tests.consumer.bronze.test_fast import CONSTRAINED, TOKENS, constraints_on, contracts, record_texts
+from tests.consumer.judge.test_fast import CONSTRAINED, TOKENS, constraints_on, contracts, record_texts
 
-from consumer.bronze.exact import ExactJudge
+from consumer.judge.exact import ExactJudge
 from lakeproof.contracts import (
     Bound,
     Constraints,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from consumer.bronze.judge import Judge
+from consumer.judge.batch import Judge
 from lakeproof.contracts import DecimalType, DriftPolicy, PrimitiveType, parse_contract
 from lakeproof.contracts.constraints import known_options
 from lakeproof.contracts.diff import Compatibility, changes, compatibility

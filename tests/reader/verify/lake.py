@@ -8,16 +8,16 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from consumer.bronze.judge import Judge
-from consumer.sources.files import envelopes
+from consumer.judge.batch import Judge
+from consumer.sources.files.read import envelopes
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import DriftPolicy, load_contract
-from lakeproof.landing import is_hidden, landing_zone
+from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.limits import Limits
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage.local import local_path
-from lakeproof.tables import ensure_tables
+from lakeproof.tables.schemas import ensure_tables
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BRONZE, DEAD_LETTERS, LEDGER = "bronze.events", "dead_letters.events", "ledger.events"

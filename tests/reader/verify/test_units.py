@@ -8,10 +8,10 @@ import duckdb
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.consumer.bronze.test_judge import BAD_INPUT
+from tests.consumer.judge.test_batch import BAD_INPUT
 
-from consumer.bronze.judge import Judge
-from consumer.bronze.split import Refused, split
+from consumer.judge.batch import Judge
+from consumer.judge.split import Refused, split
 from lakeproof.contracts import load_contract
 from reader.verify import units as units_module
 from reader.verify.parsed import as_units, cut_array

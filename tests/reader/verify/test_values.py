@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.bronze.judge import Judge
+from consumer.judge.batch import Judge
 from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
 from reader.verify.values import Sample
 

@@ -1,0 +1,187 @@
+"""Judge files in Spark, and write the tables' data files in the same pass.
+
+Each task reads its files, judges their units and writes what came of them; only names of data files and counts travel
+through the JVM. So a unit is judged once, and nothing is kept or computed a second time for the second table.
+"""
+
+import hashlib
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from consumer.bronze.rows import Drift, MicroBatch, Outcome, bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.commit.data_files import DataFile, DataFileWriter, Target
+from consumer.judge.batch import Judge
+from consumer.sources.files.read import balanced_groups, envelopes
+from lakeproof.errors import LakeproofError
+from lakeproof.landing.zone import LandingZone
+from lakeproof.limits import Limits
+from lakeproof.reasons import Reason
+from lakeproof.settings import S3Settings
+from lakeproof.state.landing_log import LandedFile
+from lakeproof.storage import open_storage
+
+# Several groups of files for each core, so that one that takes longer does not leave the others idle; but none that is
+# smaller than this, since each makes files of its own in the tables.
+_GROUPS_PER_CORE = 4
+_BYTES_PER_GROUP = 8 * 1024**2
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a task has to know beside its files.
+
+    Parameters
+    ----------
+    batch
+        The micro-batch.
+    bronze, dead_letters
+        Where to write data files; None for a table that has this micro-batch already.
+    zone
+        Where the files landed.
+    limits
+        How large batches and records may be.
+    only_listed
+        Whether a file with another tag than is listed counts as changed, whatever its size.
+    """
+
+    batch: MicroBatch
+    bronze: Target | None
+    dead_letters: Target | None
+    zone: LandingZone
+    limits: Limits = field(default_factory=Limits)
+    only_listed: bool = False
+
+
+@dataclass
+class Written:
+    """What tasks made of their files; no table knows of it yet.
+
+    Parameters
+    ----------
+    bronze, dead_letters
+        Data files.
+    outcomes
+        How many units of each source had which set of reasons.
+    drift
+        How many values of the rows of each source in bronze were rescued or discarded, by set of reasons.
+    changed
+        Sources that are not what was judged any more, and were left out.
+    touched
+        Files that have another tag than the landing log lists, and were read as they are now.
+    hashes
+        Hash of each source's bytes as they lie there.
+    failure
+        Why a task could not do its work; then the rest is not whole.
+    """
+
+    bronze: list[DataFile] = field(default_factory=list)
+    dead_letters: list[DataFile] = field(default_factory=list)
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    drift: Counter[Drift] = field(default_factory=Counter)
+    changed: list[str] = field(default_factory=list)
+    touched: list[LandedFile] = field(default_factory=list)
+    hashes: dict[str, str] = field(default_factory=dict)
+    failure: LakeproofError | None = None
+
+
+def contents_of(written: Written) -> str:
+    """Digest of all that was read for a micro-batch."""
+    told = "\n".join(f"{name} {found}" for name, found in sorted(written.hashes.items()))
+    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Start the cluster's Python workers and let them import all that judging takes: over a second, once for each.
+
+    To be called beside other work, such as the planning of a query. What goes wrong here will go wrong again in that.
+    """
+    cores = spark.sparkContext.defaultParallelism
+    with suppress(PySparkException, Py4JError):
+        spark.sparkContext.parallelize(range(cores), cores).foreach(_nothing)
+
+
+def write_judged(spark: SparkSession, files: list[LandedFile], task: Task) -> Written:
+    """Judge `files`, spread over the cluster by their size, and write the data files.
+
+    Where bronze has the micro-batch already, a file that changed since then is left out: what it held was judged, and
+    is not there to be judged again. Otherwise it is a dead letter.
+
+    Raises
+    ------
+    UnavailableError
+        A file is absent or cannot be read, or a data file cannot be written; nothing was committed.
+    """
+    wanted = 1 + sum(file.size for file in files) // _BYTES_PER_GROUP
+    groups = balanced_groups(files, min(wanted, len(files), _GROUPS_PER_CORE * spark.sparkContext.defaultParallelism))
+    whole = Written()
+    if not groups:
+        return whole
+    # An RDD, not a DataFrame: a task takes files and gives counts, so there are no rows to plan, encode and decode for.
+    for part in spark.sparkContext.parallelize(groups, len(groups)).map(partial(write_group, task=task)).collect():
+        if part.failure:
+            raise part.failure
+        whole.bronze += part.bronze
+        whole.dead_letters += part.dead_letters
+        whole.outcomes.update(part.outcomes)
+        whole.drift.update(part.drift)
+        whole.changed += part.changed
+        whole.touched += part.touched
+        whole.hashes |= part.hashes
+    return whole
+
+
+def write_group(files: list[LandedFile], task: Task) -> Written:
+    """Judge files, one after the other, and write the data files.
+
+    Errors of ours are returned: an exception would reach the driver as the text of a stack trace.
+    """
+    try:
+        return _write_group(files, task)
+    except LakeproofError as error:
+        return Written(failure=error)
+
+
+def _write_group(files: list[LandedFile], task: Task) -> Written:
+    judge = Judge(task.batch.contract, task.limits)
+    bronze = _writer(task.bronze, task.zone.s3)
+    dead_letters = _writer(task.dead_letters, task.zone.s3)
+    written = Written()
+    touched = None if task.only_listed else written.touched.append
+    for envelope in envelopes(files, task.zone, task.limits, touched):
+        if envelope.content_hash:
+            written.hashes[envelope.source] = envelope.content_hash
+        if envelope.failure is None:
+            judged = judge.judge(envelope.value or b"")
+        elif envelope.failure[0] in (Reason.CHANGED, Reason.ABSENT) and task.bronze is None:
+            written.changed.append(envelope.source)
+            continue
+        else:
+            judged = judge.refuse(*envelope.failure, envelope.value)
+        for units in judged:
+            good = bronze_rows(units, envelope, task.batch)
+            bad = dead_letter_rows(units, envelope, task.batch)
+            if good.num_rows:
+                written.outcomes[envelope.source, None] += good.num_rows
+            written.outcomes.update((envelope.source, reasons) for reasons in reason_sets(bad))
+            written.drift.update((envelope.source, reasons) for reasons in drift_sets(units, task.batch))
+            if bronze:
+                bronze.write(good)
+            if dead_letters:
+                dead_letters.write(bad)
+    written.bronze = bronze.close() if bronze else []
+    written.dead_letters = dead_letters.close() if dead_letters else []
+    return written
+
+
+def _nothing(_: int) -> None:
+    """Do nothing. Spark sends a function's name, not its code: the worker imports this module to find it."""
+
+
+def _writer(target: Target | None, s3: S3Settings) -> DataFileWriter | None:
+    return DataFileWriter(target, open_storage(target.folder, s3)) if target else None

@@ -1,0 +1,240 @@
+"""From the bytes of a batch to Arrow batches of judged units: each is in exactly one of them, once."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+
+from consumer.judge.exact import Drifted, ExactJudge
+from consumer.judge.fast import FastJudge
+from consumer.judge.judged import (
+    ArrowColumn,
+    ArrowField,
+    Fault,
+    drift_columns,
+    drift_fields,
+    fault_column,
+    judged_schema,
+    value_columns,
+)
+from consumer.judge.rule_checks import RulesJudge
+from consumer.judge.split import Refused, TooLarge, Unit, split
+from lakeproof.contracts import Contract
+from lakeproof.limits import Limits
+from lakeproof.reasons import Reason
+from lakeproof.tables.names import POSITION, SOURCE
+
+MAX_UNITS = 10_000
+"""Units in an Arrow batch."""
+MAX_BYTES = 16 << 20
+"""Bytes of the units in an Arrow batch, unless a single one has more."""
+# A batch of empty objects makes an object of some 80 bytes for each three of its own.
+_MAX_WHOLE_BYTES = 4 << 20
+
+
+class Judge:
+    """Holds the units of batches to a contract. Can be pickled; it is compiled where it is used.
+
+    Parameters
+    ----------
+    contract
+        The contract of the stream.
+    limits
+        How large a record may be: a larger one is not judged, and a dead letter does not keep more. The settings'
+        defaults, unless told.
+    """
+
+    def __init__(self, contract: Contract, limits: Limits | None = None) -> None:
+        self.contract = contract
+        self.limits = limits or Limits()
+
+    def __reduce__(self) -> tuple[type["Judge"], tuple[Contract, Limits]]:
+        return Judge, (self.contract, self.limits)
+
+    def judge(self, value: bytes | memoryview | pa.Buffer) -> Iterator[pa.RecordBatch]:
+        """Split a batch and judge its units.
+
+        Parameters
+        ----------
+        value
+            The batch as landed, decompressed. Any bytes will do.
+
+        Yields
+        ------
+        pa.RecordBatch
+            A row per unit: first those of records that meet the contract, then the others; columns of
+            :func:`consumer.judge.judged.judged_schema`. Nothing for an array of no records. A batch that cannot be
+            split is one row, with position 0 and `value` as it is. What is larger than a record may be has null in
+            place of its bytes.
+        """
+        batch = value if isinstance(value, bytes) else bytes(value)
+        if whole := self._judge_whole(batch):
+            yield whole
+            return
+        units = split(batch, self.limits.record_bytes)
+        if isinstance(units, Refused):
+            yield from self.refuse(units.code, units.detail, batch)
+            return
+        position = 0
+        for chunk in _chunks(units):
+            if isinstance(chunk, TooLarge):
+                yield self._dead_letter(
+                    position, [Fault(Reason.RECORD_TOO_LARGE, "$", self._too_large(chunk.size))], None
+                )
+                position += 1
+            else:
+                yield self._judge_units(chunk, position)
+                position += len(chunk)
+
+    def refuse(self, code: Reason | str, detail: str, value: bytes | None) -> Iterator[pa.RecordBatch]:
+        """Make a whole batch a dead letter.
+
+        Parameters
+        ----------
+        code, detail
+            Why.
+        value
+            Its bytes, to be kept if they are not too many; None if they cannot be had.
+
+        Yields
+        ------
+        pa.RecordBatch
+            One row, as from :meth:`judge`.
+        """
+        faults = [Fault(Reason(code), "$", detail)]
+        if value is not None and len(value) > self.limits.record_bytes:
+            faults.append(Fault(Reason.BATCH_TOO_LARGE, "$", self._too_large(len(value))))
+            value = None
+        yield self._dead_letter(0, faults, value)
+
+    def _too_large(self, size: int) -> str:
+        limit = f"LAKE_MAX_RECORD_BYTES is {self.limits.record_bytes:,}"
+        return f"it has {size:,} bytes, which stay in the file that {SOURCE} names; {limit}"
+
+    def _dead_letter(self, position: int, faults: list[Fault], raw: bytes | None) -> pa.RecordBatch:
+        return self._batch([], [pa.nulls(0, column.type) for column in self._value_fields], [position], [faults], [raw])
+
+    def _judge_whole(self, batch: bytes) -> pa.RecordBatch | None:
+        """Judge a batch of which each record meets the contract; None for any other, and for one that is large."""
+        if len(batch) > min(_MAX_WHOLE_BYTES, self.limits.record_bytes):
+            return None
+        accepted = self._fast.judge_array(batch, MAX_UNITS)
+        if accepted is None:
+            return None
+        count, columns = accepted
+        if self.contract.rules and self._rules.judge(columns):
+            return None
+        if drift_fields(self.contract):
+            columns += drift_columns([()] * count, self.contract)
+        return self._batch(range(count), columns, [], [], [])
+
+    def _judge_units(self, units: Sequence[bytes], first: int) -> pa.RecordBatch:
+        """Judge units, of which the first has the position `first`."""
+        accepted, columns = self._fast.judge(units)
+        good = list(accepted)
+        bad: dict[int, list[Fault]] = {}
+        drifted: dict[int, Drifted] = {}
+        if len(accepted) < len(units):
+            records = []
+            fast = set(accepted)
+            for index, unit in enumerate(units):
+                if index not in fast:
+                    verdict = self._exact.judge(unit)
+                    if isinstance(verdict, list):
+                        bad[index] = verdict
+                        continue
+                    if isinstance(verdict, Drifted):
+                        drifted[index] = verdict
+                        verdict = verdict.values
+                    good.append(index)
+                    records.append(verdict)
+            if records:
+                exact_columns = value_columns(records, self.contract)
+                columns = [pa.concat_arrays(pair) for pair in zip(columns, exact_columns, strict=True)]
+        if self.contract.rules and (broken := self._rules.judge(columns)):
+            # All reasons: also those that alone would have let it pass.
+            drift = {row: drifted[good[row]].faults for row in broken if good[row] in drifted}
+            bad |= {good[row]: drift.get(row, []) + faults for row, faults in broken.items()}
+            bad = dict(sorted(bad.items()))
+            kept = pa.array([row for row in range(len(good)) if row not in broken], pa.int64())
+            columns = [column.take(kept) for column in columns]
+            good = [index for index in good if index not in bad]
+        if drift_fields(self.contract):
+            columns += drift_columns(
+                [drifted[index].drift if index in drifted else () for index in good], self.contract
+            )
+        return self._batch(
+            [first + index for index in good],
+            columns,
+            [first + index for index in bad],
+            list(bad.values()),
+            [units[index] for index in bad],
+        )
+
+    def _batch(
+        self,
+        good_positions: Sequence[int],
+        good_columns: list[ArrowColumn],
+        bad_positions: Sequence[int],
+        faults: Sequence[Sequence[Fault]],
+        raws: Sequence[bytes | None],
+    ) -> pa.RecordBatch:
+        """Rows of records that meet the contract, then of other units."""
+        good, bad = len(good_positions), len(bad_positions)
+        columns = [_joined(column, pa.nulls(bad, column.type)) for column in good_columns]
+        positions = pa.array([*good_positions, *bad_positions], pa.int64())
+        reasons = fault_column(faults)
+        raw = pa.array(raws, pa.binary())
+        return pa.RecordBatch.from_arrays(
+            [
+                *columns,
+                positions,
+                _joined(pa.nulls(good, reasons.type), reasons),
+                _joined(pa.nulls(good, raw.type), raw),
+            ],
+            schema=self._schema,
+        )
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return judged_schema(self.contract)
+
+    @property
+    def _value_fields(self) -> list[ArrowField]:
+        return list(self._schema)[: self._schema.get_field_index(POSITION)]
+
+    @cached_property
+    def _fast(self) -> FastJudge:
+        return FastJudge(self.contract)
+
+    @cached_property
+    def _exact(self) -> ExactJudge:
+        return ExactJudge(self.contract)
+
+    @cached_property
+    def _rules(self) -> RulesJudge:
+        return RulesJudge(self.contract)
+
+
+def _joined(first: ArrowColumn, second: ArrowColumn) -> ArrowColumn:
+    """Both, one after the other; without a copy where one is empty."""
+    if not len(second):
+        return first
+    return pa.concat_arrays([first, second]) if len(first) else second
+
+
+def _chunks(units: Iterator[Unit]) -> Iterator[list[bytes] | TooLarge]:
+    """Cut the units into runs that fit an Arrow batch; one that is too large comes alone."""
+    chunk: list[bytes] = []
+    size = 0
+    for unit in units:
+        if chunk and (isinstance(unit, TooLarge) or len(chunk) == MAX_UNITS or size + len(unit) > MAX_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        if isinstance(unit, TooLarge):
+            yield unit
+            continue
+        chunk.append(unit)
+        size += len(unit)
+    if chunk:
+        yield chunk

@@ -1,0 +1,111 @@
+"""Whether values meet what a contract asks of them beside their type: one by one with reasons, or whole columns."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from consumer.judge.judged import ArrowColumn
+from consumer.judge.scalars import shown
+from lakeproof.contracts import Bound, Constraints
+from lakeproof.contracts.pattern import portable
+from lakeproof.reasons import Reason
+
+_length: Any = pc.utf8_length
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+Examine = Callable[[Any, Any], Iterator[tuple[Reason, str]]]
+"""From a JSON value and what it was converted to, to the reasons against it: code and detail."""
+
+
+def examiner(constraints: Constraints) -> Examine:
+    """Return what tells every reason that `constraints` give against a value."""
+    least, most = _number(constraints.minimum), _number(constraints.maximum)
+    matches = _matcher(constraints.pattern)
+
+    def examine(value: Any, converted: Any) -> Iterator[tuple[Reason, str]]:
+        if constraints.minimum and not _is_above(converted, least, constraints.minimum.exclusive):
+            word = "more than" if constraints.minimum.exclusive else "at least"
+            yield Reason.OUT_OF_RANGE, f"{word} {_shown(constraints.minimum)} is due, not {shown(value)}"
+        if constraints.maximum and not _is_above(most, converted, constraints.maximum.exclusive):
+            word = "less than" if constraints.maximum.exclusive else "at most"
+            yield Reason.OUT_OF_RANGE, f"{word} {_shown(constraints.maximum)} is due, not {shown(value)}"
+        if constraints.min_length is not None and len(converted) < constraints.min_length:
+            due = f"a length of at least {constraints.min_length} is due"
+            yield Reason.WRONG_LENGTH, f"{due}, not {len(converted)}: {shown(value)}"
+        if constraints.max_length is not None and len(converted) > constraints.max_length:
+            due = f"a length of at most {constraints.max_length} is due"
+            yield Reason.WRONG_LENGTH, f"{due}, not {len(converted)}: {shown(value)}"
+        if constraints.pattern is not None and not _is_found(matches, converted):
+            yield Reason.PATTERN_MISMATCH, f"text with the pattern {constraints.pattern} is due, not {shown(value)}"
+
+    return examine
+
+
+def column_examiner(constraints: Constraints, kind: pa.DataType) -> Callable[[ArrowColumn], pa.BooleanArray]:
+    """Return what tells which values of a column of type `kind` do not meet `constraints`; null for null."""
+    checks: list[Callable[[ArrowColumn], Any]] = []
+    if constraints.minimum:
+        compare: Any = pc.less_equal if constraints.minimum.exclusive else pc.less
+        checks.append(partial(_compare, compare, pa.scalar(_number(constraints.minimum), kind)))
+    if constraints.maximum:
+        compare = pc.greater_equal if constraints.maximum.exclusive else pc.greater
+        checks.append(partial(_compare, compare, pa.scalar(_number(constraints.maximum), kind)))
+    if constraints.min_length is not None:
+        least = pa.scalar(constraints.min_length, pa.int32())
+        checks.append(lambda column: pc.less(_length(column), least))
+    if constraints.max_length is not None:
+        most = pa.scalar(constraints.max_length, pa.int32())
+        checks.append(lambda column: pc.greater(_length(column), most))
+    if constraints.pattern is not None:
+        matches = _matcher(constraints.pattern)
+        checks.append(lambda column: pc.invert(matches(column)))
+
+    def examine(column: ArrowColumn) -> pa.BooleanArray:
+        outside = checks[0](column)
+        for check in checks[1:]:
+            outside = pc.or_(outside, check(column))
+        return outside  # type: ignore[no-any-return]
+
+    return examine
+
+
+def _compare(compare: Callable[[Any, Any], Any], bound: Any, column: ArrowColumn) -> Any:
+    return compare(column, bound)
+
+
+def _is_above(greater: Any, less: Any, exclusive: bool) -> bool:
+    return bool(greater > less if exclusive else greater >= less)
+
+
+def _matcher(pattern: str | None) -> Callable[[Any], Any]:
+    form = portable(pattern or "")
+    return lambda texts: pc.match_substring_regex(texts, form)
+
+
+def _is_found(matches: Callable[[Any], Any], text: str) -> bool:
+    try:
+        return bool(matches(pa.array([text], pa.string()))[0].as_py())
+    except UnicodeEncodeError:
+        return True  # no text, which is told as such
+
+
+def _number(bound: Bound | None) -> Any:
+    """A bound as the columns and the exact judge have their values: times as numbers since 1970."""
+    match bound and bound.value:
+        case datetime() as moment:
+            return (moment - _EPOCH) // _MICROSECOND
+        case date() as day:
+            return day.toordinal() - _EPOCH.toordinal()
+        case value:
+            return value
+
+
+def _shown(bound: Bound) -> str:
+    if isinstance(bound.value, datetime):
+        return bound.value.isoformat().replace("+00:00", "Z")
+    return str(bound.value)

@@ -1,0 +1,308 @@
+"""Judge one record exactly: its values, or all reasons against it.
+
+The slower of two ways, and the one that decides: :mod:`consumer.judge.fast` hands over whatever it is not sure of.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from consumer.judge.constraint_checks import Examine, examiner
+from consumer.judge.judged import Fault
+from consumer.judge.paths import RECORD, DriftedValue, Place, exact_path, json_path, verbatim
+from consumer.judge.scalars import FloatToken, IntToken, UnfitError, converter, shown, to_text
+from consumer.judge.scan import WHITE_SPACE, StructureError, container_end
+from lakeproof.contracts import Contract, DriftPolicy, Field, ListType, MapType, ObjectType, Type
+from lakeproof.reasons import Reason
+
+MAX_DEPTH = 500
+"""Brackets within brackets that are read; Python's parser stops somewhere behind it."""
+MAX_FAULTS = 100
+"""Reasons of one code that are listed; the last one says how many more there are."""
+
+_ABSENT: Any = object()
+
+
+class _Doubled(dict[str, Any]):
+    """A JSON object with a key more than once; as a dict it has the last value of each."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+
+class Drifted(NamedTuple):
+    """A record that goes to bronze although not all of it fits.
+
+    Parameters
+    ----------
+    values
+        By field, as of a record that meets the contract; null in place of what does not fit.
+    drift
+        What does not fit.
+    faults
+        The reasons, for the case that the record is a dead letter after all.
+    """
+
+    values: dict[str, Any]
+    drift: list[DriftedValue]
+    faults: list[Fault]
+
+
+class _Faults:
+    """Collects reasons, and stops keeping them where there are too many of one code."""
+
+    def __init__(self) -> None:
+        self._kept: list[Fault] = []
+        self._counts: dict[Reason, int] = {}
+        self.drift: dict[Place, list[Reason]] = {}
+        self.are_final = False
+
+    def add(self, code: Reason, place: Place, detail: str, is_drift: bool = False) -> None:
+        if is_drift:
+            self.drift.setdefault(place, []).append(code)
+        else:
+            self.are_final = True
+        count = self._counts.get(code, 0) + 1
+        self._counts[code] = count
+        if count <= MAX_FAULTS:
+            self._kept.append(Fault(code, json_path(place), detail))
+
+    def list(self) -> list[Fault]:
+        if len(self._kept) == sum(self._counts.values()):
+            return self._kept
+        dropped = {code: count - MAX_FAULTS for code, count in self._counts.items() if count > MAX_FAULTS}
+        for index in range(len(self._kept) - 1, -1, -1):
+            fault = self._kept[index]
+            if more := dropped.pop(fault.code, 0):
+                self._kept[index] = fault._replace(detail=f"{fault.detail} (and {more} more {fault.code.value})")
+        return self._kept
+
+
+_Reader = Callable[[Any, Place, _Faults], Any]
+"""From a JSON value that is not null, its place and the collected reasons, to the column's value."""
+
+
+class ExactJudge:
+    """Holds records to a contract, one at a time."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._read = _object_reader(contract.fields, False, contract.drift is not DriftPolicy.FREEZE)
+        self._doubled = False
+        self._decode = json.JSONDecoder(
+            object_pairs_hook=self._object, parse_int=IntToken, parse_float=FloatToken, parse_constant=_refuse_constant
+        ).decode
+
+    def judge(self, unit: bytes) -> dict[str, Any] | list[Fault] | Drifted:
+        """Judge one unit.
+
+        Returns
+        -------
+        dict[str, Any] or list[Fault] or Drifted
+            Values by field, as pyarrow takes them; or all reasons: first what concerns the text (repeated keys, what
+            is no Unicode text), then the contract's fields in its order, then unknown ones in the record's. Values
+            and reasons, where the contract's policy lets the record pass.
+        """
+        if _depth(unit) > MAX_DEPTH:
+            return [Fault(Reason.TOO_DEEP, "$", f"more than {MAX_DEPTH} brackets within each other")]
+        faults = _Faults()
+        # What is not UTF-8 becomes lone surrogates, so that it can be found in its place later.
+        try:
+            text, not_utf8 = unit.decode(), None
+        except UnicodeDecodeError as error:
+            text = unit.decode("utf-8", "surrogateescape")
+            not_utf8 = f"byte {error.start} is not UTF-8"
+        self._doubled = False
+        try:
+            value = self._decode(text)
+        except json.JSONDecodeError as error:
+            byte = len(text[: error.pos].encode("utf-8", "surrogateescape"))
+            faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error.msg} at byte {byte}")
+        except _ConstantError as error:
+            faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error} is not JSON")
+        except RecursionError:  # the caller's own stack is nearly full
+            faults.add(Reason.TOO_DEEP, RECORD, "more brackets within each other than can be read")
+        if faults.are_final:
+            if not_utf8:
+                faults.add(Reason.INVALID_UTF8, RECORD, not_utf8)
+            return faults.list()
+        if self._doubled or not_utf8 or b"\\ud" in unit or b"\\uD" in unit:
+            _check_text(value, faults)
+        if isinstance(value, dict):
+            values: dict[str, Any] = self._read(value, RECORD, faults)
+        else:
+            faults.add(Reason.NOT_AN_OBJECT, RECORD, f"an object is due, not {shown(value)}")
+        if faults.are_final:
+            return faults.list()
+        if not faults.drift:
+            return values
+        texts = verbatim(unit, faults.drift)
+        drift = [
+            DriftedValue(exact_path(place), "+".join(sorted(set(codes))), text)
+            for (place, codes), text in zip(faults.drift.items(), texts, strict=True)
+        ]
+        return Drifted(values, drift, faults.list())
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) == len(pairs):
+            return value
+        self._doubled = True
+        return _Doubled(pairs)
+
+
+class _ConstantError(Exception):
+    pass
+
+
+def _refuse_constant(name: str) -> None:
+    raise _ConstantError(name)
+
+
+def _depth(unit: bytes) -> int:
+    if unit.count(b"[") + unit.count(b"{") <= MAX_DEPTH:
+        return 0  # not deep, however deep
+    start = len(unit) - len(unit.lstrip(WHITE_SPACE))
+    if unit[start : start + 1] not in (b"[", b"{"):
+        return 0
+    try:
+        return container_end(unit, start, len(unit))[1]
+    except StructureError as error:
+        return error.depth
+
+
+def _check_text(value: Any, faults: _Faults) -> None:
+    """Find repeated keys, and strings that are no Unicode text, anywhere."""
+    waiting: list[tuple[Place, Any]] = [(RECORD, value)]
+    while waiting:
+        place, item = waiting.pop()
+        children: list[tuple[Place, Any]] = []
+        if isinstance(item, dict):
+            seen: set[str] = set()
+            for key, child in item.pairs if isinstance(item, _Doubled) else item.items():
+                child_place = (place, key)
+                if key in seen:
+                    faults.add(Reason.DUPLICATE_KEY, child_place, "the key is there more than once")
+                seen.add(key)
+                if _is_no_text(key):
+                    faults.add(Reason.INVALID_UTF8, child_place, "the key is not Unicode text")
+                children.append((child_place, child))
+        elif isinstance(item, list):
+            children.extend(((place, index), child) for index, child in enumerate(item))
+        elif type(item) is str and _is_no_text(item):
+            faults.add(Reason.INVALID_UTF8, place, f"{shown(item)} is not Unicode text")
+        waiting.extend(reversed(children))
+
+
+def _is_no_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _field_reader(field: Field, takes_drift: bool) -> _Reader:
+    may_drift = takes_drift and not field.required
+    if isinstance(field.type, ObjectType | MapType | ListType):
+        return _reader(field.type, may_drift, takes_drift)
+    examine = examiner(field.constraints) if field.constraints else None
+    return _scalar_reader(converter(field.type), may_drift, frozenset(field.allowed), examine)
+
+
+def _reader(kind: Type, may_drift: bool, takes_drift: bool) -> _Reader:
+    """Return what reads values of a type.
+
+    Parameters
+    ----------
+    kind
+        The type.
+    may_drift
+        Whether such a value may be something else, and is null then.
+    takes_drift
+        Whether the contract takes such values at all, also of what is within this one.
+    """
+    match kind:
+        case ObjectType():
+            return _object_reader(kind.fields, may_drift, takes_drift)
+        case MapType():
+            return _map_reader(_reader(kind.value, takes_drift, takes_drift), may_drift)
+        case ListType():
+            return _list_reader(_reader(kind.item, takes_drift, takes_drift), may_drift)
+    return _scalar_reader(converter(kind), may_drift)
+
+
+def _scalar_reader(
+    convert: Callable[[Any], Any],
+    may_drift: bool,
+    allowed: frozenset[str] = frozenset(),
+    examine: Examine | None = None,
+) -> _Reader:
+    def read(value: Any, place: Place, faults: _Faults) -> Any:
+        try:
+            converted = convert(value)
+        except UnfitError as error:
+            faults.add(error.code, place, error.detail, may_drift)
+            return None
+        fits = True
+        if allowed and to_text(value) not in allowed:
+            faults.add(Reason.NOT_ALLOWED, place, f"{shown(value)} is not among the allowed values", may_drift)
+            fits = False
+        if examine:
+            for code, detail in examine(value, converted):
+                faults.add(code, place, detail, may_drift)
+                fits = False
+        return converted if fits else None
+
+    return read
+
+
+def _object_reader(fields: tuple[Field, ...], may_drift: bool, takes_drift: bool) -> _Reader:
+    plan = [(field.name, field.required, _field_reader(field, takes_drift)) for field in fields]
+    known = {field.name for field in fields}
+
+    def read(value: Any, place: Place, faults: _Faults) -> dict[str, Any] | None:
+        if not isinstance(value, dict):
+            faults.add(Reason.WRONG_TYPE, place, f"an object is due, not {shown(value)}", may_drift)
+            return None
+        values = {}
+        found = 0
+        for name, required, read_field in plan:
+            item = value.get(name, _ABSENT)
+            found += item is not _ABSENT
+            if item is not _ABSENT and item is not None:
+                item = read_field(item, (place, name), faults)
+            elif required:
+                if item is None:
+                    faults.add(Reason.NULL_FIELD, (place, name), "it is required, and null")
+                else:
+                    faults.add(Reason.MISSING_FIELD, (place, name), "it is required, and not there")
+            values[name] = None if item is _ABSENT else item
+        if found != len(value):
+            for name in value:
+                if name not in known:
+                    detail = f"the contract does not know it; it has {shown(value[name])}"
+                    faults.add(Reason.UNKNOWN_FIELD, (place, name), detail, takes_drift)
+        return values
+
+    return read
+
+
+def _map_reader(read_value: _Reader, may_drift: bool) -> _Reader:
+    def read(value: Any, place: Place, faults: _Faults) -> list[tuple[str, Any]] | None:
+        if not isinstance(value, dict):
+            faults.add(Reason.WRONG_TYPE, place, f"an object is due, not {shown(value)}", may_drift)
+            return None
+        return [(key, None if item is None else read_value(item, (place, key), faults)) for key, item in value.items()]
+
+    return read
+
+
+def _list_reader(read_item: _Reader, may_drift: bool) -> _Reader:
+    def read(value: Any, place: Place, faults: _Faults) -> list[Any] | None:
+        if not isinstance(value, list):
+            faults.add(Reason.WRONG_TYPE, place, f"an array is due, not {shown(value)}", may_drift)
+            return None
+        return [None if item is None else read_item(item, (place, index), faults) for index, item in enumerate(value)]
+
+    return read

@@ -1,0 +1,250 @@
+"""Split a batch into its units: records, byte for byte as they landed.
+
+A batch is a JSON array of records, a single object, or newline-delimited objects; docs/json-types.md has the rules.
+What is none of these is refused as a whole, before the first unit is handed out.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from consumer.judge.scan import (
+    StructureError,
+    container_end,
+    content_end,
+    element_end,
+    skip_space,
+    string_end,
+)
+from lakeproof.reasons import Reason
+
+_COMMA = ord(",")
+_BOM = b"\xef\xbb\xbf"
+# msgspec is asked for this many bytes at once. It makes an object per element: 4 MiB of `[1,1,…]` are about 200 MB.
+_WINDOW_BYTES = 4 << 20
+# After an element that it refuses, it is asked for a smaller window, and only after some bytes: keeping an account of
+# where each window ends must not cost more than the batch itself.
+_SMALL_WINDOW_BYTES = 64 << 10
+_STRUCTURAL_BYTES = 1 << 10
+_TRIES = 8
+
+# Whether a longer string is one to the last escape is not looked at: to read it would take several times its size.
+_MAX_SCALAR_BYTES = 16 << 20
+
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_read_string = msgspec.json.Decoder(str).decode
+_ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
+_SCALAR = re.compile(rb"true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A batch that cannot be split, and so is a single dead letter.
+
+    Parameters
+    ----------
+    code
+        ``empty_batch``, ``not_a_batch`` or ``corrupt_batch``.
+    detail
+        What is wrong, and where.
+    """
+
+    code: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """A unit that is not handed out, since it has more bytes than asked for: how many."""
+
+    size: int
+
+
+Unit = bytes | TooLarge
+_Spans = Iterator[tuple[int, int]]
+
+
+def split(value: bytes, most: int = sys.maxsize) -> Refused | Iterator[Unit]:
+    """Split a batch into its units.
+
+    Parameters
+    ----------
+    value
+        The batch as landed, decompressed. A UTF-8 byte order mark at its start is passed over.
+    most
+        Bytes of a unit at most; of a larger one there is no copy.
+
+    Returns
+    -------
+    Refused or Iterator[bytes or TooLarge]
+        Why it cannot be split; or its units in order, each a slice of `value` without the white space around it
+        (a line of newline-delimited JSON keeps its own). A unit need not be valid JSON.
+    """
+    start = skip_space(value, len(_BOM) if value.startswith(_BOM) else 0, len(value))
+    end = content_end(value, start, len(value))
+    if start >= end:
+        return Refused(Reason.EMPTY_BATCH, f"no JSON in {len(value)} bytes")
+    match value[start : start + 1]:
+        case b"[":
+            return _split_array(value, start, end, most)
+        case b"{":
+            return _split_objects(value, start, end, most)
+    if _is_scalar(value, start, end):
+        return Refused(Reason.NOT_A_BATCH, "a JSON scalar, where an array or objects are due")
+    return Refused(Reason.CORRUPT_BATCH, f"not JSON: neither an array nor an object begins at byte {start}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """Elements of an array that lie between `start` and the ``,`` or ``]`` at `stop`; `valid` if msgspec reads them."""
+
+    start: int
+    stop: int
+    valid: bool
+
+
+def _split_array(value: bytes, start: int, end: int, most: int) -> Refused | Iterator[Unit]:
+    if end - start <= _WINDOW_BYTES:  # nearly always
+        elements, _ = _read_elements(value[start:end])
+        if elements is not None:
+            return _read_units(elements, most)
+    try:
+        # The whole batch is looked through before the first unit is handed out. Only where segments end is kept.
+        segments = list(_segments(value, start, end))
+    except StructureError as error:
+        return Refused(Reason.CORRUPT_BATCH, str(error))
+    return _elements(value, segments, most)
+
+
+def _segments(value: bytes, start: int, end: int) -> Iterator[_Segment]:
+    position = start + 1
+    window = _WINDOW_BYTES
+    first = skip_space(value, position, end)
+    if value[first : first + 1] == b"]":
+        _check_last(first, end)
+        return
+    while True:  # an element must begin at `position`
+        stop, reach = _valid_stop(value, position, end, window)
+        valid = stop is not None
+        if stop is None:
+            stop = element_end(value, position, end)
+            while value[stop] == _COMMA and stop - position < reach:
+                stop = element_end(value, stop + 1, end)
+        window = _SMALL_WINDOW_BYTES if reach else min(2 * window, _WINDOW_BYTES)
+        yield _Segment(position, stop, valid)
+        if value[stop] != _COMMA:
+            _check_last(stop, end)
+            return
+        position = stop + 1
+
+
+def _valid_stop(value: bytes, start: int, end: int, window: int) -> tuple[int | None, int]:
+    """Find a ``,`` or the last ``]`` up to which msgspec reads the elements from `start`.
+
+    Returns
+    -------
+    tuple[int or None, int]
+        Its offset, or None; and how many bytes from `start` lie before what is in the way, or 0.
+    """
+    reach = 0
+    # Any comma behind a brace may be tried, even one inside a string: what is before it is read as whole elements,
+    # and then a parser of the whole batch would come to that comma in the same state.
+    stop = end - 1 if end - start <= window else value.rfind(b"},", start, start + window) + 1
+    for _ in range(_TRIES):
+        if stop <= start:
+            break
+        elements, bad_byte = _read_elements(b"[" + value[start:stop] + b"]")
+        if elements and value[stop] in b",]":
+            return stop, reach
+        reach = max(reach, bad_byte, _STRUCTURAL_BYTES)
+        stop = value.rfind(b"},", start, min(start + bad_byte, stop)) + 1
+    return None, reach or window
+
+
+def _read_elements(text: bytes) -> tuple[list[msgspec.Raw] | None, int]:
+    """Elements of a valid array, or None and about where it stops being valid."""
+    try:
+        return _ELEMENTS.decode(text), 0
+    except msgspec.DecodeError as error:
+        place = _ERROR_BYTE.search(str(error))
+        return None, int(place[1]) if place else len(text)
+    except RecursionError:
+        return None, len(text)
+
+
+def _check_last(stop: int, end: int) -> None:
+    if stop != end - 1:
+        raise StructureError(f"the array is complete at byte {stop}, but more follows")
+
+
+def _elements(value: bytes, segments: list[_Segment], most: int) -> Iterator[Unit]:
+    for segment in segments:
+        if segment.valid:
+            elements, _ = _read_elements(b"[" + value[segment.start : segment.stop] + b"]")
+            if elements is not None:  # the stack may be fuller by now, and too full for very deep ones
+                yield from _read_units(elements, most)
+                continue
+        position = segment.start
+        while position <= segment.stop:
+            stop = element_end(value, position, len(value))
+            begin = skip_space(value, position, stop)
+            yield _unit(value, begin, content_end(value, begin, stop), most)
+            position = stop + 1
+
+
+def _read_units(elements: list[msgspec.Raw], most: int) -> Iterator[Unit]:
+    return (bytes(element) if len(element) <= most else TooLarge(len(element)) for element in elements)
+
+
+def _unit(value: bytes, start: int, stop: int, most: int) -> Unit:
+    return value[start:stop] if stop - start <= most else TooLarge(stop - start)
+
+
+def _split_objects(value: bytes, start: int, end: int, most: int) -> Refused | Iterator[Unit]:
+    try:
+        stop, _ = container_end(value, start, end)
+        problem = f"the object is complete at byte {stop - 1}, but more follows"
+    except StructureError as error:
+        stop, problem = -1, str(error)
+    if stop == end:
+        return iter((_unit(value, start, end, most),))
+    # A pretty-printed object that was cut short has no line that is an object by itself and is not indented.
+    if any(_is_object(value, *line) for line in _lines(value, start, end)):
+        return (_unit(value, begin, behind, most) for begin, behind in _lines(value, start, end))
+    return Refused(Reason.CORRUPT_BATCH, problem)
+
+
+def _lines(value: bytes, start: int, end: int) -> _Spans:
+    """Where lines that are not blank begin, and where they end without their line ends."""
+    while start < end:
+        newline = value.find(b"\n", start, end)
+        behind = stop = end if newline < 0 else newline
+        if value[stop - 1 : stop] == b"\r" and stop > start:
+            stop -= 1
+        if skip_space(value, start, stop) < stop:
+            yield start, stop
+        start = behind + 1
+
+
+def _is_object(value: bytes, start: int, stop: int) -> bool:
+    if not value.startswith(b"{", start, stop):
+        return False
+    end = content_end(value, start, stop)
+    try:
+        return container_end(value, start, end)[0] == end
+    except StructureError:
+        return False
+
+
+def _is_scalar(value: bytes, start: int, end: int) -> bool:
+    if _SCALAR.fullmatch(value, start, end):
+        return True
+    try:
+        if not value.startswith(b'"', start) or string_end(value, start, end) != end:
+            return False
+        return end - start > _MAX_SCALAR_BYTES or _read_string(value[start:end]) is not None
+    except (StructureError, msgspec.MsgspecError, UnicodeDecodeError):
+        return False

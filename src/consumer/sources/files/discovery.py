@@ -1,0 +1,83 @@
+"""Discovery: finding the files that landed, and leaving those that are still being written.
+
+A trigger looks at what is recent only, so that its cost does not grow with the landing zone; a sweep looks at
+everything, now and then, and takes what came in late under an old name.
+"""
+
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+
+from lakeproof.landing.zone import LandingZone, is_hidden
+from lakeproof.state.landing_log import LandingLog
+from lakeproof.storage import StoredFile
+
+# On S3 a trigger lists behind the key that stands this many places before the newest one known.
+_RECENT_FILES = 1000
+
+
+class Discovery:
+    """Moves files from listings into the landing log.
+
+    Parameters
+    ----------
+    zone
+        The stream's landing zone.
+    log
+        Its landing log.
+    settle
+        For how long a file must have been left alone before it counts as whole; not used where the storage shows
+        whole files only.
+    """
+
+    def __init__(self, zone: LandingZone, log: LandingLog, settle: timedelta) -> None:
+        self._zone = zone
+        self._log = log
+        self._settle = settle.total_seconds()
+        # Files that are still young: the last look at each, and since when (monotonic) it looks the same.
+        self._young: dict[str, tuple[StoredFile, float]] = {}
+        self._lock = Lock()  # a sweep may run beside the trigger
+
+    def recent(self) -> int:
+        """Take new files among the recent ones; return how many."""
+        newest = self._log.newest_names(_RECENT_FILES)
+        return self._take(self._zone.list_recent(newest[0] if newest else None))
+
+    def sweep(self) -> int:
+        """Take new files wherever they are; return how many."""
+        return self._take(self._zone.list())
+
+    def sweep_until_settled(self) -> list[str]:
+        """Sweep, give young files the time to settle, and return the names of those that still change."""
+        self.sweep()
+        if self._young:
+            time.sleep(self._settle)
+            self._take(())
+        return sorted(self._young)
+
+    def _take(self, listed: Iterable[tuple[str, StoredFile]]) -> int:
+        found = list(listed)
+        with self._lock:
+            candidates = {name: seen for name in self._young if (seen := self._zone.stat(name))}
+            for name, file in found:
+                if not self._log.knows(name) and not is_hidden(name):
+                    candidates.setdefault(name, file)
+            whole, young = [], {}
+            for name, file in candidates.items():
+                since = self._unchanged_since(name, file)
+                if self._zone.storage.shows_whole_files or self._is_settled(file, since):
+                    whole.append((name, file))
+                else:
+                    young[name] = (file, since)
+            self._young = young
+            return self._log.append(sorted(whole, key=lambda each: each[0]))
+
+    def _unchanged_since(self, name: str, file: StoredFile) -> float:
+        before, since = self._young.get(name, (None, 0.0))
+        return since if before and before.etag == file.etag else time.monotonic()
+
+    def _is_settled(self, file: StoredFile, since: float) -> bool:
+        # The second clock is for files whose modification time lies in the future.
+        age = (datetime.now(UTC) - file.modified_at).total_seconds()
+        return max(age, time.monotonic() - since) >= self._settle

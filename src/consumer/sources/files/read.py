@@ -1,0 +1,112 @@
+"""Read landed files into envelopes, within the tasks of a micro-batch."""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from consumer.sources.envelope import Envelope
+from consumer.sources.files.unpack import TooLargeError, UnpackError, unpack
+from lakeproof.landing.zone import LandingZone, content_hash
+from lakeproof.limits import Limits
+from lakeproof.reasons import Reason
+from lakeproof.state.landing_log import LandedFile
+from lakeproof.storage.errors import FileAbsentError, FileChangedError
+
+GZIP_SUFFIX = ".gz"
+
+
+def envelopes(
+    files: Iterable[LandedFile],
+    zone: LandingZone,
+    limits: Limits,
+    touched: Callable[[LandedFile], None] | None = None,
+) -> Iterator[Envelope]:
+    """Read each file, on the condition that it is still the one that was listed.
+
+    A file that was overwritten, cannot be decompressed or is too large yields an envelope with a failure: its fate is a
+    dead letter, and the stream goes on. So does one that is absent and was given up. One that is too large as it lies
+    there is not read at all.
+
+    Parameters
+    ----------
+    files
+        What to read.
+    zone
+        The landing zone that they are in.
+    limits
+        How large a file may be, and its content.
+    touched
+        Told of a file that has the size that was listed and another tag, as after a copy or a restore: it is read as
+        it is now. None where only what was listed will do.
+
+    Raises
+    ------
+    FileAbsentError
+        A file is not there; the micro-batch fails and is tried again, with the same files.
+    UnavailableError
+        A file cannot be read for now; likewise.
+    """
+    for file in files:
+        try:
+            content = _read(file, zone, limits, touched)
+        except FileChangedError as error:
+            yield Envelope(b"", file.name, file.landed_at, (Reason.CHANGED, error.message))
+            continue
+        except FileAbsentError as error:
+            if not file.given_up:
+                raise
+            yield Envelope(b"", file.name, file.landed_at, (Reason.ABSENT, error.message))
+            continue
+        if content is None:
+            yield _too_large(file, limits, f"{file.name} has {file.size:,} bytes")
+            continue
+        read_hash = content_hash(content)
+        if not file.name.endswith(GZIP_SUFFIX):
+            yield Envelope(content, file.name, file.landed_at, content_hash=read_hash)
+            continue
+        try:
+            yield Envelope(unpack(content, limits.unpacked_bytes), file.name, file.landed_at, content_hash=read_hash)
+        except UnpackError as error:
+            yield Envelope(content, file.name, file.landed_at, (Reason.UNDECODABLE, str(error)), read_hash)
+        except TooLargeError:
+            what = f"{file.name} has {file.size:,} bytes, and when unpacked more than {limits.unpacked_bytes:,}"
+            yield _too_large(file, limits, what, read_hash)
+
+
+def _too_large(file: LandedFile, limits: Limits, what: str, read_hash: str | None = None) -> Envelope:
+    limit = f"LAKE_MAX_UNPACKED_BYTES is {limits.unpacked_bytes:,}"
+    failure = (Reason.BATCH_TOO_LARGE, f"{what}; {limit}")
+    return Envelope(None, file.name, file.landed_at, failure, read_hash)
+
+
+def _read(
+    file: LandedFile, zone: LandingZone, limits: Limits, touched: Callable[[LandedFile], None] | None
+) -> bytes | None:
+    """Content of a file; None where it is too large to be read, and is there."""
+    uri = zone.uri_of(file.name)
+    if file.size > limits.unpacked_bytes:
+        if zone.stat(file.name) is None:
+            raise FileAbsentError(uri)
+        return None
+    try:
+        return zone.storage.read(uri, file.etag)
+    except FileChangedError:
+        now = zone.stat(file.name)
+        if now is None:
+            raise FileAbsentError(uri) from None
+        if touched is None or now.size != file.size:
+            raise
+        content = zone.storage.read(uri, now.etag)
+        touched(replace(file, etag=now.etag))
+        return content
+
+
+def balanced_groups(files: Iterable[LandedFile], groups: int) -> list[list[LandedFile]]:
+    """Deal files to groups of about the same number of bytes: the largest first, each to the lightest group."""
+    heap: list[tuple[int, int]] = [(0, index) for index in range(groups)]
+    dealt: list[list[LandedFile]] = [[] for _ in range(groups)]
+    for file in sorted(files, key=lambda item: (-item.size, item.seq)):
+        size, lightest = heap[0]
+        dealt[lightest].append(file)
+        heapq.heapreplace(heap, (size + file.size, lightest))
+    return [sorted(members, key=lambda item: item.seq) for members in dealt if members]

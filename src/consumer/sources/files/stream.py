@@ -1,0 +1,215 @@
+"""The landing zone as a streaming source: Spark sees one small row per landed file, and fixes which in its checkpoint.
+
+The rows hold no content. The tasks of a micro-batch read the files themselves, see :mod:`consumer.sources.files.read`.
+
+Spark starts several short Python processes for a source. This module imports little, so that they start fast; what
+only the reading process needs is imported where it is used.
+"""
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from threading import Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from consumer.sources.files.discovery import Discovery
+    from lakeproof.settings import Settings
+    from lakeproof.state.contract_log import ContractLog
+    from lakeproof.state.landing_log import LandedFile, LandingLog, Position
+
+SCHEMA = (
+    "seq long, name string, size long, etag string, landed_at timestamp, given_up boolean, "
+    "start string, end string, contract string"
+)
+"""Columns of a row: those of a landed file; then where its micro-batch starts and ends, and which contract judges."""
+
+
+@dataclass(frozen=True)
+class LandedFiles:
+    """What a micro-batch holds.
+
+    Parameters
+    ----------
+    files
+        The files.
+    start, end
+        The positions that they lie between.
+    contract
+        Digest of the contract that judges them.
+    """
+
+    files: list["LandedFile"]
+    start: str
+    end: str
+    contract: str
+
+
+def landed_files(rows: list[dict[str, Any]]) -> LandedFiles | None:
+    """Read the rows of a micro-batch; None where there are none."""
+    from lakeproof.state.landing_log import LandedFile
+
+    if not rows:
+        return None
+    names = [field.name for field in fields(LandedFile)]
+    files = [LandedFile(**{name: row[name] for name in names}) for row in rows]
+    return LandedFiles(files, rows[0]["start"], rows[0]["end"], rows[0]["contract"])
+
+
+@dataclass(frozen=True)
+class LandingOptions:
+    """What a reader of the landing zone is told.
+
+    Parameters
+    ----------
+    stream
+        Name of the stream.
+    initial
+        Position behind which a new checkpoint begins.
+    stop_file
+        While this file exists, no new micro-batch begins.
+    until
+        Take files up to this position of the landing log only, and look for no others; None for an endless stream.
+    pickled_settings
+        The :class:`lakeproof.settings.Settings`, pickled: only the reading process opens them.
+    """
+
+    stream: str
+    initial: "Position"
+    stop_file: Path
+    until: int | None
+    pickled_settings: bytes
+
+
+def landing_source(options: LandingOptions) -> type[DataSource]:
+    """Make the data source class of a stream, to register with Spark.
+
+    It is made here, with its options in its closure, so that no secret becomes an option that Spark's page shows.
+    """
+
+    class LandingSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"landing-{options.stream}"
+
+        def schema(self) -> str:
+            return SCHEMA
+
+        def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: ARG002, N802
+            return LandingReader(options)
+
+    return LandingSource
+
+
+class LandingReader(SimpleDataSourceStreamReader):
+    """Reads positions of the landing log. An offset is ``{"seq": number, "chain": digest, "contract": digest}``.
+
+    The contract is the one that holds when the micro-batch is formed: one that is applied while the stream runs judges
+    from the next micro-batch on, and one that has begun is finished under its own.
+    """
+
+    def __init__(self, options: LandingOptions) -> None:
+        self._options = options
+        self._next_sweep = 0.0
+        self._sweeping: Thread | None = None
+
+    # Spark pickles the reader before it has read anything: what cannot be pickled is opened at first use.
+
+    @cached_property
+    def _settings(self) -> "Settings":
+        settings: Settings = pickle.loads(self._options.pickled_settings)  # noqa: S301 - our own
+        return settings
+
+    @cached_property
+    def _log(self) -> "LandingLog":
+        from lakeproof.state.landing_log import LandingLog
+
+        return LandingLog(self._settings.landing_log_database, self._options.stream)
+
+    @cached_property
+    def _contracts(self) -> "ContractLog":
+        from lakeproof.state.contract_log import ContractLog
+
+        return ContractLog(self._settings.landing_log_database)
+
+    @cached_property
+    def _discovery(self) -> "Discovery":
+        from datetime import timedelta
+
+        from consumer.sources.files.discovery import Discovery
+        from lakeproof.landing.zone import landing_zone
+
+        zone = landing_zone(self._settings, self._options.stream)
+        return Discovery(zone, self._log, timedelta(seconds=self._settings.settle_seconds))
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the offset behind the last file that the tables have."""
+        return _offset(self._options.initial, self._contract())
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
+        """Return the next files, as many as a micro-batch takes, and the offset behind them."""
+        position = self._position(start)
+        if self._options.stop_file.exists():
+            return iter(()), start
+        if self._options.until is None:
+            self._discover()
+        head = self._log.head().seq if self._options.until is None else self._options.until
+        files = self._within_limits(self._log.files(position.seq, head, self._settings.max_files_per_micro_batch))
+        end = self._log.position(files[-1].seq) if files else None
+        if end is None:
+            return iter(()), start
+        contract = self._contract()
+        return _rows(files, position, end, contract), _offset(end, contract)
+
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
+        """Return the same files again, under the contract that the offset recorded."""
+        first, last = self._position(start), self._position(end)
+        return _rows(self._log.files(first.seq, last.seq), first, last, end["contract"])
+
+    def _discover(self) -> None:
+        if monotonic() >= self._next_sweep and not (self._sweeping and self._sweeping.is_alive()):
+            self._next_sweep = monotonic() + self._settings.sweep_seconds
+            self._sweeping = Thread(target=self._discovery.sweep, name="sweep", daemon=True)
+            self._sweeping.start()
+        self._discovery.recent()
+
+    def _within_limits(self, files: "list[LandedFile]") -> "list[LandedFile]":
+        size = 0
+        for count, file in enumerate(files):
+            size += file.size
+            if size > self._settings.max_bytes_per_micro_batch and count > 0:
+                return files[:count]
+        return files
+
+    def _contract(self) -> str:
+        digest = self._contracts.current(self._options.stream)
+        if digest is None:  # each start of a consumer makes one current before it reads
+            raise RuntimeError(f"The landing log's database has no contract for the stream {self._options.stream!r}.")
+        return digest
+
+    def _position(self, offset: dict[str, Any]) -> "Position":
+        from lakeproof.state.landing_log import Position
+
+        position = Position(int(offset["seq"]), offset["chain"])
+        if not self._log.has(position):
+            raise RuntimeError(
+                f"The landing log does not have position {position.seq:,}, where the checkpoint is: it is another one, "
+                f"or an older copy. Restore it, or run `consumer reset {self._options.stream}`."
+            )
+        return position
+
+
+def _offset(position: "Position", contract: str) -> dict[str, Any]:
+    return {"seq": position.seq, "chain": position.chain, "contract": contract}
+
+
+def _rows(files: "list[LandedFile]", start: "Position", end: "Position", contract: str) -> Iterator[tuple[Any, ...]]:
+    batch = (str(start), str(end), contract)
+    rows = [(each.seq, each.name, each.size, each.etag, each.landed_at, each.given_up, *batch) for each in files]
+    return iter(rows)

@@ -1,0 +1,1 @@
+"""Which contract was applied to a stream's tables when, and applying one."""

@@ -1,0 +1,169 @@
+"""A stream's tables follow its contract: new fields become columns, types are widened, nothing is dropped or narrowed.
+
+The tables change first, then ``ops.schema_changes`` says so, then a consumer that runs is told. Each step is left out
+where it has been done, so that after a crash between them, doing it again finishes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeproof.contracts import Contract, contract_text, parse_contract
+from lakeproof.contracts.diff import Change, changes
+from lakeproof.errors import UsageError
+from lakeproof.history.applied import Applied, applied_contracts, record
+from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.tables.columns import evolve, lacking
+from lakeproof.tables.names import stream_tables
+from lakeproof.tables.schemas import bronze_schema, ensure_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What it takes for a stream's tables to follow a contract.
+
+    Parameters
+    ----------
+    contract, text
+        The contract, and the bytes of its file.
+    past
+        Contracts that were applied before, the newest last.
+    changes
+        What the contract changes against the newest of them.
+    columns
+        Paths of the fields that bronze lacks, or has with a narrower type.
+    creates
+        Whether the tables are not there yet.
+    """
+
+    contract: Contract
+    text: bytes
+    past: tuple[Applied, ...]
+    changes: tuple[Change, ...]
+    columns: tuple[str, ...]
+    creates: bool
+
+    @property
+    def applied(self) -> Applied | None:
+        """The contract that is applied; None where none ever was."""
+        return self.past[-1] if self.past else None
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether there is nothing left to do to the tables."""
+        return self.applied is not None and self.applied.digest == self.contract.digest and not self.columns
+
+
+def plan(catalog: "Catalog", settings: Settings, stream: str) -> Plan:
+    """Compare a stream's contract with the one that is applied, and with bronze; nothing is changed.
+
+    Raises
+    ------
+    UsageError
+        The contract is none, or the tables cannot follow it.
+    """
+    text = contract_text(settings.contracts, stream)
+    contract = parse_contract(text, str(settings.contracts / f"{stream}.yaml"), stream)
+    past = applied_contracts(catalog, stream)
+    bronze = _bronze(catalog, stream)
+    before = past[-1].contract() if past else None
+    if before is None and bronze is not None:
+        _check_made_by(contract, bronze)
+    found = changes(before, contract) if before else ()
+    _check_possible(contract, before, found)
+    _check_version(contract, past)
+    columns: list[str] = []
+    if bronze is not None:
+        # Columns of our own that were there under the contract before, too, are no business of a contract.
+        own = {path for path in bronze_schema(before or contract).column_names if path.startswith("_")}
+        columns = [path for path in lacking(bronze.schema(), bronze_schema(contract)) if path not in own]
+    return Plan(contract, text, past, found, tuple(columns), bronze is None)
+
+
+def carry_out(catalog: "Catalog", planned: Plan, log: ContractLog) -> None:
+    """Let tables, ``ops.schema_changes`` and a consumer that runs follow a contract."""
+    contract = planned.contract
+    ensure_tables(catalog, contract)
+    evolve(catalog.load_table(stream_tables(contract.stream).bronze), bronze_schema(contract))
+    if planned.applied is None or planned.applied.digest != contract.digest:
+        record(catalog, contract, planned.text, lines(planned.changes), planned.applied)
+    log.make_current(contract.stream, contract.digest, planned.text)
+
+
+def adopt(catalog: "Catalog", settings: Settings, stream: str, log: ContractLog) -> Contract:
+    """What a consumer does when it starts: make its contract the current one, unless columns would have to change.
+
+    Tables that are missing are made.
+
+    Raises
+    ------
+    UsageError
+        The contract is none, or has not been applied.
+    """
+    while True:
+        planned = plan(catalog, settings, stream)
+        if planned.columns:
+            raise UsageError(
+                f"The contract {planned.contract.version} of {stream} has not been applied: bronze.{stream} lacks "
+                f"{', '.join(planned.columns)}, or has a narrower type there.",
+                f"Run `lakeproof contract apply {stream}`.",
+            )
+        carry_out(catalog, planned, log)
+        for each in planned.past:  # a landing log that was lost gets them back
+            log.keep(each.digest, each.text)
+        # One that was applied at the same time may have been made current before this one was.
+        if applied_contracts(catalog, stream)[-1].digest == planned.contract.digest:
+            return planned.contract
+
+
+def lines(found: Sequence[Change]) -> list[str]:
+    """Changes as text, one each."""
+    return [f"{change.field}: {change.what}" if change.field else change.what for change in found]
+
+
+def _bronze(catalog: "Catalog", stream: str) -> "Table | None":
+    name = stream_tables(stream).bronze
+    return catalog.load_table(name) if catalog.table_exists(name) else None
+
+
+def _check_possible(contract: Contract, before: Contract | None, found: Sequence[Change]) -> None:
+    refused = [
+        f"{line} ({change.obstacle})" for change, line in zip(found, lines(found), strict=True) if change.obstacle
+    ]
+    if before and refused:
+        raise UsageError(
+            f"The tables of {contract.stream} cannot follow from contract {before.version} to {contract.version}: "
+            f"{'; '.join(refused)}.",
+            "Add optional fields, widen types, or make fields optional; all else needs a field, or a stream, of "
+            "another name.",
+        )
+
+
+def _check_version(contract: Contract, past: Sequence[Applied]) -> None:
+    """Refuse a version that another text had, which judged otherwise: rows could not say which one judged them."""
+    for each in past:
+        if each.version == contract.version and each.digest != contract.digest:
+            found = changes(each.contract(), contract)
+            if any(not (change.backward and change.forward) for change in found):
+                raise UsageError(
+                    f"The contract of {contract.stream} was changed ({'; '.join(lines(found))}), but a contract with "
+                    f"its version {contract.version} was applied before.",
+                    "Raise its version: rows say by it which contract judged them.",
+                )
+
+
+def _check_made_by(contract: Contract, bronze: "Table") -> None:
+    """Without a record of the contract that made the tables, it must be this one."""
+    due, has = bronze_schema(contract), bronze.schema()
+    differ = {*lacking(has, due), *lacking(due, has)}
+    if fields := sorted(path for path in differ if not path.startswith("_")):
+        raise UsageError(
+            f"The lake does not say which contract made bronze.{contract.stream}, and {contract.version} did not: "
+            f"{', '.join(fields)} differ.",
+            f"Put back the contract that did, run `lakeproof contract apply {contract.stream}`, then apply this one.",
+        )

@@ -1,0 +1,1 @@
+"""The landing zone of a stream: its root, and the names of what lands there."""

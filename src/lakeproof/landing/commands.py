@@ -1,0 +1,44 @@
+"""The commands of `lakeproof landing`."""
+
+from typing import Annotated
+
+import typer
+
+from lakeproof.command import application
+from lakeproof.contracts import contract_text
+from lakeproof.errors import UsageError
+from lakeproof.settings import load_settings
+
+landing_commands = application("landing", "The landing zones of the streams.")
+
+
+@landing_commands.callback()
+def _group() -> None:
+    """The landing zones of the streams."""
+
+
+@landing_commands.command()
+def move(
+    stream: Annotated[str, typer.Argument(help="Name of the stream.", show_default=False)],
+) -> None:
+    """Say that the files of STREAM are now below LAKE_LANDING: they were moved, or are mounted elsewhere.
+
+    Nothing is moved by this, and nothing is read again: files are known by their names below the landing folder. It is
+    refused where none of the files that were read before is there.
+    """
+    from lakeproof.catalog import catalog_errors, open_catalog
+    from lakeproof.landing.root import check_same_files, record_landing_root
+    from lakeproof.landing.zone import landing_zone
+    from lakeproof.state.lease import lease
+    from lakeproof.tables.names import stream_tables
+
+    settings = load_settings()
+    contract_text(settings.contracts, stream)
+    catalog = open_catalog(settings)
+    zone = landing_zone(settings, stream)
+    with catalog_errors(), lease(settings.landing_log_database, stream):
+        if not catalog.table_exists(stream_tables(stream).ledger):
+            raise UsageError(f"The stream {stream} has read nothing yet.", "Set LAKE_LANDING and run the consumer.")
+        looked, found = check_same_files(catalog, stream, zone)
+        record_landing_root(catalog, stream, zone)
+    typer.echo(f"{stream} lands in {zone.root}. {found:,} of {looked:,} files that were looked for are there.")

@@ -1,0 +1,62 @@
+"""Which landing folder the sources of a stream are below: recorded in its ledger, so that another one is noticed."""
+
+from typing import TYPE_CHECKING
+
+from lakeproof.errors import UsageError
+from lakeproof.landing.zone import LandingZone
+from lakeproof.tables.names import LANDING_ROOT, stream_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+_LOOKED_AT = 1000
+
+
+def check_landing_root(catalog: "Catalog", stream: str, zone: LandingZone) -> None:
+    """Make sure that a stream's files are where they were; the first time, write down where that is.
+
+    Raises
+    ------
+    UsageError
+        They are elsewhere.
+    """
+    ledger = catalog.load_table(stream_tables(stream).ledger)
+    recorded = ledger.properties.get(LANDING_ROOT)
+    if recorded is None:
+        record_landing_root(catalog, stream, zone)
+    elif recorded != zone.root:
+        raise UsageError(
+            f"The files of {stream} landed in {recorded} so far, and LAKE_LANDING now names {zone.root}.",
+            f"Set LAKE_LANDING back. If these are the same files (moved, or mounted elsewhere): "
+            f"`lakeproof landing move {stream}`.",
+        )
+
+
+def record_landing_root(catalog: "Catalog", stream: str, zone: LandingZone) -> None:
+    """Write down that a stream's files land in `zone`."""
+    with catalog.load_table(stream_tables(stream).ledger).transaction() as transaction:
+        transaction.set_properties({LANDING_ROOT: zone.root})
+
+
+def check_same_files(catalog: "Catalog", stream: str, zone: LandingZone) -> tuple[int, int]:
+    """Look for files that the ledger has in a landing zone.
+
+    Returns
+    -------
+    tuple[int, int]
+        Of how many files that were looked for, and how many were found with the size that they had.
+
+    Raises
+    ------
+    UsageError
+        None of them is there.
+    """
+    ledger = catalog.load_table(stream_tables(stream).ledger)
+    rows = ledger.scan(selected_fields=("source", "size"), limit=_LOOKED_AT).to_arrow().to_pylist()
+    found = sum((seen := zone.stat(row["source"])) is not None and seen.size == row["size"] for row in rows)
+    if rows and not found:
+        raise UsageError(
+            f"None of {len(rows):,} files that {stream} has read is in {zone.root}.",
+            "Set LAKE_LANDING to the folder that they were moved to. For other files, use another stream or lake.",
+        )
+    return len(rows), found

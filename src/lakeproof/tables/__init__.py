@@ -1,0 +1,1 @@
+"""The tables of a stream: their names, columns and partitions."""

@@ -1,0 +1,228 @@
+"""Columns and partitions of the tables, derived from contracts."""
+
+from typing import TYPE_CHECKING
+
+from lakeproof.contracts import (
+    Contract,
+    DecimalType,
+    DriftPolicy,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    Type,
+)
+from lakeproof.tables.columns import evolve
+from lakeproof.tables.names import (
+    ATTEMPT,
+    CONTRACT_VERSION,
+    INGESTED_AT,
+    LANDED_AT,
+    MICRO_BATCH_ID,
+    POSITION,
+    RAW,
+    REASONS,
+    RESCUED,
+    SCHEMA_CHANGES,
+    SOURCE,
+    stream_tables,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.types import IcebergType, NestedField
+
+_PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    # Every commit rewrites the metadata file: keep few old ones.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+# A look-up of sources prunes files by their bounds. Iceberg cuts those to 16 characters: all of a month would be alike.
+_LEDGER_PROPERTIES = {"write.metadata.metrics.column.source": "full"}
+
+# A row is added by who has seen the newest one: what came between must not be passed over by trying again.
+_SCHEMA_CHANGES_PROPERTIES = {"commit.retry.num-retries": "0"}
+
+
+def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
+    """Create the stream's namespaces and tables where they are missing.
+
+    Tables of an earlier version of this project get the columns that they lack. Of bronze that are not the contract's
+    fields: those change with a contract that is applied, see :mod:`lakeproof.history.apply`.
+
+    Parameters
+    ----------
+    catalog
+        The PyIceberg catalog.
+    contract
+        The stream's contract.
+    """
+    tables = stream_tables(contract.stream)
+    for name, schema, day_of, properties in (
+        (tables.bronze, bronze_schema(contract), contract.event_time, {}),
+        (tables.dead_letters, dead_letter_schema(), INGESTED_AT, {}),
+        (tables.ledger, ledger_schema(), INGESTED_AT, _LEDGER_PROPERTIES),
+    ):
+        if not catalog.table_exists(name):
+            catalog.create_namespace_if_not_exists(name.split(".")[0])
+            catalog.create_table_if_not_exists(
+                name, schema, partition_spec=_by_day(schema, day_of), properties=_PROPERTIES | properties
+            )
+        elif name != tables.bronze:
+            evolve(catalog.load_table(name), schema)
+
+
+def ensure_schema_changes(catalog: "Catalog") -> "Table":
+    """Return ``ops.schema_changes``; create it where it is missing."""
+    catalog.create_namespace_if_not_exists(SCHEMA_CHANGES.split(".")[0])
+    table = catalog.create_table_if_not_exists(
+        SCHEMA_CHANGES, schema_changes_schema(), properties=_PROPERTIES | _SCHEMA_CHANGES_PROPERTIES
+    )
+    evolve(table, schema_changes_schema())
+    return table
+
+
+def bronze_schema(contract: Contract) -> "Schema":
+    """Iceberg schema of ``bronze.<stream>``: the contract's columns, what was rescued, then provenance."""
+    from pyiceberg.types import LongType, StringType, TimestamptzType
+    from pyiceberg.types import MapType as IcebergMap
+
+    rescued = IcebergMap(0, StringType(), 0, StringType(), value_required=False)
+    return _schema(
+        [(field.name, _iceberg_type(field.type), field.description) for field in contract]
+        + [(RESCUED, rescued, "what did not fit: JSON path to the JSON text that landed")]
+        * (contract.drift is DriftPolicy.RESCUE)
+        + [
+            (SOURCE, StringType(), "path of the landed file below the landing folder, or topic/partition"),
+            (POSITION, LongType(), "index of the record in its batch, or its offset"),
+            (MICRO_BATCH_ID, LongType(), "micro-batch that appended it"),
+            (LANDED_AT, TimestamptzType(), "when its batch landed"),
+            (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
+            (CONTRACT_VERSION, StringType(), "contract version that judged it"),
+        ]
+    )
+
+
+def dead_letter_schema() -> "Schema":
+    """Iceberg schema of ``dead_letters.<stream>``."""
+    from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
+    from pyiceberg.types import ListType as IcebergList
+
+    reason = StructType(
+        NestedField(0, "code", StringType(), required=False),
+        NestedField(0, "path", StringType(), required=False),
+        NestedField(0, "detail", StringType(), required=False),
+    )
+    return _schema(
+        [
+            (REASONS, IcebergList(0, reason, element_required=False), "every reason: code, JSON path, detail"),
+            (RAW, BinaryType(), "the unit's bytes as landed"),
+            (SOURCE, StringType(), "path of the landed file below the landing folder, or topic/partition"),
+            (POSITION, LongType(), "index of the record in its batch, or its offset; 0 for a whole batch"),
+            (MICRO_BATCH_ID, LongType(), "micro-batch that appended it"),
+            (LANDED_AT, TimestamptzType(), "when its batch landed"),
+            (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
+            (CONTRACT_VERSION, StringType(), "contract version that judged it"),
+            (ATTEMPT, IntegerType(), "1 as landed; more for a replay"),
+        ]
+    )
+
+
+def ledger_schema() -> "Schema":
+    """Iceberg schema of ``ledger.<stream>``."""
+    from pyiceberg.types import LongType, StringType, TimestamptzType
+    from pyiceberg.types import MapType as IcebergMap
+
+    counts = IcebergMap(0, StringType(), 0, LongType(), value_required=False)
+    return _schema(
+        [
+            ("source", StringType(), "path of the landed file below the landing folder, or topic/partition"),
+            ("size", LongType(), "bytes of the source"),
+            ("etag", StringType(), "the storage's tag of its content when it was read"),
+            ("content_hash", StringType(), "BLAKE2b (128 bits) of its bytes as they landed"),
+            ("micro_batch_id", LongType(), "micro-batch that took it"),
+            ("checkpoint_id", StringType(), "checkpoint of the query that took it"),
+            ("units", LongType(), "units that came in"),
+            ("bronze", LongType(), "units that went to bronze"),
+            ("dead_letters", counts, "dead letters by set of reasons, joined by +"),
+            ("rescued", counts, "values that were rescued, by set of reasons, joined by +"),
+            ("discarded", counts, "values that were discarded, by set of reasons, joined by +"),
+            ("landed_at", TimestamptzType(), "when it landed"),
+            (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
+            (CONTRACT_VERSION, StringType(), "contract version that judged it"),
+        ]
+    )
+
+
+def schema_changes_schema() -> "Schema":
+    """Iceberg schema of ``ops.schema_changes``."""
+    from pyiceberg.types import ListType as IcebergList
+    from pyiceberg.types import LongType, StringType, TimestamptzType
+
+    return _schema(
+        [
+            ("stream", StringType(), "name of the stream"),
+            ("number", LongType(), "1 for the contract that made the stream's tables, 2 for the next, and so on"),
+            ("from_version", StringType(), "contract version before; null for the first"),
+            ("to_version", StringType(), "contract version since then"),
+            ("from_digest", StringType(), "SHA-256 of the contract before; null for the first"),
+            ("to_digest", StringType(), "SHA-256 of the contract"),
+            ("changes", IcebergList(0, StringType(), element_required=False), "what changed, field by field"),
+            ("contract", StringType(), "the whole text of the contract"),
+            ("applied_at", TimestamptzType(), "when it was applied"),
+        ]
+    )
+
+
+def _schema(columns: list[tuple[str, "IcebergType", str]]) -> "Schema":
+    from pyiceberg.schema import Schema, assign_fresh_schema_ids
+    from pyiceberg.types import NestedField
+
+    return assign_fresh_schema_ids(
+        Schema(*(NestedField(0, name, kind, required=False, doc=doc or None) for name, kind, doc in columns))
+    )
+
+
+def _by_day(schema: "Schema", column: str) -> "PartitionSpec":
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.transforms import DayTransform
+
+    return PartitionSpec(PartitionField(schema.find_field(column).field_id, 1000, DayTransform(), f"{column}_day"))
+
+
+def _iceberg_type(kind: Type) -> "IcebergType":
+    from pyiceberg import types as iceberg
+
+    match kind:
+        case DecimalType():
+            return iceberg.DecimalType(kind.precision, kind.scale)
+        case MapType():
+            return iceberg.MapType(0, iceberg.StringType(), 0, _iceberg_type(kind.value), value_required=False)
+        case ListType():
+            return iceberg.ListType(0, _iceberg_type(kind.item), element_required=False)
+        case ObjectType():
+            return iceberg.StructType(*(_nested(field) for field in kind.fields))
+        case PrimitiveType():
+            return {
+                PrimitiveType.STRING: iceberg.StringType(),
+                PrimitiveType.BOOLEAN: iceberg.BooleanType(),
+                PrimitiveType.INT: iceberg.IntegerType(),
+                PrimitiveType.LONG: iceberg.LongType(),
+                PrimitiveType.FLOAT: iceberg.FloatType(),
+                PrimitiveType.DOUBLE: iceberg.DoubleType(),
+                PrimitiveType.TIMESTAMP: iceberg.TimestamptzType(),
+                PrimitiveType.DATE: iceberg.DateType(),
+                PrimitiveType.SCALAR: iceberg.StringType(),
+            }[kind]
+
+
+def _nested(field: Field) -> "NestedField":
+    from pyiceberg.types import NestedField
+
+    return NestedField(0, field.name, _iceberg_type(field.type), required=False, doc=field.description or None)

@@ -1,0 +1,385 @@
+"""The fast judge accepts nothing that the exact one would not, and reads the same values."""
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consumer.judge.exact import ExactJudge
+from consumer.judge.fast import FastJudge
+from consumer.judge.judged import arrow_type, value_columns
+from consumer.judge.split import Refused, split
+from lakeproof.contracts import (
+    Bound,
+    Constraints,
+    Contract,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    Type,
+    load_contract,
+)
+
+EVENTS = load_contract(Path(__file__).parents[3] / "contracts", "events")
+
+STRINGS = [
+    *rb"""
+    "a" "1" "" "true" "\u0061" "\ud83d\ude00" "\ud83d" "\udc00\ud83d" "\q" "\u0000" "a\":b" "\\" ":" "{" "a,b"
+    """.split(),
+    *(b'"\xff"', b'"\xed\xa0\x80"', b'"\xc0\x80"', '"ä😀"'.encode(), b'"\x00"', b'"\n"', b'"\x7f"', b'"a :b"'),
+]
+TIMES = [
+    f'"{text}"'.encode()
+    for text in """
+    2026-11-21T12:30:00Z|2026-11-21T12:30:00.5Z|2026-11-21T12:30:00.123456+05:30|2026-11-21T12:30Z|2024|12:30|
+    2026-11-21T12:30:00.1234567Z|2026-11-21T12:30:00.1234560Z|2026-11-21T12:30:00-0130|2026-11-21T12:30:00-14|
+    2026-11-21T12:30:00+23:59|2026-11-21T12:30:00+24:00|2026-11-21T12:30:00+00:60|2026-02-29T00:00:00Z|
+    2024-02-29T00:00:00Z|2026-11-31T00:00:00Z|2026-13-01T00:00:00Z|2026-00-10T00:00:00Z|2026-11-00T00:00:00Z|
+    2026-11-21T24:00:00Z|2026-11-21T23:60:00Z|2026-11-21T23:59:60Z|2026-11-21T12:30:00|2026-11-21 12:30:00Z|
+    2026-11-21T12:30:00z|2026-11-21T12:30:00Z |2026-11-21T12:30:00Z\\n|2026-11-21T12:30:00.Z|2026-11-21T12:30:00,5Z|
+    0001-01-01T00:00:00Z|0001-01-01T00:00:00+01:00|0000-12-31T23:00:00-01:00|0000-02-29T00:00:00Z|
+    9999-12-31T23:59:59.999999Z|9999-12-31T23:59:59-01:00|1000-01-01T00:00:00Z|1582-10-10T00:00:00Z|
+    8999-12-31T23:59:59-23:59|1969-12-31T23:59:59.999999Z|\uff12026-11-21T12:30:00Z|1677-01-01T00:00:00Z|
+    2026-11-21|2024-02-29|2026-02-29|0001-01-01|0000-01-01|9999-12-31|2026-1-1|20261121|2026-11-21\\n|1000-01-01|
+    """.replace("|\n    ", "|")
+    .strip("\n |")
+    .split("|")
+]
+NUMBERS = [
+    *b"""
+    0 -0 0.0 -0.0 -0e5 1 -1 1.0 1e2 1E+2 1e-2 0.1 12.34 12.345 12.3400 123456789.12 -99999999.99 99999999.995 8.5e1
+    2147483647 2147483648 -2147483648 -2147483649 9007199254740993 9223372036854775807 9223372036854775808
+    -9223372036854775808 -9223372036854775809 18446744073709551615 18446744073709551616 1e39 3.4028235e38 1.17e-38
+    3.4028235677973366e38 1e-46 5e-324 1e-400 1e308 1.7976931348623159e308 1e400 -1e400 1e99999999999999999999
+    1e-99999999999999999999 0e99999999999999999999 0.30000000000000004 123456789012345678901234567890 0.1e1
+    01 -01 1. .5 + - 1e 1e+ 0x1
+    """.split(),
+    *(b"9" * 1100, b"0." + b"1" * 1100, b"-" + b"9" * 19),
+]
+OTHERS = b"""
+    true false null tru nulls NaN Infinity -Infinity {} [] [1] [[1]] [null] {1:2} {"a":1,"a":1} {"a":{}} 'a'
+""".split()
+TOKENS = STRINGS + TIMES + NUMBERS + OTHERS
+FITTING: dict[PrimitiveType, list[bytes]] = {
+    PrimitiveType.STRING: STRINGS,
+    PrimitiveType.BOOLEAN: [b"true", b"false"],
+    PrimitiveType.INT: NUMBERS,
+    PrimitiveType.LONG: NUMBERS,
+    PrimitiveType.FLOAT: NUMBERS,
+    PrimitiveType.DOUBLE: NUMBERS,
+    PrimitiveType.TIMESTAMP: TIMES,
+    PrimitiveType.DATE: TIMES,
+    PrimitiveType.SCALAR: STRINGS + NUMBERS + [b"true"],
+}
+FIELD_NAMES = ["a", "b", "A", "from", "f0", "__init__", "ä", "odd key", "a:"]
+NAMES = [*FIELD_NAMES, 'quo"te', "back\\slash", "\n", "\x00", "😀", ""]
+
+scalars = st.one_of(
+    st.sampled_from(PrimitiveType), st.builds(DecimalType, st.sampled_from([10, 38]), st.sampled_from([0, 2, 10]))
+)
+
+
+def objects(types: st.SearchStrategy[Type]) -> st.SearchStrategy[ObjectType]:
+    return st.builds(ObjectType, fields(types))
+
+
+BOUNDS: dict[Type, list[int | float | date]] = {
+    PrimitiveType.INT: [-1, 0, 1, 1 << 30, -(1 << 31), (1 << 31) - 1],
+    PrimitiveType.LONG: [-1, 0, 1, (1 << 53) + 1, -(1 << 63), (1 << 63) - 1],
+    PrimitiveType.FLOAT: [0.1, -0.0, 1.0, 12.34, 3.4028235e38, -1.5, 5e-324],
+    PrimitiveType.DOUBLE: [0.1, -0.0, 1.0, 12.34, 1e308, -1.5, 5e-324],
+    PrimitiveType.DATE: [date(1, 1, 1), date(2026, 11, 21), date(2024, 2, 29), date(9999, 12, 31)],
+    PrimitiveType.TIMESTAMP: [
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+        datetime(2026, 11, 21, 12, 30, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC),
+    ],
+}
+DECIMAL_BOUNDS = [Decimal(text) for text in ("0", "0.1", "12.34", "12.345", "-1e2", "123456789012345678901234567890")]
+PATTERNS = ["^[a-z]+$", "a", "", "^.$", r"^\d", "1|true", r"^[^\w]*$", "[äα]", "😀", r"\n$", "^-?0", "(?:a,|:){1,3}b?"]
+
+
+@st.composite
+def constraints_of(draw: st.DrawFn, kind: Type) -> Constraints:
+    """None, mostly; as a contract's file may ask of that type."""
+    if draw(st.integers(0, 2)):
+        return Constraints()
+    if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR):
+        least, most = draw(st.none() | st.integers(0, 3)), draw(st.none() | st.integers(3, 40))
+        return Constraints(min_length=least, max_length=most, pattern=draw(st.none() | st.sampled_from(PATTERNS)))
+    values = DECIMAL_BOUNDS if isinstance(kind, DecimalType) else BOUNDS.get(kind)
+    if not values:
+        return Constraints()
+    may_exclude = kind not in (PrimitiveType.INT, PrimitiveType.LONG)
+    ends = st.none() | st.builds(Bound, st.sampled_from(values), st.booleans() if may_exclude else st.just(False))
+    return Constraints(draw(ends), draw(ends))
+
+
+@st.composite
+def fields(draw: st.DrawFn, types: st.SearchStrategy[Type]) -> tuple[Field, ...]:
+    names = draw(st.lists(st.sampled_from(FIELD_NAMES), unique=True, min_size=1, max_size=4))
+    found = []
+    for name in names:
+        kind = draw(types)
+        may_list = isinstance(kind, PrimitiveType | DecimalType) and draw(st.integers(0, 4)) == 0
+        allowed = (
+            draw(st.lists(st.sampled_from(["a", "1", "1.0", "-0", "true", "", "ä😀", "\x00"]))) if may_list else []
+        )
+        required = draw(st.booleans())
+        found.append(Field(name, kind, required, tuple(allowed), constraints=draw(constraints_of(kind))))
+    return tuple(found)
+
+
+types: st.SearchStrategy[Type] = st.recursive(
+    scalars,
+    lambda inner: st.one_of(st.builds(MapType, inner), st.builds(ListType, inner), objects(inner)),
+    max_leaves=4,
+)
+contracts = fields(types).map(lambda found: Contract("s", "1", "", found, (), ""))
+spaces = st.sampled_from([b"", b"", b"", b"", b" ", b"\n\t", b"\r"])
+
+
+@st.composite
+def key_texts(draw: st.DrawFn, name: str) -> bytes:
+    form = draw(st.integers(0, 9))
+    if form == 0:
+        return b'"' + b"".join(b"\\u%04x" % ord(letter) for letter in name) + b'"'
+    return json.dumps(name, ensure_ascii=form < 5).encode()
+
+
+@st.composite
+def value_texts(draw: st.DrawFn, kind: Type) -> bytes:
+    """JSON text for a field of type `kind`: mostly one that fits, sometimes any."""
+    form = draw(st.integers(0, 19))
+    if form == 0:
+        return draw(st.sampled_from(TOKENS))
+    if form == 1:
+        return b"null"
+    before, after = draw(spaces), draw(spaces)
+    match kind:
+        case ObjectType():
+            text = draw(object_texts(kind.fields))
+        case MapType():
+            names = draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=draw(st.integers(0, 5)) > 0))
+            text = draw(members([(name, kind.value) for name in names]))
+        case ListType():
+            text = b"[" + b",".join([draw(value_texts(kind.item)) for _ in range(draw(st.integers(0, 3)))]) + b"]"
+        case DecimalType():
+            text = draw(st.sampled_from(NUMBERS))
+        case PrimitiveType():
+            text = draw(st.sampled_from(FITTING[kind]))
+    return before + text + after
+
+
+@st.composite
+def members(draw: st.DrawFn, pairs: list[tuple[str, Type]]) -> bytes:
+    texts = [
+        draw(spaces) + draw(key_texts(name)) + draw(spaces) + b":" + draw(value_texts(kind)) for name, kind in pairs
+    ]
+    return b"{" + b",".join(texts) + b"}"
+
+
+@st.composite
+def object_texts(draw: st.DrawFn, found: tuple[Field, ...]) -> bytes:
+    pairs = [(field.name, field.type) for field in found if field.required or draw(st.booleans())]
+    change = draw(st.integers(0, 9))
+    if change == 0 and pairs:
+        pairs.append(draw(st.sampled_from(pairs)))
+    elif change == 1:
+        pairs.append((draw(st.sampled_from(NAMES)), PrimitiveType.SCALAR))
+    elif change == 2:
+        pairs = pairs[1:]
+    return draw(members(draw(st.permutations(pairs))))
+
+
+@st.composite
+def record_texts(draw: st.DrawFn, contract: Contract) -> bytes:
+    text = draw(object_texts(contract.fields))
+    for _ in range(max(0, draw(st.integers(-8, 2)))):
+        at = draw(st.integers(0, len(text)))
+        inserted = draw(
+            st.sampled_from([b"", b'"', b"\\", b":", b",", b"{", b"}", b"[", b"]", b"0", b"-", b" ", b"\xff", b"\x00"])
+        )
+        text = text[:at] + inserted + text[at + draw(st.integers(0, 1)) :]
+    return text
+
+
+def agrees(contract: Contract, units: list[bytes]) -> int:
+    """Check the two judges against each other; return how many units the fast one accepted."""
+    indexes, columns = FastJudge(contract).judge(units)
+    exact = ExactJudge(contract)
+    verdicts = [exact.judge(units[index]) for index in indexes]
+    records = [verdict for verdict in verdicts if isinstance(verdict, dict)]
+    assert records == verdicts
+    for field, column, expected in zip(contract, columns, value_columns(records, contract), strict=True):
+        column.validate(full=True)
+        assert column.type == expected.type == arrow_type(field.type)
+        assert repr(column.to_pylist()) == repr(expected.to_pylist())  # tells -0.0 from 0.0
+    return len(indexes)
+
+
+def whole_agrees(contract: Contract, batch: bytes) -> bool:
+    """Check what is accepted as a whole against its units one by one; return whether it is."""
+    whole = FastJudge(contract).judge_array(batch, 100)
+    if whole is None:
+        return False
+    units = split(batch)
+    assert not isinstance(units, Refused)
+    indexes, columns = FastJudge(contract).judge(list(units))
+    assert indexes == list(range(whole[0]))
+    assert [column.type for column in whole[1]] == [column.type for column in columns]
+    assert repr([column.to_pylist() for column in whole[1]]) == repr([column.to_pylist() for column in columns])
+    return True
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.data())
+def test_agrees_with_the_exact_judge(data: st.DataObject) -> None:
+    contract = data.draw(contracts)
+    units = data.draw(st.lists(record_texts(contract), min_size=1, max_size=12))
+    agrees(contract, units)
+    whole_agrees(contract, b"[" + b" ,".join(units) + b"]\n")
+
+
+def test_a_whole_array_is_accepted_if_each_record_is() -> None:
+    good = b'{"user_id":"u","event_id":"e","event_timestamp":"2026-11-21T12:30:00Z","event_type":"page_view"}'
+    array = b"[" + b", ".join([good] * 3) + b"]"
+    assert whole_agrees(EVENTS, array)
+    assert whole_agrees(EVENTS, b" " + array + b"\r\n")
+    judge = FastJudge(EVENTS)
+    assert judge.judge_array(array, 3)
+    assert not judge.judge_array(array, 2)
+    repeated, odd = good.replace(b"{", b'{"user_id":"u",'), good.replace(b"12:30:00Z", b"12:30Z")
+    assert whole_agrees(EVENTS, b"[" + odd + b"]")
+    for batch in (b"[]", good, array + b"]", array[:-1], array.replace(b"_id", b"_ID"), array.replace(good, repeated)):
+        assert not whole_agrees(EVENTS, batch)
+
+
+def test_minus_zero_is_told_from_zero_in_a_whole_array() -> None:
+    contract = Contract("s", "1", "", (Field("a", PrimitiveType.DOUBLE),), (), "")
+    assert whole_agrees(contract, b'[{"a":0.0},{"a":1}]')
+    assert not whole_agrees(contract, b'[{"a":0.0},{"a":-0}]')
+
+
+def test_agrees_on_every_token_in_every_type() -> None:
+    accepted = 0
+    for kind in [*PrimitiveType, DecimalType(10, 2), DecimalType(38, 38), DecimalType(5, 0)]:
+        for wrapped in (kind, MapType(kind), ListType(kind), ObjectType((Field("a", kind, required=True),))):
+            for required, allowed in ((True, ()), (False, ()), (False, ("a", "1", "1.0", "true"))):
+                if allowed and wrapped is not kind:
+                    continue
+                contract = Contract("s", "1", "", (Field("a", wrapped, required, allowed),), (), "")
+                wrap = {MapType: b'{"a":%b}', ListType: b"[%b]", ObjectType: b'{"a":%b}'}.get(type(wrapped), b"%b")
+                # one by one too: a value must not decide over its neighbours
+                units = [b'{"a":' + wrap.replace(b"%b", token) + b"}" for token in TOKENS]
+                together = agrees(contract, units)
+                assert together == sum(len(FastJudge(contract).judge([unit])[0]) for unit in units)
+                accepted += together
+    assert accepted > 1_000
+
+
+CONSTRAINED = [*BOUNDS, DecimalType(10, 2), PrimitiveType.STRING, PrimitiveType.SCALAR]
+
+
+def constraints_on(kind: Type) -> list[Constraints]:
+    """One constraint at a time, each end and each pattern."""
+    if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR):
+        lengths = [Constraints(min_length=2), Constraints(max_length=1), Constraints(min_length=1, max_length=1)]
+        return [Constraints(pattern=pattern) for pattern in PATTERNS] + lengths
+    exclusive = (False,) if kind in (PrimitiveType.INT, PrimitiveType.LONG) else (False, True)
+    bounds = [Bound(value, each) for value in BOUNDS.get(kind, DECIMAL_BOUNDS) for each in exclusive]
+    return [Constraints(minimum=bound) for bound in bounds] + [Constraints(maximum=bound) for bound in bounds]
+
+
+@pytest.mark.parametrize("kind", CONSTRAINED, ids=str)
+def test_agrees_on_every_token_under_constraints(kind: PrimitiveType | DecimalType) -> None:
+    asked = constraints_on(kind)
+    units = [b'{"a":' + token + b"}" for token in TOKENS]
+    unconstrained = agrees(Contract("s", "1", "", (Field("a", kind),), (), ""), units)
+    accepted = [
+        agrees(Contract("s", "1", "", (Field("a", kind, allowed=allowed, constraints=each),), (), ""), units)
+        for each in asked
+        for allowed in ((), ("a", "1", "0", "0.1", "2026-11-21"))
+    ]
+    assert min(accepted) < unconstrained
+    assert sum(count > 1 for count in accepted) > len(asked) / 4
+
+
+def test_what_meets_its_constraints_is_accepted_fast() -> None:
+    contract = Contract(
+        "s",
+        "1",
+        "",
+        (
+            Field(
+                "code", PrimitiveType.STRING, constraints=Constraints(min_length=2, max_length=4, pattern="^[A-Z]+$")
+            ),
+            Field("level", PrimitiveType.INT, constraints=Constraints(Bound(0), Bound(9))),
+            Field("share", PrimitiveType.FLOAT, constraints=Constraints(Bound(0.0), Bound(0.1))),
+            Field("price", DecimalType(10, 2), constraints=Constraints(Bound(Decimal(0), True))),
+            Field("at", PrimitiveType.TIMESTAMP, constraints=Constraints(Bound(datetime(2000, 1, 1, tzinfo=UTC)))),
+            Field("day", PrimitiveType.DATE, constraints=Constraints(None, Bound(date(2100, 1, 1), True))),
+            Field("any", PrimitiveType.SCALAR, constraints=Constraints(max_length=3)),
+        ),
+        (),
+        "",
+    )
+    good = b'{"code":"ABC","level":9,"share":0.1,"price":0.01,"at":"2000-01-01T00:00:00Z","day":"2099-12-31","any":123}'
+    bad = [
+        good.replace(old, new)
+        for old, new in (
+            (b'"ABC"', b'"ABCDE"'), (b'"ABC"', b'"A"'), (b'"ABC"', b'"aBC"'), (b"9,", b"10,"), (b":0.1,", b":0.11,"),
+            (b"0.01", b"0.00"), (b"2000-", b"1999-"), (b"2099-12-31", b"2100-01-01"), (b"123", b"1234"),
+        )
+    ]  # fmt: skip
+    nulls = b'{"code":null,"level":null,"share":null,"price":null,"at":null,"day":null,"any":null}'
+    units = [good, *bad, nulls, b"{}"]
+    assert FastJudge(contract).judge(units)[0] == [0, len(bad) + 1, len(bad) + 2]
+    assert [len(ExactJudge(contract).judge(unit)) for unit in bad] == [1] * len(bad)
+
+
+def test_usual_records_are_accepted() -> None:
+    usual = {
+        "user_id": "user-1",
+        "event_id": "e",
+        "event_timestamp": "2026-11-21T12:30:00.123456Z",
+        "event_type": "purchase",
+        "product_id": "p: 1",
+        "properties": {"amount": 12.5, "currency": "EUR", "note": "ä 😀 \n", "none": None, "ok": True},
+    }
+    units = [
+        json.dumps(record, ensure_ascii=ascii_only, separators=separators, indent=indent).encode()
+        for record in (usual, {**usual, "product_id": None}, {k: v for k, v in usual.items() if k != "properties"})
+        for ascii_only in (True, False)
+        for separators in ((",", ":"), (", ", ": "), (" , ", " : "))
+        for indent in (None, 2)
+    ]
+    assert FastJudge(EVENTS).judge(units)[0] == list(range(len(units)))
+
+
+def test_strings_that_look_like_keys_are_accepted() -> None:
+    record = {
+        "user_id": '{"a":1}',
+        "event_id": '":',
+        "event_timestamp": "2026-11-21T12:30:00Z",
+        "event_type": "page_view",
+    }
+    unit = json.dumps(record).encode()
+    assert FastJudge(EVENTS).judge([unit])[0] == [0]
+    assert whole_agrees(EVENTS, b"[" + unit + b"]")
+
+
+def test_repeated_keys_are_declined() -> None:
+    whole = b'{"user_id":"u","event_id":"e","event_timestamp":"2026-11-21T12:30:00Z","event_type":"page_view"%b}'
+    repeated = [b',"user_id":"u"', b',"user_id" :"v"', rb',"\u0075ser_id":"u"', b',"properties":{"a":1,"a":1}']
+    repeated += [b',"product_id":null,"product_id":null', b',"properties":{},"properties":{"a":":"}']
+    assert FastJudge(EVENTS).judge([whole.replace(b"%b", more) for more in repeated])[0] == []
+    assert FastJudge(EVENTS).judge([whole.replace(b"%b", b"")])[0] == [0]

@@ -1,0 +1,117 @@
+"""Discovery takes every whole file once, whatever its name, age or folder, and leaves those that still grow."""
+
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from consumer.sources.files.discovery import Discovery
+from lakeproof.landing.zone import LandingZone
+from lakeproof.settings import S3Settings
+from lakeproof.state.landing_log import LandingLog
+
+SETTLE = timedelta(seconds=0.3)
+
+
+@pytest.fixture
+def log() -> LandingLog:
+    return LandingLog("sqlite://", "events")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def discovery(folder: Path, log: LandingLog) -> Discovery:
+    return Discovery(LandingZone(folder.as_uri(), S3Settings(_env_file=None)), log, SETTLE)
+
+
+def land(path: Path, age: float = 60) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"[]")
+    os.utime(path, (time.time() - age, time.time() - age))
+
+
+def names(log: LandingLog) -> list[str]:
+    return [file.name.rpartition("/")[2] for file in log.files(0, log.head().seq)]
+
+
+def test_all_ages_folders_and_names_but_hidden_ones_are_taken(
+    folder: Path, discovery: Discovery, log: LandingLog
+) -> None:
+    land(folder / "_SUCCESS")
+    land(folder / ".part-0.json.crc")
+    land(folder / "_temporary" / "0" / "part-0.json")
+    land(folder / "copied.json._COPYING_")
+    land(folder / "unfinished.json.tmp")
+    land(folder / "old.json", age=10 * 365 * 86400)
+    land(folder / "deep" / "deeper" / "sub.json")
+    land(folder / "_day=1" / "a_b.json")
+    land(folder / "sp ace ü🎉%.json")
+    assert discovery.recent() == 4
+    assert set(names(log)) == {"old.json", "sub.json", "a_b.json", "sp ace ü🎉%25.json"}
+    assert discovery.recent() == discovery.sweep() == 0
+
+
+def test_a_growing_file_is_left_until_it_is_stable(folder: Path, discovery: Discovery, log: LandingLog) -> None:
+    path = folder / "growing.json"
+    for _ in range(4):
+        with path.open("ab") as file:
+            file.write(b"[1]")
+        assert discovery.recent() == 0
+        time.sleep(SETTLE.total_seconds() / 3)
+    time.sleep(SETTLE.total_seconds())
+    assert discovery.recent() == 1
+    assert log.files(0, 1)[0].size == path.stat().st_size
+
+
+def test_a_file_from_the_future_is_taken_once_it_is_stable(folder: Path, discovery: Discovery) -> None:
+    land(folder / "tomorrow.json", age=-86400)
+    assert discovery.recent() == 0
+    time.sleep(SETTLE.total_seconds() * 1.2)
+    assert discovery.recent() == 1
+
+
+def test_a_young_file_that_is_renamed_is_taken_once(folder: Path, discovery: Discovery, log: LandingLog) -> None:
+    land(folder / "a.json", age=0)
+    assert discovery.recent() == 0
+    (folder / "a.json").rename(folder / "b.json")
+    time.sleep(SETTLE.total_seconds() * 1.2)
+    discovery.recent()
+    discovery.recent()
+    assert names(log) == ["b.json"]
+
+
+def test_recent_sees_files_added_to_folders_it_knows(folder: Path, discovery: Discovery, log: LandingLog) -> None:
+    land(folder / "hour" / "1.json")
+    discovery.recent()
+    for number in range(2, 30):
+        land(folder / "hour" / f"{number}.json")
+        assert discovery.recent() == 1, number
+    land(folder / "0.json")
+    land(folder / "other" / "hour" / "1.json")
+    assert discovery.recent() == 2
+    assert len(names(log)) == 31
+
+
+def test_available_now_waits_for_young_files_and_names_those_that_still_grow(
+    folder: Path, discovery: Discovery, log: LandingLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(folder / "young.json", age=0)
+    growing = folder / "growing.json"
+    land(growing, age=0)
+    sleep = time.sleep
+
+    def grow_and_sleep(seconds: float) -> None:
+        sleep(seconds)
+        growing.write_bytes(b"[1, 2]")
+
+    monkeypatch.setattr(time, "sleep", grow_and_sleep)
+    assert discovery.sweep_until_settled() == ["growing.json"]
+    assert names(log) == ["young.json"]

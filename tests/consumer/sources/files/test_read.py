@@ -1,0 +1,60 @@
+"""Reading landed files: what is too large stays where it is."""
+
+import gzip
+
+import pytest
+
+from consumer.sources.files.read import envelopes
+from lakeproof.landing.zone import LandingZone
+from lakeproof.limits import Limits
+from lakeproof.settings import S3Settings, Settings
+from lakeproof.state.landing_log import LandedFile
+
+S3 = S3Settings(_env_file=None)
+LIMITS = Limits(unpacked_bytes=100, record_bytes=50)
+
+
+def listed(zone: LandingZone) -> list[LandedFile]:
+    files = sorted(zone.list(), key=lambda each: each[0])
+    return [LandedFile(seq, name, file.size, file.etag, file.modified_at) for seq, (name, file) in enumerate(files, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason", "value"),
+    [
+        ("a.json", b"[]" + bytes(98), None, b"[]" + bytes(98)),
+        ("a.json.gz", gzip.compress(bytes(100)), None, bytes(100)),
+        ("a.json.gz", gzip.compress(bytes(60)) + gzip.compress(bytes(40)) + bytes(9), None, bytes(100)),
+        ("a.json", bytes(101), ("batch_too_large", "has 101 bytes; LAKE_MAX_UNPACKED_BYTES is 100"), None),
+        ("a.json.gz", bytes(101), ("batch_too_large", "has 101 bytes; LAKE_MAX_UNPACKED_BYTES is 100"), None),
+        ("a.json.gz", gzip.compress(bytes(101)), ("batch_too_large", "when unpacked more than 100"), None),
+        ("a.json.gz", gzip.compress(bytes(70)) * 2, ("batch_too_large", "LAKE_MAX_UNPACKED_BYTES is 100"), None),
+        ("a.json.gz", b"[1]", ("undecodable", "incorrect header check"), b"[1]"),
+        ("a.json.gz", gzip.compress(b"[1]")[:-1], ("undecodable", "it ends at byte 22"), gzip.compress(b"[1]")[:-1]),
+    ],
+)
+def test_what_is_read_of_a_file(tmp_path, monkeypatch, name, content, reason, value):
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "b.json").write_bytes(b"[2]")
+    zone = LandingZone(tmp_path.as_uri(), S3)
+    read, read_uris = zone.storage.read, []
+    monkeypatch.setattr(zone.storage, "read", lambda uri, etag: (read_uris.append(uri), read(uri, etag))[1])
+    found, next_one = envelopes(listed(zone), zone, LIMITS)
+    assert found.value == value
+    assert (next_one.value, next_one.failure) == (b"[2]", None)
+    if reason is None:
+        assert found.failure is None
+    else:
+        code, part = reason
+        assert found.failure is not None
+        assert found.failure[0] == code
+        assert part in found.failure[1]
+        if code == "batch_too_large":
+            assert found.source in found.failure[1]
+    is_read = len(content) <= LIMITS.unpacked_bytes
+    assert (zone.uri_of(found.source) in read_uris) is is_read  # a large file is not even read
+
+
+def test_limits_without_settings_are_the_settings_defaults():
+    assert Limits.of(Settings(_env_file=None)) == Limits()
+    assert Limits.of(Settings(_env_file=None, max_unpacked_bytes=7, max_record_bytes=5)) == Limits(7, 5)

@@ -1,0 +1,91 @@
+"""A file's name is its path below the landing folder, whatever way leads there, and names are one to one."""
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeproof.landing.zone import LandingZone, is_hidden, landing_zone
+from lakeproof.settings import S3Settings, Settings
+
+S3 = S3Settings(_env_file=None)
+ZONES = [LandingZone("file:///lake/landing/events", S3), LandingZone("s3://bucket/landing/events", S3)]
+# What a file may be called on a POSIX disk: any bytes but a slash and zero.
+PART = st.binary(min_size=1, max_size=12).filter(lambda raw: not {*b"/\0"} & {*raw} and raw not in (b".", b".."))
+NAMES = st.lists(PART, min_size=1, max_size=3).map(b"/".join)
+
+
+@given(NAMES, NAMES)
+def test_local_names_are_one_to_one(one: bytes, other: bytes) -> None:
+    zone = ZONES[0]
+    uris = [Path(os.fsdecode(b"/lake/landing/events/" + raw)).as_uri() for raw in (one, other)]
+    names = [zone.name_of(uri) for uri in uris]
+    assert [zone.uri_of(name) for name in names] == uris
+    assert (names[0] == names[1]) == (one == other)
+    assert all(name.encode() for name in names)  # text that every table can hold
+
+
+@given(st.text(min_size=1, max_size=20).filter(lambda key: not key.startswith("/")), st.sampled_from(ZONES))
+def test_a_key_and_a_path_of_the_same_name_are_the_same_source(key: str, zone: LandingZone) -> None:
+    try:
+        raw = key.encode()
+    except UnicodeEncodeError:
+        return  # lone surrogates are in no key
+    if b"\0" in raw or any(part in ("", ".", "..") for part in key.split("/")):
+        return
+    uri = f"{zone.root}/{key}" if zone.root.startswith("s3") else Path(f"/lake/landing/events/{key}").as_uri()
+    assert zone.name_of(uri) == key.replace("%", "%25")
+    assert zone.uri_of(zone.name_of(uri)) == uri
+
+
+def test_names_stay_readable() -> None:
+    assert ZONES[0].name_of("file:///lake/landing/events/dt%3D2026-11-22/a%20b%C3%BC.json") == "dt=2026-11-22/a bü.json"
+    assert ZONES[0].name_of("file:///lake/landing/events/%FF%25.json") == "%FF%25.json"
+    assert ZONES[0].name_of("file:///elsewhere/x.json") == "/elsewhere/x.json"
+    assert ZONES[0].uri_of("/elsewhere/x.json") == "file:///elsewhere/x.json"
+
+
+@pytest.mark.parametrize("spelling", ["lake/landing", "lake/../lake/landing/", "link/landing", "lake/./landing"])
+def test_a_local_zone_is_the_same_however_it_is_spelled(tmp_path: Path, spelling: str) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    settings = Settings(_env_file=None, landing=str(tmp_path / spelling), s3=S3)
+    assert landing_zone(settings, "events").root == (tmp_path / "lake" / "landing" / "events").as_uri()
+
+
+@pytest.mark.parametrize("spelling", ["s3://bucket/a/b", "s3://bucket//a/b/", "s3://bucket/a//b"])
+def test_a_prefix_is_the_same_however_many_slashes_it_has(spelling: str) -> None:
+    settings = Settings(_env_file=None, landing=spelling, s3=S3)
+    assert landing_zone(settings, "events").root == "s3://bucket/a/b/events"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_SUCCESS",
+        "/data/_SUCCESS",
+        ".a.json.crc",
+        "_temporary/0/a.json",
+        "a/.hidden/b.json",
+        "a.json.tmp",
+        "a._COPYING_",
+    ],
+)
+def test_hidden_names(name: str) -> None:
+    assert is_hidden(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["/home/u/.data/_work/a.json", "a.json", "a_b.json", "_day=1/a.json", "dt=1/a.b", "tmp", "a.tmp.json"]
+)
+def test_names_that_are_not_hidden(name: str) -> None:
+    assert not is_hidden(name)
+
+
+def test_a_zone_that_was_used_can_be_sent_to_a_worker(tmp_path: Path) -> None:
+    zone = LandingZone(tmp_path.as_uri(), S3)
+    assert list(zone.list()) == []
+    assert pickle.loads(pickle.dumps(zone)) == zone
