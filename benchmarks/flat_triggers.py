@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from benchmarks.flat_figures import percentile
 from benchmarks.harness import FOLDER_VARIABLE
+from consumer.bulletin import Bulletin
 from consumer.sources.files.stream import LandingOptions, LandingReader
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings, load_settings
@@ -78,10 +79,10 @@ class Zone:
     def reader(self, sweep_seconds: float) -> LandingReader:
         """Make a reader as a consumer that starts has it."""
         settings = self.settings.model_copy(update={"sweep_seconds": sweep_seconds})
-        stop_file = Path(os.environ[FOLDER_VARIABLE]) / "stop"
+        bulletin = Bulletin(Path(os.environ[FOLDER_VARIABLE]))
         ContractLog(settings.landing_log_database).make_current(_STREAM, "none", b"")
         begin = LandingLog(settings.landing_log_database, _STREAM).base
-        return LandingReader(LandingOptions(_STREAM, begin, stop_file, None, pickle.dumps(settings)))
+        return LandingReader(LandingOptions(_STREAM, _STREAM, begin, bulletin, None, pickle.dumps(settings)))
 
 
 def main() -> None:

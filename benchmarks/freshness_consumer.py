@@ -13,11 +13,12 @@ from typing import Any, TextIO
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from consumer.app import run_queries
 from consumer.bronze import micro_batches
 from consumer.bronze.micro_batches import MicroBatches
 from consumer.bronze.tasks import write_judged
 from consumer.commit.append import OpenTable, append_once
-from consumer.queries.bronze import BronzeQuery, run_bronze
+from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.logs import configure_logs
 from lakeproof.settings import load_settings
@@ -34,7 +35,7 @@ def main() -> None:
         _time_steps(notes)
         spark = start_session(settings, "benchmark: freshness", PLANNING_ONLY)
         spark.streams.addListener(_Progress(notes))
-        run_bronze(settings, BronzeQuery(_STREAM), lambda: spark)
+        run_queries(settings, [BronzeQuery(settings, _STREAM, Trigger())], lambda: spark, available_now=False)
         spark.stop()
 
 

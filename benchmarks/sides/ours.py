@@ -4,7 +4,8 @@ import json
 import time
 
 from benchmarks.sides.counts import lake_counts
-from consumer.queries.bronze import BronzeQuery, run_bronze
+from consumer.app import run_queries
+from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.settings import load_settings
 
@@ -16,8 +17,8 @@ def main() -> None:
     settings = load_settings()
     spark = start_session(settings, "benchmark: lakeproof", PLANNING_ONLY)
     began = time.monotonic()
-    query = BronzeQuery(STREAM, available_now=True)
-    run_bronze(settings, query, lambda: spark)
+    query = BronzeQuery(settings, STREAM, Trigger(available_now=True))
+    run_queries(settings, [query], lambda: spark, available_now=True)
     seconds = time.monotonic() - began
     spark.stop()
     counts = lake_counts(settings, f"bronze.{STREAM}", f"dead_letters.{STREAM}")

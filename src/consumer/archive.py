@@ -4,11 +4,13 @@ import json
 import tempfile
 import uuid
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pyspark import SparkContext
 
-from consumer.queries.bronze import BronzeQuery, run_bronze
+from consumer.app import run_queries
+from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.session import PLANNING_ONLY, class_archive, start_session
 from lakeproof.addresses import sqlite_uri
 from lakeproof.contracts import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, load_contract
@@ -32,8 +34,9 @@ def archive_classes(settings: Settings, stream: str) -> Path:
         landed = Path(folder) / "landing" / stream / f"{uuid.uuid4().hex}.json"
         landed.parent.mkdir(parents=True)
         landed.write_text(json.dumps([{field.name: _sample(field) for field in contract}, {}]))
-        query = BronzeQuery(stream, available_now=True)
-        run_bronze(lake, query, lambda: start_session(lake, "lakeproof class archive", PLANNING_ONLY, part))
+        query = BronzeQuery(lake, stream, Trigger(available_now=True))
+        start = partial(start_session, lake, "lakeproof class archive", PLANNING_ONLY, part)
+        run_queries(lake, [query], start, available_now=True)
         gateway = SparkContext._gateway
         if gateway is not None:
             gateway.shutdown()

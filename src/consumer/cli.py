@@ -2,6 +2,7 @@
 
 import re
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import structlog
@@ -38,8 +39,10 @@ def _program() -> None:
 
 
 @app.command("run")
-def run_stream(
-    stream: StreamArgument,
+def run_streams(
+    streams: Annotated[
+        list[str], typer.Argument(metavar="STREAM...", help="Names of the streams.", show_default=False)
+    ],
     data_source: Annotated[
         DataSource | None, typer.Option(help="Kind of landing zone; by default that of LAKE_LANDING.")
     ] = None,
@@ -48,7 +51,7 @@ def run_stream(
     ] = False,
     trigger: Annotated[str, typer.Option(help="Time between two looks for new files.")] = "1 second",
 ) -> None:
-    """Run STREAM from its landing zone into bronze, the dead letters and the ledger.
+    """Run streams from their landing zones into bronze, the dead letters and the ledger, in one Spark application.
 
     Ctrl-C or SIGTERM finishes the micro-batch, commits it and ends.
     """
@@ -56,9 +59,9 @@ def run_stream(
         raise UsageError(f"--trigger {trigger!r} is not a time.", 'Write it like "5 seconds" or "500 milliseconds".')
     try:
         with asked_to_end():
-            _run(stream, data_source, available_now, trigger)
+            _run(list(dict.fromkeys(streams)), data_source, available_now, trigger)
     except AskedToEnd:  # while it started: nothing was begun
-        structlog.get_logger().info("stopped", stream=stream, micro_batches=0, on_signal=True)
+        structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
 
 
 @app.command("reset")
@@ -112,21 +115,24 @@ def archive(
     typer.echo(f"archived: {archive_classes(settings, stream)}")
 
 
-def _run(stream: str, data_source: DataSource | None, available_now: bool, trigger: str) -> None:
+def _run(streams: list[str], data_source: DataSource | None, available_now: bool, every: str) -> None:
     settings = load_settings()
     _check_data_source(settings, data_source)
-    load_contract(settings.contracts, stream)  # one that is wrong is told before anything else
+    for stream in streams:
+        load_contract(settings.contracts, stream)  # one that is wrong is told before anything else
     check_environment(settings, Program.CONSUMER)
 
     # Spark takes a second to import: only when everything cheap has been checked.
     from py4j.protocol import Py4JNetworkError
 
-    from consumer.queries.bronze import BronzeQuery, run_bronze
+    from consumer.app import run_queries
+    from consumer.queries.bronze import BronzeQuery, Trigger
     from consumer.session import PLANNING_ONLY, start_session
 
-    query = BronzeQuery(stream, available_now, trigger)
+    queries = [BronzeQuery(settings, stream, Trigger(available_now, every)) for stream in streams]
+    start = partial(start_session, settings, f"lakeproof consumer {' '.join(streams)}", PLANNING_ONLY)
     try:
-        run_bronze(settings, query, lambda: start_session(settings, f"lakeproof consumer {stream}", PLANNING_ONLY))
+        run_queries(settings, queries, start, available_now=available_now)
     except (Py4JNetworkError, ConnectionError) as error:
         raise LakeproofError(
             "Spark's JVM has gone: it was killed, or had too little memory.",

@@ -11,7 +11,7 @@ from threading import current_thread, main_thread
 
 import psutil
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -73,9 +73,8 @@ def start_session(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        # Micro-batches are small: more partitions would only cost their scheduling.
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.adaptive.enabled": "false",
+        # Queries share the cores by turns: one that has much to do does not keep the others waiting.
+        "spark.scheduler.mode": "FAIR",
     }
     if settings.spark_master.startswith("local"):
         # One machine: nothing to distribute, and nobody else's business.
@@ -98,10 +97,8 @@ def start_session(
             "What it said stands above. LAKE_DRIVER_MEMORY may be too much; see also `lakeproof doctor`.",
         ) from error
     except Py4JError as error:
-        from consumer.queries.bronze import what_failed
-
         raise UnavailableError(
-            f"Spark did not start: {what_failed(error)}",
+            f"Spark did not start: {first_cause(error)}",
             f"Check LAKE_SPARK_MASTER and LAKE_DRIVER_MEMORY. Details: {settings.logs_dir / 'spark.log'}",
         ) from error
 
@@ -131,6 +128,23 @@ def _launched(conf: SparkConf) -> JavaGateway:
             with suppress(ProcessLookupError):
                 os.killpg(launcher.pid, signal.SIGKILL)
         raise
+
+
+def first_cause(error: BaseException) -> str:
+    """One line of an error: of the JVM's, what caused it first."""
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+    else:
+        text = str(error).strip()
+    if "Traceback (most recent call last)" in text:
+        # A worker's, as Spark passes it on: its last line that is not indented says what was raised.
+        raised = [line for line in text.splitlines() if line and not line.startswith(" ")][-1]
+        name, colon, what = raised.partition(": ")
+        return name.rpartition(".")[2] + colon + what
+    return (text or type(error).__name__).splitlines()[0]
 
 
 def class_archive(settings: Settings) -> Path:

@@ -57,7 +57,7 @@ def _forget_the_ledger() -> None:
 
 
 def _need_no_lease() -> None:
-    from consumer.queries import bronze
+    from consumer import app
 
     class Anybodys:
         def check(self) -> None: ...
@@ -66,7 +66,7 @@ def _need_no_lease() -> None:
     def lease(*_arguments: Any) -> Iterator[Anybodys]:
         yield Anybodys()
 
-    wrap(bronze, "lease", lambda _: lease)
+    wrap(app, "lease", lambda _: lease)
 
 
 def _drop_trailing_garbage() -> None:

@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.consumer.lake import Drain, SessionOf
 
-from consumer.queries.bronze import BronzeQuery, run_bronze
+from consumer.app import run_queries
+from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog, spark_properties
 from lakeproof.settings import Settings
@@ -51,7 +52,7 @@ def drain(session_of: SessionOf) -> Drain:
     """Run a stream of a lake over everything that has landed."""
 
     def run(settings: Settings, stream: str = "events") -> None:
-        query = BronzeQuery(stream, available_now=True)
-        run_bronze(settings, query, lambda: session_of(settings))
+        query = BronzeQuery(settings, stream, Trigger(available_now=True))
+        run_queries(settings, [query], lambda: session_of(settings), available_now=True)
 
     return run

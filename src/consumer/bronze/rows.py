@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from consumer.judge.judged import DRIFT
+from consumer.judge.judged import ArrowColumn, Bad, Good
 from consumer.sources.envelope import Envelope
 from lakeproof.contracts import Contract, DriftPolicy
 from lakeproof.state.landing_log import LandedFile
@@ -63,34 +63,28 @@ class MicroBatch:
     ingested_at: datetime
 
 
-def bronze_rows(judged: pa.RecordBatch, envelope: Envelope, batch: MicroBatch) -> pa.RecordBatch:
-    """Rows of ``bronze.<stream>``: those judged units of an envelope that meet the contract."""
-    good = judged.slice(0, judged[tables.REASONS].null_count)
-    columns = {field.name: good[field.name] for field in batch.contract}
-    if batch.contract.drift is DriftPolicy.RESCUE:
-        columns[tables.RESCUED] = good[tables.RESCUED]
-    columns[tables.SOURCE] = _repeat(envelope.source, pa.string(), good)
-    columns[tables.POSITION] = good[tables.POSITION]
-    return pa.RecordBatch.from_pydict(columns | _provenance(envelope, batch, good))
+def bronze_rows(good: Good, envelope: Envelope, batch: MicroBatch) -> pa.RecordBatch:
+    """Rows of ``bronze.<stream>``: the good records of an envelope."""
+    columns: dict[str, Any] = dict(zip(good.values.schema.names, good.values.columns, strict=True))
+    if good.rescued is not None:
+        columns[tables.RESCUED] = good.rescued
+    return pa.RecordBatch.from_pydict(columns | _provenance(envelope, batch, good.positions))
 
 
-def dead_letter_rows(judged: pa.RecordBatch, envelope: Envelope, batch: MicroBatch) -> pa.RecordBatch:
-    """Rows of ``dead_letters.<stream>``: the other judged units of an envelope."""
-    bad = judged.slice(judged[tables.REASONS].null_count)
+def dead_letter_rows(bad: Bad, envelope: Envelope, batch: MicroBatch) -> pa.RecordBatch:
+    """Rows of ``dead_letters.<stream>``: the bad units of an envelope."""
     columns = {
-        tables.REASONS: bad[tables.REASONS],
-        tables.RAW: bad[tables.RAW],
-        tables.SOURCE: _repeat(envelope.source, pa.string(), bad),
-        tables.POSITION: bad[tables.POSITION],
-        **_provenance(envelope, batch, bad),
-        tables.ATTEMPT: _repeat(1, pa.int32(), bad),
+        tables.REASONS: bad.reasons,
+        tables.RAW: bad.raw,
+        **_provenance(envelope, batch, bad.positions),
+        tables.ATTEMPT: _repeat(1, pa.int32(), bad.positions),
     }
     return pa.RecordBatch.from_pydict(columns)
 
 
-def reason_sets(dead_letters: pa.RecordBatch) -> list[str]:
-    """The set of reasons of each dead letter, as the ledger writes it: sorted, joined by ``+``."""
-    reasons: Any = dead_letters[tables.REASONS]
+def reason_sets(bad: Bad) -> list[str]:
+    """The set of reasons of each bad unit, as the ledger writes it: sorted, joined by ``+``."""
+    reasons: Any = bad.reasons
     codes = reasons.flatten().field("code").to_pylist()
     sets, begin = [], 0
     for length in reasons.value_lengths().to_pylist():
@@ -99,11 +93,11 @@ def reason_sets(dead_letters: pa.RecordBatch) -> list[str]:
     return sets
 
 
-def drift_sets(judged: pa.RecordBatch, batch: MicroBatch) -> list[str]:
+def drift_sets(good: Good) -> list[str]:
     """The set of reasons of each value that was rescued or discarded, as the ledger writes it."""
-    if batch.contract.drift is DriftPolicy.FREEZE:
+    if good.drift is None:
         return []
-    drift: Any = judged[DRIFT]
+    drift: Any = good.drift
     found: list[str] = drift.flatten().to_pylist()
     return found
 
@@ -146,15 +140,17 @@ def ledger_rows(
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_LEDGER_COLUMNS))
 
 
-def _provenance(envelope: Envelope, batch: MicroBatch, rows: pa.RecordBatch) -> dict[str, Any]:
+def _provenance(envelope: Envelope, batch: MicroBatch, positions: ArrowColumn) -> dict[str, Any]:
     return {
-        tables.MICRO_BATCH_ID: _repeat(batch.id, pa.int64(), rows),
-        tables.LANDED_AT: _repeat(envelope.landed_at, _TIMESTAMP, rows),
-        tables.INGESTED_AT: _repeat(batch.ingested_at, _TIMESTAMP, rows),
-        tables.CONTRACT_VERSION: _repeat(batch.contract.version, pa.string(), rows),
+        tables.SOURCE: _repeat(envelope.source, pa.string(), positions),
+        tables.POSITION: positions,
+        tables.MICRO_BATCH_ID: _repeat(batch.id, pa.int64(), positions),
+        tables.LANDED_AT: _repeat(envelope.landed_at, _TIMESTAMP, positions),
+        tables.INGESTED_AT: _repeat(batch.ingested_at, _TIMESTAMP, positions),
+        tables.CONTRACT_VERSION: _repeat(batch.contract.version, pa.string(), positions),
     }
 
 
-def _repeat(value: object, kind: pa.DataType, rows: pa.RecordBatch) -> Any:
+def _repeat(value: object, kind: pa.DataType, rows: ArrowColumn) -> Any:
     scalar: Any = pa.scalar(value, kind)
-    return pa.repeat(scalar, rows.num_rows)
+    return pa.repeat(scalar, len(rows))

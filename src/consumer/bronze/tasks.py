@@ -164,16 +164,16 @@ def _write_group(files: list[LandedFile], task: Task) -> Written:
         else:
             judged = judge.refuse(*envelope.failure, envelope.value)
         for units in judged:
-            good = bronze_rows(units, envelope, task.batch)
-            bad = dead_letter_rows(units, envelope, task.batch)
-            if good.num_rows:
-                written.outcomes[envelope.source, None] += good.num_rows
-            written.outcomes.update((envelope.source, reasons) for reasons in reason_sets(bad))
-            written.drift.update((envelope.source, reasons) for reasons in drift_sets(units, task.batch))
-            if bronze:
-                bronze.write(good)
-            if dead_letters:
-                dead_letters.write(bad)
+            good, bad = units.good, units.bad
+            if len(good):
+                written.outcomes[envelope.source, None] += len(good)
+                written.drift.update((envelope.source, reasons) for reasons in drift_sets(good))
+                if bronze:
+                    bronze.write(bronze_rows(good, envelope, task.batch))
+            if len(bad):
+                written.outcomes.update((envelope.source, reasons) for reasons in reason_sets(bad))
+                if dead_letters:
+                    dead_letters.write(dead_letter_rows(bad, envelope, task.batch))
     written.bronze = bronze.close() if bronze else []
     written.dead_letters = dead_letters.close() if dead_letters else []
     return written

@@ -1,4 +1,4 @@
-"""From the bytes of a batch to Arrow batches of judged units: each is in exactly one of them, once."""
+"""From the bytes of a batch to judged units: each is good or bad, once."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -7,22 +7,13 @@ import pyarrow as pa
 
 from consumer.judge.exact import Drifted, ExactJudge
 from consumer.judge.fast import FastJudge
-from consumer.judge.judged import (
-    ArrowColumn,
-    ArrowField,
-    Fault,
-    drift_columns,
-    drift_fields,
-    fault_column,
-    judged_schema,
-    value_columns,
-)
+from consumer.judge.judged import Fault, Judged, bad_units, good_records, value_columns, value_schema
 from consumer.judge.rule_checks import RulesJudge
 from consumer.judge.split import Refused, TooLarge, Unit, split
 from lakeproof.contracts import Contract
 from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
-from lakeproof.tables.names import POSITION, SOURCE
+from lakeproof.tables.names import SOURCE
 
 MAX_UNITS = 10_000
 """Units in an Arrow batch."""
@@ -51,7 +42,7 @@ class Judge:
     def __reduce__(self) -> tuple[type["Judge"], tuple[Contract, Limits]]:
         return Judge, (self.contract, self.limits)
 
-    def judge(self, value: bytes | memoryview | pa.Buffer) -> Iterator[pa.RecordBatch]:
+    def judge(self, value: bytes | memoryview | pa.Buffer) -> Iterator[Judged]:
         """Split a batch and judge its units.
 
         Parameters
@@ -61,11 +52,10 @@ class Judge:
 
         Yields
         ------
-        pa.RecordBatch
-            A row per unit: first those of records that meet the contract, then the others; columns of
-            :func:`consumer.judge.judged.judged_schema`. Nothing for an array of no records. A batch that cannot be
-            split is one row, with position 0 and `value` as it is. What is larger than a record may be has null in
-            place of its bytes.
+        Judged
+            A run of units, at most :data:`MAX_UNITS`; nothing for an array of no records. A batch that cannot be split
+            is one bad unit, with position 0 and `value` as it is. What is larger than a record may be has null in place
+            of its bytes.
         """
         batch = value if isinstance(value, bytes) else bytes(value)
         if whole := self._judge_whole(batch):
@@ -86,7 +76,7 @@ class Judge:
                 yield self._judge_units(chunk, position)
                 position += len(chunk)
 
-    def refuse(self, code: Reason | str, detail: str, value: bytes | None) -> Iterator[pa.RecordBatch]:
+    def refuse(self, code: Reason | str, detail: str, value: bytes | None) -> Iterator[Judged]:
         """Make a whole batch a dead letter.
 
         Parameters
@@ -98,8 +88,8 @@ class Judge:
 
         Yields
         ------
-        pa.RecordBatch
-            One row, as from :meth:`judge`.
+        Judged
+            One bad unit, as from :meth:`judge`.
         """
         faults = [Fault(Reason(code), "$", detail)]
         if value is not None and len(value) > self.limits.record_bytes:
@@ -111,10 +101,11 @@ class Judge:
         limit = f"LAKE_MAX_RECORD_BYTES is {self.limits.record_bytes:,}"
         return f"it has {size:,} bytes, which stay in the file that {SOURCE} names; {limit}"
 
-    def _dead_letter(self, position: int, faults: list[Fault], raw: bytes | None) -> pa.RecordBatch:
-        return self._batch([], [pa.nulls(0, column.type) for column in self._value_fields], [position], [faults], [raw])
+    def _dead_letter(self, position: int, faults: list[Fault], raw: bytes | None) -> Judged:
+        nothing = [pa.nulls(0, field.type) for field in value_schema(self.contract)]
+        return Judged(good_records(self.contract, [], nothing, []), bad_units([position], [faults], [raw]))
 
-    def _judge_whole(self, batch: bytes) -> pa.RecordBatch | None:
+    def _judge_whole(self, batch: bytes) -> Judged | None:
         """Judge a batch of which each record meets the contract; None for any other, and for one that is large."""
         if len(batch) > min(_MAX_WHOLE_BYTES, self.limits.record_bytes):
             return None
@@ -124,11 +115,9 @@ class Judge:
         count, columns = accepted
         if self.contract.rules and self._rules.judge(columns):
             return None
-        if drift_fields(self.contract):
-            columns += drift_columns([()] * count, self.contract)
-        return self._batch(range(count), columns, [], [], [])
+        return Judged(good_records(self.contract, range(count), columns, [()] * count), bad_units([], [], []))
 
-    def _judge_units(self, units: Sequence[bytes], first: int) -> pa.RecordBatch:
+    def _judge_units(self, units: Sequence[bytes], first: int) -> Judged:
         """Judge units, of which the first has the position `first`."""
         accepted, columns = self._fast.judge(units)
         good = list(accepted)
@@ -159,49 +148,11 @@ class Judge:
             kept = pa.array([row for row in range(len(good)) if row not in broken], pa.int64())
             columns = [column.take(kept) for column in columns]
             good = [index for index in good if index not in bad]
-        if drift_fields(self.contract):
-            columns += drift_columns(
-                [drifted[index].drift if index in drifted else () for index in good], self.contract
-            )
-        return self._batch(
-            [first + index for index in good],
-            columns,
-            [first + index for index in bad],
-            list(bad.values()),
-            [units[index] for index in bad],
+        values = [drifted[index].drift if index in drifted else () for index in good]
+        return Judged(
+            good_records(self.contract, [first + index for index in good], columns, values),
+            bad_units([first + index for index in bad], list(bad.values()), [units[index] for index in bad]),
         )
-
-    def _batch(
-        self,
-        good_positions: Sequence[int],
-        good_columns: list[ArrowColumn],
-        bad_positions: Sequence[int],
-        faults: Sequence[Sequence[Fault]],
-        raws: Sequence[bytes | None],
-    ) -> pa.RecordBatch:
-        """Rows of records that meet the contract, then of other units."""
-        good, bad = len(good_positions), len(bad_positions)
-        columns = [_joined(column, pa.nulls(bad, column.type)) for column in good_columns]
-        positions = pa.array([*good_positions, *bad_positions], pa.int64())
-        reasons = fault_column(faults)
-        raw = pa.array(raws, pa.binary())
-        return pa.RecordBatch.from_arrays(
-            [
-                *columns,
-                positions,
-                _joined(pa.nulls(good, reasons.type), reasons),
-                _joined(pa.nulls(good, raw.type), raw),
-            ],
-            schema=self._schema,
-        )
-
-    @cached_property
-    def _schema(self) -> pa.Schema:
-        return judged_schema(self.contract)
-
-    @property
-    def _value_fields(self) -> list[ArrowField]:
-        return list(self._schema)[: self._schema.get_field_index(POSITION)]
 
     @cached_property
     def _fast(self) -> FastJudge:
@@ -214,13 +165,6 @@ class Judge:
     @cached_property
     def _rules(self) -> RulesJudge:
         return RulesJudge(self.contract)
-
-
-def _joined(first: ArrowColumn, second: ArrowColumn) -> ArrowColumn:
-    """Both, one after the other; without a copy where one is empty."""
-    if not len(second):
-        return first
-    return pa.concat_arrays([first, second]) if len(first) else second
 
 
 def _chunks(units: Iterator[Unit]) -> Iterator[list[bytes] | TooLarge]:

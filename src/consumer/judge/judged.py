@@ -1,6 +1,7 @@
-"""The Arrow columns of judged units."""
+"""What judging gives: good records and dead letters, as Arrow columns."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -18,14 +19,9 @@ from lakeproof.contracts import (
     Type,
 )
 from lakeproof.reasons import Reason
-from lakeproof.tables.names import POSITION, RAW, REASONS, RESCUED
 
 ArrowColumn: TypeAlias = "pa.Array[Any]"  # a string, since pyarrow's own class cannot be subscripted
 ArrowField: TypeAlias = "pa.Field[Any]"
-
-
-DRIFT = "_drift"
-"""Column of judged units: the codes of each value that was rescued or discarded."""
 
 
 class Fault(NamedTuple):
@@ -46,9 +42,10 @@ class Fault(NamedTuple):
     detail: str
 
 
-_RESCUED = pa.field(RESCUED, pa.map_(pa.string(), pa.string()))
-_DRIFT = pa.field(DRIFT, pa.list_(pa.string()))
 _FAULT = pa.struct([pa.field("code", pa.string()), pa.field("path", pa.string()), pa.field("detail", pa.string())])
+_REASONS = pa.list_(_FAULT)
+_DRIFT = pa.list_(pa.string())
+_RESCUED = pa.map_(pa.string(), pa.string())
 _PRIMITIVES: dict[PrimitiveType, pa.DataType] = {
     PrimitiveType.STRING: pa.string(),
     PrimitiveType.BOOLEAN: pa.bool_(),
@@ -62,49 +59,98 @@ _PRIMITIVES: dict[PrimitiveType, pa.DataType] = {
 }
 
 
-def judged_schema(contract: Contract) -> pa.Schema:
-    """Columns of judged units.
+@dataclass(frozen=True)
+class Good:
+    """Records that meet the contract.
 
-    Returns
-    -------
-    pa.Schema
-        The contract's fields; ``_position`` int64, the unit's index in its batch; ``reasons``
-        list<struct<code, path, detail>> and ``raw`` binary, the unit's bytes. Of a record that meets the contract
-        `reasons` and `raw` are null; of any other unit, the contract's fields are.
-
-        Unless the contract's policy is to freeze, with them: ``_drift`` list<string>, for each value that does not fit
-        the codes of its reasons, joined by ``+``; and if it is to rescue, ``_rescued`` map<string, string>, from the
-        JSONPaths of these values to their text. Both are null where there are none.
+    Parameters
+    ----------
+    values
+        The contract's fields, and no other column.
+    positions
+        int64: index of each in its batch.
+    drift
+        list<string>: for each value of a record that did not fit, the codes of its reasons, joined by ``+``; null for
+        a record without any. None where the policy is to freeze.
+    rescued
+        map<string, string>: the JSONPaths of these values, and their text. None unless the policy is to rescue.
     """
-    return pa.schema(
-        [
-            *(arrow_field(field) for field in contract),
-            *drift_fields(contract),
-            pa.field(POSITION, pa.int64()),
-            pa.field(REASONS, pa.list_(_FAULT)),
-            pa.field(RAW, pa.binary()),
-        ]
-    )
+
+    values: pa.RecordBatch
+    positions: ArrowColumn
+    drift: "ArrowColumn | None"
+    rescued: "ArrowColumn | None"
+
+    def __len__(self) -> int:
+        return len(self.positions)
 
 
-def drift_fields(contract: Contract) -> list[ArrowField]:
-    """The columns that tell of values that do not fit: as many as the policy needs."""
-    match contract.drift:
-        case DriftPolicy.FREEZE:
-            return []
-        case DriftPolicy.RESCUE:
-            return [_RESCUED, _DRIFT]
-        case DriftPolicy.DISCARD:
-            return [_DRIFT]
+@dataclass(frozen=True)
+class Bad:
+    """Units that do not meet the contract.
+
+    Parameters
+    ----------
+    positions
+        int64: index of each in its batch.
+    reasons
+        list<struct<code, path, detail>>: all reasons against each.
+    raw
+        binary: the bytes of each; null where they are too many to be kept.
+    """
+
+    positions: ArrowColumn
+    reasons: ArrowColumn
+    raw: ArrowColumn
+
+    def __len__(self) -> int:
+        return len(self.positions)
 
 
-def drift_columns(rows: Sequence[Sequence[DriftedValue]], contract: Contract) -> list[ArrowColumn]:
-    """The columns of :func:`drift_fields`."""
-    told: dict[str, list[Any]] = {
-        RESCUED: [[(value.path, value.text) for value in values] or None for values in rows],
-        DRIFT: [[value.codes for value in values] or None for values in rows],
-    }
-    return [pa.array(told[field.name], field.type) for field in drift_fields(contract)]
+@dataclass(frozen=True)
+class Judged:
+    """Units of a batch, each in one of the two."""
+
+    good: Good
+    bad: Bad
+
+    def __len__(self) -> int:
+        return len(self.good) + len(self.bad)
+
+
+def value_schema(contract: Contract) -> pa.Schema:
+    """Columns of good records: the contract's fields."""
+    return pa.schema([arrow_field(field) for field in contract])
+
+
+def good_records(
+    contract: Contract, positions: Sequence[int], columns: list[ArrowColumn], drift: Sequence[Sequence[DriftedValue]]
+) -> Good:
+    """Put good records together.
+
+    Parameters
+    ----------
+    contract
+        The contract that they meet.
+    positions
+        Index of each in its batch.
+    columns
+        The contract's fields.
+    drift
+        The values of each that did not fit.
+    """
+    codes = rescued = None
+    if contract.drift is not DriftPolicy.FREEZE:
+        codes = pa.array([[value.codes for value in values] or None for values in drift], _DRIFT)
+    if contract.drift is DriftPolicy.RESCUE:
+        rescued = pa.array([[(value.path, value.text) for value in values] or None for values in drift], _RESCUED)
+    values = pa.RecordBatch.from_arrays(columns, schema=value_schema(contract))
+    return Good(values, pa.array(positions, pa.int64()), codes, rescued)
+
+
+def bad_units(positions: Sequence[int], faults: Iterable[Sequence[Fault]], raws: Sequence[bytes | None]) -> Bad:
+    """Put bad units together."""
+    return Bad(pa.array(positions, pa.int64()), _fault_column(faults), pa.array(raws, pa.binary()))
 
 
 def arrow_field(field: Field) -> ArrowField:
@@ -132,7 +178,7 @@ def value_columns(records: Sequence[dict[str, Any]], contract: Contract) -> list
     return [pa.array([record[field.name] for record in records], arrow_type(field.type)) for field in contract]
 
 
-def fault_column(units: Iterable[Sequence[Fault]]) -> ArrowColumn:
+def _fault_column(units: Iterable[Sequence[Fault]]) -> ArrowColumn:
     """The ``reasons`` column."""
     codes: list[str] = []
     paths: list[str] = []
@@ -146,4 +192,4 @@ def fault_column(units: Iterable[Sequence[Fault]]) -> ArrowColumn:
         offsets.append(len(codes))
     parts = [pa.array(texts, pa.string()) for texts in (codes, paths, details)]
     structs = pa.StructArray.from_arrays(parts, fields=list(_FAULT))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=pa.list_(_FAULT))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=_REASONS)

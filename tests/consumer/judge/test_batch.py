@@ -4,6 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.judging import units_of
 
 from consumer.judge.batch import MAX_UNITS, Judge
-from consumer.judge.judged import judged_schema
 from lakeproof.contracts import Contract, Field, PrimitiveType, load_contract
 from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
@@ -40,8 +41,7 @@ def event(**changes: bytes) -> bytes:
 
 
 def rows(value: bytes, judge: Judge = JUDGE) -> list[dict[str, Any]]:
-    found = [row for batch in judge.judge(value) for row in batch.to_pylist(maps_as_pydicts="strict")]
-    return sorted(found, key=lambda row: row["_position"])
+    return units_of(judge.judge(value))
 
 
 def outcomes(value: bytes) -> list[list[str]]:
@@ -159,19 +159,30 @@ def test_values_are_those_that_landed() -> None:
 
 
 def test_columns() -> None:
-    [batch] = JUDGE.judge(ARRAY)
-    assert batch.schema == judged_schema(EVENTS)
-    assert [(field.name, str(field.type)) for field in batch.schema] == [
+    [judged] = JUDGE.judge(ARRAY)
+    assert [(field.name, str(field.type)) for field in judged.good.values.schema] == [
         ("user_id", "string"),
         ("event_id", "string"),
         ("event_timestamp", "timestamp[us, tz=UTC]"),
         ("event_type", "string"),
         ("product_id", "string"),
         ("properties", "map<string, string>"),
-        ("_position", "int64"),
-        ("reasons", "list<item: struct<code: string, path: string, detail: string>>"),
-        ("raw", "binary"),
     ]
+    assert str(judged.bad.reasons.type) == "list<item: struct<code: string, path: string, detail: string>>"
+    assert (judged.good.positions.type, judged.bad.positions.type, judged.bad.raw.type) == (
+        pa.int64(),
+        pa.int64(),
+        pa.binary(),
+    )
+
+
+def test_a_field_may_have_any_name_of_ours_that_begins_with_no_underscore() -> None:
+    fields = tuple(Field(name, PrimitiveType.STRING) for name in ("raw", "reasons", "drift", "positions", "values"))
+    record = {field.name: f"its {field.name}" for field in fields}
+    [judged] = Judge(Contract("s", "1", "", fields, (), "")).judge(json.dumps([record, {**record, "raw": 1}]).encode())
+    assert judged.good.values.to_pylist() == [record]
+    assert [len(judged.good), len(judged.bad), len(judged)] == [1, 1, 2]
+    assert json.loads(judged.bad.raw[0].as_py())["reasons"] == "its reasons"
 
 
 def test_a_large_batch_comes_in_parts_in_order() -> None:
@@ -183,25 +194,27 @@ def test_a_large_batch_comes_in_parts_in_order() -> None:
         b"NaN" if i in bad else event(event_id=b'"%d"' % i, event_timestamp=time) for i, time in enumerate(times)
     ]
     batches = list(JUDGE.judge(b"[" + b",".join(records) + b"]"))
-    assert [batch.num_rows for batch in batches] == [MAX_UNITS, MAX_UNITS, 500]
-    table = pa.Table.from_batches(batches)
-    table.validate(full=True)
-    table = table.sort_by("_position")
-    assert table["_position"].to_pylist() == list(range(count))
-    assert table["event_id"].to_pylist() == [None if i in bad else str(i) for i in range(count)]
-    assert table["raw"].to_pylist() == [b"NaN" if i in bad else None for i in range(count)]
-    assert set(table["event_timestamp"].cast(pa.int64()).to_pylist()) == {None, 1795264200000000}
+    assert [len(batch) for batch in batches] == [MAX_UNITS, MAX_UNITS, 500]
+    for batch in batches:
+        batch.good.values.validate(full=True)
+        for column in (batch.good.positions, batch.bad.positions, batch.bad.reasons, batch.bad.raw):
+            column.validate(full=True)
+    found = units_of(batches)
+    assert [unit["_position"] for unit in found] == list(range(count))
+    assert [unit["event_id"] for unit in found] == [None if i in bad else str(i) for i in range(count)]
+    assert [unit["raw"] for unit in found] == [b"NaN" if i in bad else None for i in range(count)]
+    assert {unit["event_timestamp"] for unit in found} == {None, datetime(2026, 11, 21, 12, 30, tzinfo=UTC)}
 
 
 def test_large_records_come_in_smaller_parts() -> None:
     records = [event(event_id=b'"%d"' % i, product_id=b'"%b"' % (b"x" * 3_000_000)) for i in range(14)]
     batches = list(JUDGE.judge(b"[" + b",".join(records) + b"]"))
-    assert [batch.num_rows for batch in batches] == [5, 5, 4]
+    assert [len(batch) for batch in batches] == [5, 5, 4]
 
 
 @pytest.mark.parametrize("wrap", [bytes, memoryview, pa.py_buffer])
 def test_takes_any_buffer(wrap: Any) -> None:
-    assert sum(batch.num_rows for batch in JUDGE.judge(wrap(ARRAY))) == 3
+    assert sum(map(len, JUDGE.judge(wrap(ARRAY)))) == 3
 
 
 def test_is_pickled_as_its_contract() -> None:
@@ -212,9 +225,7 @@ def test_is_pickled_as_its_contract() -> None:
 
 
 def test_refuses_a_batch_that_could_not_be_read() -> None:
-    [batch] = JUDGE.refuse(Reason.UNDECODABLE, "not gzip", b"\x1f\x8b")
-    assert batch.schema == judged_schema(EVENTS)
-    [row] = batch.to_pylist()
+    [row] = units_of(JUDGE.refuse(Reason.UNDECODABLE, "not gzip", b"\x1f\x8b"))
     assert row["reasons"] == [{"code": "undecodable", "path": "$", "detail": "not gzip"}]
     assert (row["raw"], row["_position"], row["user_id"]) == (b"\x1f\x8b", 0, None)
 
@@ -275,7 +286,7 @@ judge = Judge(load_contract(Path("contracts"), "events"))
 list(judge.judge(b"{}"))
 def peak(): return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 before = peak()
-rows = sum(batch.num_rows for batch in judge.judge(Path(sys.argv[1]).read_bytes()))
+rows = sum(map(len, judge.judge(Path(sys.argv[1]).read_bytes())))
 print(rows, peak() - before)
 """
     done = subprocess.run(
@@ -329,7 +340,7 @@ def test_a_batch_that_cannot_be_split_is_kept_only_up_to_the_limit_of_a_record(b
     assert f"{len(batch)} bytes" in row["reasons"][1]["detail"]
     (row,) = rows(batch, Judge(EVENTS, Limits(record_bytes=len(batch))))
     assert ([reason["code"] for reason in row["reasons"]], row["raw"]) == ([code], batch)
-    (row,) = (row for found in SMALL.refuse("undecodable", "not gzip", batch) for row in found.to_pylist())
+    (row,) = units_of(SMALL.refuse("undecodable", "not gzip", batch))
     assert [reason["code"] for reason in row["reasons"]] == ["undecodable", "batch_too_large"]
 
 

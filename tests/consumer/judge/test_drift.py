@@ -6,15 +6,15 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.consumer.judge.test_fast import contracts, record_texts
+from tests.judging import units_of
 
 from consumer.judge.batch import Judge
 from consumer.judge.exact import Drifted, ExactJudge
-from consumer.judge.judged import DRIFT, judged_schema
+from consumer.judge.judged import value_schema
 from consumer.judge.scalars import FloatToken, IntToken
 from lakeproof.contracts import (
     Constraints,
@@ -29,6 +29,7 @@ from lakeproof.contracts import (
 from lakeproof.contracts.expression import Call, Column, Literal, Operator, Rule
 from lakeproof.tables.names import POSITION, RAW, REASONS, RESCUED
 
+DRIFT = "_drift"
 FREEZE, RESCUE, DISCARD = DriftPolicy
 INT, STRING = PrimitiveType.INT, PrimitiveType.STRING
 BUYER = ObjectType((Field("name", STRING, required=True), Field("age", INT)))
@@ -48,7 +49,7 @@ def contract(policy: DriftPolicy, fields: tuple[Field, ...] = FIELDS) -> Contrac
 
 
 def rows(judge: Judge, unit: bytes) -> list[dict[str, Any]]:
-    return [row for batch in judge.judge(unit) for row in batch.to_pylist(maps_as_pydicts="strict")]
+    return units_of(judge.judge(unit))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_broken_rule_is_asked_of_the_row_and_tells_all_reasons() -> None:
     is_a = Call(Operator.EQUAL, (Column(("id",), STRING), Literal("a", STRING)), PrimitiveType.BOOLEAN)
     judge = Judge(replace(contract(RESCUE), rules=(known, Rule("is_a", "$", "id", is_a))))
     units = [WHOLE + more + b"}" for more in (b',"code":7,"y":1', b',"code":"AB","z":1', b',"code":"AB"', b"")]
-    [plain, kept, dead, fast_dead] = rows(judge, b"[" + b",".join(units) + b"]")
+    [dead, kept, plain, fast_dead] = rows(judge, b"[" + b",".join(units) + b"]")
     assert (kept[POSITION], kept[RESCUED], plain[POSITION], plain[RESCUED]) == (1, {"$.z": "1"}, 2, None)
     assert [f"{reason['code']} {reason['path']}" for reason in dead[REASONS]] == [
         "wrong_type $.code",
@@ -142,12 +143,13 @@ def test_all_of_many_values_are_kept_each_under_its_own_path() -> None:
 @pytest.mark.parametrize("policy", DriftPolicy)
 def test_a_frozen_stream_has_no_columns_of_drift(policy: DriftPolicy) -> None:
     expected = {FREEZE: [], RESCUE: [RESCUED, DRIFT], DISCARD: [DRIFT]}[policy]
-    plain = [*(field.name for field in FIELDS), POSITION, REASONS, RAW]
-    at = len(FIELDS)
-    assert judged_schema(contract(policy)).names == [*plain[:at], *expected, *plain[at:]]
     for value in (WHOLE + b"}", b"", b"[{}]"):
-        [batch] = Judge(contract(policy)).judge(value)
-        assert batch.schema == judged_schema(contract(policy))
+        [judged] = Judge(contract(policy)).judge(value)
+        good = judged.good
+        assert good.values.schema == value_schema(contract(policy))
+        columns = {RESCUED: good.rescued, DRIFT: good.drift}
+        assert [name for name, column in columns.items() if column is not None] == expected
+        assert {len(column) for column in columns.values() if column is not None} <= {len(good)}
 
 
 def steps(path: str) -> list[str | int]:
@@ -224,16 +226,16 @@ def test_policies_differ_in_what_they_keep_only(data: st.DataObject) -> None:
     units = data.draw(st.lists(record_texts(frozen), min_size=1, max_size=8))
     batch = b"[" + b",".join(units) + b"]"
     strict, kept, counted = (
-        pa.Table.from_batches(Judge(under).judge(batch), judged_schema(under))
-        for under in (replace(frozen, drift=policy) for policy in DriftPolicy)
+        units_of(Judge(under).judge(batch)) for under in (replace(frozen, drift=policy) for policy in DriftPolicy)
     )
-    for table in (strict, kept, counted):
-        table.validate(full=True)
-    rescued, drift = (kept[name].to_pylist() for name in (RESCUED, DRIFT))
-    assert [row and len(row) for row in rescued] == [row and len(row) for row in drift]
-    assert repr(kept.drop_columns([RESCUED]).to_pylist()) == repr(counted.to_pylist())
+    assert [row[RESCUED] and len(row[RESCUED]) for row in kept] == [row[DRIFT] and len(row[DRIFT]) for row in kept]
+    assert repr([without(row, RESCUED) for row in kept]) == repr(counted)
     # Drift aside, the same rows are good, and a dead letter is told the same.
-    passed = {row[POSITION] for row in kept.to_pylist() if row[DRIFT]}
-    plain = [row for row in kept.drop_columns([RESCUED, DRIFT]).to_pylist() if row[POSITION] not in passed]
-    assert sorted(map(repr, plain)) == sorted(repr(row) for row in strict.to_pylist() if row[POSITION] not in passed)
-    assert all(row[REASONS] for row in strict.to_pylist() if row[POSITION] in passed)
+    passed = {row[POSITION] for row in kept if row[DRIFT]}
+    plain = [without(row, RESCUED, DRIFT) for row in kept if row[POSITION] not in passed]
+    assert repr(plain) == repr([row for row in strict if row[POSITION] not in passed])
+    assert all(row[REASONS] for row in strict if row[POSITION] in passed)
+
+
+def without(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}

@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 from tests.consumer.judge.json_cases import CASES, Case, Verdict
+from tests.judging import units_of
 
 from consumer.judge.batch import Judge
 from lakeproof.contracts import Contract, Field, PrimitiveType
@@ -45,8 +46,7 @@ def wrapped(text: bytes, wrapping: str) -> bytes:
 
 def judged(batch: bytes) -> list[Row]:
     """A row for each unit. Each is in one place, and a dead letter has its bytes as they landed, in their order."""
-    rows = [row for found in JUDGE.judge(batch) for row in found.to_pylist()]
-    rows.sort(key=lambda row: row["_position"])
+    rows = units_of(JUDGE.judge(batch))
     assert [row["_position"] for row in rows] == list(range(len(rows)))
     begin = 0
     for row in rows:

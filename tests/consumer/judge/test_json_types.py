@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.judging import units_of
 
 from consumer.judge.batch import Judge
 from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
@@ -58,8 +59,7 @@ def test_the_tables_are_found() -> None:
 def test_cell(token: str, column: str, cell: str) -> None:
     kind = COMPOUND.get(column) or PrimitiveType(column)
     contract = Contract("s", "1", "", (Field("f", kind),), (), "")
-    [batch] = Judge(contract).judge(b'{"f": ' + token.encode() + b"}")
-    [row] = batch.to_pylist(maps_as_pydicts="strict")
+    [row] = units_of(Judge(contract).judge(b'{"f": ' + token.encode() + b"}"))
     if match := re.fullmatch(r"(\w+)(?: at `(.*)`)?", cell):
         code, path = match.groups()
         assert [(reason["code"], reason["path"]) for reason in row["reasons"]] == [

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.judging import units_of
 
 from consumer.judge.batch import Judge
 from consumer.judge.judged import value_columns
@@ -209,17 +210,15 @@ JUDGE = Judge(
 def outcomes(judge: Judge, *units: str) -> dict[int, list[str]]:
     """The reasons of each unit by its position; none for a record that is kept. Checks that raw bytes are kept."""
     found: dict[int, list[str]] = {}
-    for batch in judge.judge(f"[{','.join(units)}]".encode()):
-        for row in batch.to_pylist():
-            found[row["_position"]] = [
-                f"{fault['code']} {fault['path']} {fault['detail']}" for fault in row["reasons"] or []
-            ]
-            unit = units[row["_position"]]
-            if row["reasons"] is None:
-                assert row["id"] == json.loads(unit)["id"]
-            else:
-                assert row["raw"] == unit.encode()
-                assert (row["id"], row["total"], row["paid"]) == (None, None, None)
+    for row in units_of(judge.judge(f"[{','.join(units)}]".encode())):
+        found[row["_position"]] = [
+            f"{fault['code']} {fault['path']} {fault['detail']}" for fault in row["reasons"] or []
+        ]
+        unit = units[row["_position"]]
+        if row["reasons"] is None:
+            assert row["id"] == json.loads(unit)["id"]
+        else:
+            assert row["raw"] == unit.encode()
     return found
 
 

@@ -15,7 +15,7 @@ from tests.consumer.judge.test_batch import BAD_INPUT, KEPT
 from tests.consumer.lake import Drain, rows
 from typer.testing import CliRunner
 
-from consumer.queries.bronze import what_failed
+from consumer.session import first_cause
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UnavailableError
 from lakeproof.landing.zone import landing_zone
@@ -301,14 +301,14 @@ lakeproof.errors.UnavailableError: s3://b/a.json cannot be read: it is away.
     ],
 )
 def test_what_failed_is_said_in_one_line(text: str, line: str) -> None:
-    assert what_failed(RuntimeError(text)) == line
+    assert first_cause(RuntimeError(text)) == line
 
 
 def test_what_failed_in_the_jvm_is_its_first_cause(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     with pytest.raises(Py4JJavaError) as caught:
         jvm.java.util.ArrayList().get(3)
-    assert what_failed(caught.value) == "IndexOutOfBoundsException: Index 3 out of bounds for length 0"
+    assert first_cause(caught.value) == "IndexOutOfBoundsException: Index 3 out of bounds for length 0"
 
 
 def test_what_failed_in_a_task_is_what_it_raised(spark: SparkSession) -> None:
@@ -317,7 +317,7 @@ def test_what_failed_in_a_task_is_what_it_raised(spark: SparkSession) -> None:
 
     with pytest.raises(Py4JJavaError) as caught:
         spark.sparkContext.parallelize([0], 1).foreach(fail)
-    assert what_failed(caught.value) == "UnavailableError: s3://landing is not there."
+    assert first_cause(caught.value) == "UnavailableError: s3://landing is not there."
 
 
 def test_the_ledger_can_be_pruned_by_the_whole_name_of_a_source(

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from consumer.judge.batch import Judge
+from consumer.judge.judged import Bad, Good
 from consumer.sources.files.read import envelopes
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import DriftPolicy, load_contract
@@ -72,15 +73,11 @@ class Lake:
         ledger = []
         for file, envelope in zip(listed, envelopes(listed, self.zone, self.limits), strict=True):
             failure = envelope.failure
-            batches = judge.refuse(*failure, envelope.value) if failure else judge.judge(envelope.value)
-            units = pa.Table.from_batches(batches, schema=judge._schema)
-            good = units.filter(units["reasons"].is_null())
-            dead = units.filter(units["reasons"].is_valid())
-            judged_only = [name for name in ("_drift", "reasons", "raw") if name in good.column_names]
-            tables[BRONZE].append(_with(good.drop_columns(judged_only), file.name))
-            letters = _with(dead.select(["reasons", "raw", "_position"]), file.name)
-            tables[DEAD_LETTERS].append(letters.append_column("_attempt", pa.array([1] * len(letters), pa.int32())))
-            booking = _booking(file, len(good), dead["reasons"].to_pylist())
+            judged = list(judge.refuse(*failure, envelope.value) if failure else judge.judge(envelope.value))
+            good, bad = [each.good for each in judged], [each.bad for each in judged]
+            tables[BRONZE] += [_with(_columns(each), file.name) for each in good]
+            tables[DEAD_LETTERS] += [_with(_letters(each), file.name) for each in bad]
+            booking = _booking(file, sum(map(len, good)), [unit for each in bad for unit in each.reasons.to_pylist()])
             booking["content_hash"] = envelope.content_hash
             ledger.append(booking | _drift(self.contract.drift, good))
         for name, parts in tables.items():
@@ -120,10 +117,21 @@ def _with(units: pa.Table, source: str) -> pa.Table:
     return units
 
 
-def _drift(policy: DriftPolicy, good: pa.Table) -> Row:
+def _columns(good: Good) -> pa.Table:
+    table = pa.Table.from_batches([good.values]).append_column("_position", good.positions)
+    return table if good.rescued is None else table.append_column("_rescued", good.rescued)
+
+
+def _letters(bad: Bad) -> pa.Table:
+    attempts = pa.array([1] * len(bad), pa.int32())
+    columns = {"reasons": bad.reasons, "raw": bad.raw, "_position": bad.positions, "_attempt": attempts}
+    return pa.Table.from_pydict(columns)
+
+
+def _drift(policy: DriftPolicy, good: list[Good]) -> Row:
     if policy is DriftPolicy.FREEZE:
         return {}
-    counts = Counter(codes for row in good["_drift"].to_pylist() for codes in row or ())
+    counts = Counter(codes for each in good if each.drift is not None for codes in each.drift.flatten().to_pylist())
     return {"rescued" if policy is DriftPolicy.RESCUE else "discarded": sorted(counts.items())}
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.consumer.judge.test_batch import BAD_INPUT
+from tests.judging import units_of
 
 from consumer.judge.batch import Judge
 from consumer.judge.split import Refused, split
@@ -110,7 +111,7 @@ def test_windows_do_not_matter(window: int, content: bytes) -> None:
 @given(batches())
 def test_any_dead_letter_has_the_landed_bytes(content: bytes) -> None:
     found = find_units(content, ALL)
-    rows = [row for batch in JUDGE.judge(content) for row in batch.select(["_position", "raw"]).to_pylist()]
+    rows = units_of(JUDGE.judge(content))
     assert [row["_position"] for row in rows] == list(range(found.count))
     for row in rows:
         if row["raw"] is not None:

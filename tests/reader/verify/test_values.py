@@ -55,10 +55,10 @@ def differences(record: bytes, row: pa.Table) -> list[str]:
 
 
 def judged(record: bytes) -> pa.Table:
-    """The record's row as the consumer makes it, without position and reasons."""
-    table = pa.Table.from_batches(JUDGE.judge(record))
-    assert table["reasons"].null_count == 1, table["reasons"]
-    return table.drop_columns(["_position", "reasons", "raw"])
+    """The record's row as the consumer makes it, without its position."""
+    [judged] = JUDGE.judge(record)
+    assert len(judged.good) == 1, judged.bad.reasons
+    return pa.Table.from_batches([judged.good.values])
 
 
 CELLS = [(name, token) for name, tokens in TOKENS.items() for token in tokens]

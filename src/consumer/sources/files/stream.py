@@ -8,15 +8,17 @@ only the reading process needs is imported where it is used.
 
 import pickle
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
+
+from consumer.bulletin import Bulletin
 
 if TYPE_CHECKING:
     from consumer.sources.files.discovery import Discovery
@@ -68,21 +70,22 @@ class LandingOptions:
 
     Parameters
     ----------
-    stream
-        Name of the stream.
+    query, stream
+        Names of the query and of its stream.
     initial
         Position behind which a new checkpoint begins.
-    stop_file
-        While this file exists, no new micro-batch begins.
+    bulletin
+        Says when to begin no more micro-batches, and takes the error that the reader fails with.
     until
         Take files up to this position of the landing log only, and look for no others; None for an endless stream.
     pickled_settings
         The :class:`lakeproof.settings.Settings`, pickled: only the reading process opens them.
     """
 
+    query: str
     stream: str
     initial: "Position"
-    stop_file: Path
+    bulletin: Bulletin
     until: int | None
     pickled_settings: bytes
 
@@ -150,12 +153,39 @@ class LandingReader(SimpleDataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offset behind the last file that the tables have."""
-        return _offset(self._options.initial, self._contract())
+        with self._telling():
+            return _offset(self._options.initial, self._contract())
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
         """Return the next files, as many as a micro-batch takes, and the offset behind them."""
+        with self._telling():
+            return self._next(start)
+
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
+        """Return the same files again, under the contract that the offset recorded."""
+        with self._telling():
+            first, last = self._position(start), self._position(end)
+            return _rows(self._log.files(first.seq, last.seq), first, last, end["contract"])
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tell the application of an error as data: Spark would make a long text of it."""
+        try:
+            yield
+        except Exception as error:
+            from lakeproof.errors import LakeproofError
+
+            if not isinstance(error, LakeproofError):
+                error = LakeproofError(
+                    f"The landing log could not be read: {type(error).__name__}: {error}",
+                    f"What was committed stays; run it again. Details: {self._settings.logs_dir / 'spark.log'}",
+                )
+            self._options.bulletin.note(self._options.query, error)
+            raise
+
+    def _next(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
         position = self._position(start)
-        if self._options.stop_file.exists():
+        if self._options.bulletin.stop_file.exists():
             return iter(()), start
         if self._options.until is None:
             self._discover()
@@ -166,11 +196,6 @@ class LandingReader(SimpleDataSourceStreamReader):
             return iter(()), start
         contract = self._contract()
         return _rows(files, position, end, contract), _offset(end, contract)
-
-    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
-        """Return the same files again, under the contract that the offset recorded."""
-        first, last = self._position(start), self._position(end)
-        return _rows(self._log.files(first.seq, last.seq), first, last, end["contract"])
 
     def _discover(self) -> None:
         if monotonic() >= self._next_sweep and not (self._sweeping and self._sweeping.is_alive()):
@@ -190,7 +215,12 @@ class LandingReader(SimpleDataSourceStreamReader):
     def _contract(self) -> str:
         digest = self._contracts.current(self._options.stream)
         if digest is None:  # each start of a consumer makes one current before it reads
-            raise RuntimeError(f"The landing log's database has no contract for the stream {self._options.stream!r}.")
+            from lakeproof.errors import LakeproofError
+
+            raise LakeproofError(
+                f"The landing log's database has no contract for the stream {self._options.stream!r}.",
+                "Run `consumer run` again: it makes the one in the contracts' folder current.",
+            )
         return digest
 
     def _position(self, offset: dict[str, Any]) -> "Position":
@@ -198,9 +228,12 @@ class LandingReader(SimpleDataSourceStreamReader):
 
         position = Position(int(offset["seq"]), offset["chain"])
         if not self._log.has(position):
-            raise RuntimeError(
+            from lakeproof.errors import LakeproofError
+
+            raise LakeproofError(
                 f"The landing log does not have position {position.seq:,}, where the checkpoint is: it is another one, "
-                f"or an older copy. Restore it, or run `consumer reset {self._options.stream}`."
+                "or an older copy.",
+                f"Restore it, or run `consumer reset {self._options.stream}`.",
             )
         return position
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from consumer.bulletin import Bulletin
 from consumer.sources.files.stream import LandingOptions, LandingReader
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
@@ -20,9 +21,10 @@ def landing(lake_settings: Settings) -> Path:
 
 def reader(settings: Settings, landing: Path) -> LandingReader:
     at_once = settings.model_copy(update={"settle_seconds": 0.0})
-    stop_file = landing / "stop.tmp"
     begin = LandingLog(settings.landing_log_database, "events").base
-    return LandingReader(LandingOptions("events", begin, stop_file, None, pickle.dumps(at_once)))
+    return LandingReader(
+        LandingOptions("bronze-events", "events", begin, Bulletin(landing.parent), None, pickle.dumps(at_once))
+    )
 
 
 def land(landing: Path, name: str) -> None:

@@ -1,0 +1,207 @@
+"""One application: any number of queries in one Spark session, with one owner of signals and of the end."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from consumer.bulletin import Bulletin
+from lakeproof.catalog import catalog_errors
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Settings
+from lakeproof.signals import end_at_once, ending_signals
+from lakeproof.state.lease import Lease, lease
+
+log = structlog.get_logger()
+
+_POLL_SECONDS = 0.2
+_IDLE_POLL_SECONDS = 0.05
+
+
+class Query(Protocol):
+    """What the application runs."""
+
+    @property
+    def name(self) -> str:
+        """Name of the query, of its checkpoint, its scheduler pool and its markers."""
+
+    @property
+    def lease_name(self) -> str:
+        """Name of the lease that keeps a second consumer from running it."""
+
+    @property
+    def spark_settings(self) -> Mapping[str, str]:
+        """Settings of Spark's session for this query alone."""
+
+    @property
+    def micro_batches(self) -> int:
+        """How many micro-batches it has finished."""
+
+    def prepare(self) -> None:
+        """Make what is missing, without Spark. Called beside the start of the session, within a thread."""
+
+    def resume(self, spark: SparkSession, held: Lease) -> None:
+        """Finish what an earlier run began, and find where to go on."""
+
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery:
+        """Start the streaming query."""
+
+    def explain(self, error: Exception) -> LakeproofError:
+        """Say why it failed."""
+
+
+def run_queries(
+    settings: Settings, queries: Sequence[Query], session: Callable[[], SparkSession], *, available_now: bool
+) -> None:
+    """Run queries until they are done, or until SIGINT or SIGTERM: then finish their micro-batches, and return.
+
+    Each has its own lease, its own FAIR scheduler pool and its own settings. When one fails, the others finish the
+    micro-batch that they are in, and end.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    queries
+        What to run; no two with the same name.
+    session
+        Starts or returns the Spark session. It is called while the queries are prepared, since both take seconds.
+    available_now
+        End when each query has taken what had landed.
+
+    Raises
+    ------
+    LakeproofError
+        A query failed, or cannot be started: what it needs is missing, or another consumer runs it. What was committed
+        stays.
+    """
+    with ExitStack() as leases:
+        held = [leases.enter_context(lease(settings.landing_log_database, query.lease_name)) for query in queries]
+        with ThreadPoolExecutor(len(queries)) as pool:
+            preparing = [pool.submit(query.prepare) for query in queries]
+            spark = session()
+        with catalog_errors():
+            for prepared in preparing:
+                prepared.result()
+        for query, its_lease in zip(queries, held, strict=True):
+            try:
+                query.resume(spark, its_lease)
+            except (Py4JError, PySparkException) as error:
+                raise query.explain(error) from error
+        with _bulletin() as bulletin:
+            _run(spark, queries, bulletin, available_now=available_now)
+
+
+def _run(spark: SparkSession, queries: Sequence[Query], bulletin: Bulletin, *, available_now: bool) -> None:
+    running: dict[str, StreamingQuery] = {}
+    try:
+        for query in queries:
+            running[query.name] = _start(spark, query, bulletin)
+        waiting = _wait_until_done if available_now else _wait_for_the_end
+        failed = waiting(running, bulletin.stop_file)
+        if failed:
+            bulletin.stop_file.touch()
+            _wait_until_idle(running)
+            query = next(query for query in queries if query.name == failed)
+            raise _named(query, _failure(query, running[failed], bulletin), len(queries))
+    finally:
+        for each in running.values():
+            each.stop()
+    for query in queries:
+        log.info(
+            "stopped",
+            query=query.name,
+            micro_batches=query.micro_batches,
+            on_signal=bulletin.stop_file.exists(),
+        )
+
+
+def _start(spark: SparkSession, query: Query, bulletin: Bulletin) -> StreamingQuery:
+    """Start a query in a pool of its own. It takes a copy of the session's settings, which are then put back."""
+    before = {name: spark.conf.get(name, None) for name in query.spark_settings}
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
+    try:
+        for name, value in query.spark_settings.items():
+            spark.conf.set(name, value)
+        return query.start(spark, bulletin)
+    finally:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]  # None removes it
+        for name, was in before.items():
+            spark.conf.unset(name) if was is None else spark.conf.set(name, was)
+
+
+def _wait_until_done(running: Mapping[str, StreamingQuery], stop_file: Path) -> str | None:
+    """Wait until each has taken what is there; return the name of the first one that failed."""
+    with ThreadPoolExecutor(len(running)) as pool:
+        # With a source that has nothing more to give, this returns once all is committed.
+        draining = {pool.submit(query.processAllAvailable): name for name, query in running.items()}
+        done, _ = wait(draining, return_when=FIRST_EXCEPTION)
+        failed = next((draining[each] for each in done if each.exception()), None)
+        if failed:
+            stop_file.touch()  # the others are waited for, and take nothing more
+    return failed
+
+
+def _wait_for_the_end(running: Mapping[str, StreamingQuery], stop_file: Path) -> str | None:
+    """Wait for a signal, or for a query to fail, whose name is returned."""
+    while not stop_file.exists():
+        time.sleep(_POLL_SECONDS)
+        ended = next((name for name, query in running.items() if not query.isActive), None)
+        if ended:
+            return ended
+    _wait_until_idle(running)
+    return next((name for name, query in running.items() if not query.isActive and query.exception()), None)
+
+
+def _wait_until_idle(running: Mapping[str, StreamingQuery]) -> None:
+    # The sources begin no micro-batch any more: only one that has begun is worth waiting for, not the next trigger.
+    while any(query.isActive and not _is_idle(query) for query in running.values()):
+        time.sleep(_IDLE_POLL_SECONDS)
+
+
+def _is_idle(query: StreamingQuery) -> bool:
+    """Whether no trigger is active, and the first one, which may repeat a micro-batch without asking, is over."""
+    status = query.status
+    return not status["isTriggerActive"] and not status["message"].startswith("Initializing")
+
+
+def _failure(query: Query, running: StreamingQuery, bulletin: Bulletin) -> LakeproofError:
+    noted = bulletin.noted(query.name)
+    if noted:
+        return noted
+    error = running.exception()
+    return query.explain(error or RuntimeError("it ended by itself"))
+
+
+def _named(query: Query, error: LakeproofError, queries: int) -> LakeproofError:
+    """The error, with the name of its query where there are several."""
+    if queries > 1:
+        error.message = f"{query.name}: {error.message}"
+    return error
+
+
+@contextmanager
+def _bulletin() -> Iterator[Bulletin]:
+    """Let a signal create the stop file; a second one ends the program at once."""
+    with tempfile.TemporaryDirectory(prefix="lakeproof-") as folder:
+        bulletin = Bulletin(Path(folder))
+
+        def stop(number: int, _frame: Any) -> None:
+            if bulletin.stop_file.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                end_at_once(number)
+            bulletin.stop_file.touch()
+            log.info("stopping: finishing the micro-batch")
+
+        with ending_signals(stop):
+            yield bulletin
