@@ -7,6 +7,7 @@ import pytest
 
 from consumer.bulletin import Bulletin
 from consumer.sources.files.stream import LandingOptions, LandingReader
+from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandingLog
@@ -54,5 +55,5 @@ def test_a_contract_that_is_made_current_holds_from_the_next_micro_batch_on(
 
 
 def test_without_a_contract_nothing_is_read(lake_settings: Settings, landing: Path) -> None:
-    with pytest.raises(RuntimeError, match="no contract for the stream 'events'"):
+    with pytest.raises(LakeproofError, match="no contract for the stream 'events'"):
         reader(lake_settings, landing).initialOffset()

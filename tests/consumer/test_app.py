@@ -1,0 +1,177 @@
+"""Several queries in one application: each with its own pool, settings and lease; one end for all."""
+
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from tests.consumer.lake import SessionOf, rows
+from tests.consumer.queries.test_streams import GOOD
+
+from consumer.app import Query, run_queries
+from consumer.bulletin import Bulletin
+from consumer.queries.bronze import BronzeQuery, Trigger
+from lakeproof.checkpoint import checkpoint_folder
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.settings import Settings
+from lakeproof.state.lease import Lease, LeaseHeldError, lease
+
+pytestmark = pytest.mark.spark
+
+NOW = Trigger(available_now=True)
+
+
+def land(settings: Settings, stream: str, name: str = "1.json") -> Path:
+    file = settings.home / "landing" / stream / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps([GOOD[stream], {"unknown": 1}]))
+    return file
+
+
+class Ticks:
+    """A toy: counts rows of Spark's own source, and notes what it is given."""
+
+    lease_name = name = "ticks"
+
+    def __init__(self, settings: Settings, fails: bool = False) -> None:
+        self._settings = settings
+        self._fails = fails
+        self.spark_settings: Mapping[str, str] = {"spark.sql.shuffle.partitions": "7"}
+        self.micro_batches = 0
+        self.given: dict[str, Any] = {}
+        self.resumed = threading.Event()
+
+    def prepare(self) -> None:
+        pass
+
+    def resume(self, spark: SparkSession, held: Lease) -> None:
+        held.check()
+        self.resumed.set()
+
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery:
+        def take(batch: DataFrame, _number: int) -> None:
+            context = batch.sparkSession.sparkContext
+            self.given = {
+                "pool": context.getLocalProperty("spark.scheduler.pool"),
+                "partitions": batch.sparkSession.conf.get("spark.sql.shuffle.partitions"),
+            }
+            if self._fails:
+                raise UnavailableError("The ticks are away.", "Wait.")
+            self.micro_batches += 1
+
+        ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+        return (
+            ticks.writeStream.queryName(self.name)
+            .option("checkpointLocation", checkpoint_folder(self._settings, self.name))
+            .trigger(availableNow=True)
+            .foreachBatch(take)
+            .start()
+        )
+
+    def explain(self, error: Exception) -> LakeproofError:
+        return LakeproofError("The ticks failed.", str(error))
+
+
+def test_streams_share_an_application(lake_settings: Settings, session_of: SessionOf) -> None:
+    for stream in GOOD:
+        land(lake_settings, stream)
+    queries = [BronzeQuery(lake_settings, stream, NOW) for stream in GOOD]
+    run_queries(lake_settings, queries, lambda: session_of(lake_settings), available_now=True)
+    for query, stream in zip(queries, GOOD, strict=True):
+        assert query.micro_batches == 1
+        assert len(rows(lake_settings, f"bronze.{stream}")) == 1
+        assert len(rows(lake_settings, f"dead_letters.{stream}")) == 1
+        assert len(rows(lake_settings, f"ledger.{stream}")) == 1
+
+
+def test_each_query_has_its_own_pool_and_settings(lake_settings: Settings, session_of: SessionOf) -> None:
+    land(lake_settings, "events")
+    session = session_of(lake_settings)
+    before = session.conf.get("spark.sql.shuffle.partitions")
+    ticks, events = Ticks(lake_settings), BronzeQuery(lake_settings, "events", NOW)
+    queries: list[Query] = [ticks, events]
+    run_queries(lake_settings, queries, lambda: session, available_now=True)
+    assert ticks.given == {"pool": "ticks", "partitions": "7"}
+    assert (ticks.micro_batches > 0, events.micro_batches) == (True, 1)
+    assert session.conf.get("spark.sql.shuffle.partitions") == before
+    assert session.sparkContext.getLocalProperty("spark.scheduler.pool") is None
+
+
+def test_one_that_fails_is_named_and_the_others_end(lake_settings: Settings, session_of: SessionOf) -> None:
+    land(lake_settings, "events")
+    events = BronzeQuery(lake_settings, "events", Trigger())
+    queries: list[Query] = [Ticks(lake_settings, fails=True), events]
+    with pytest.raises(LakeproofError, match=r"^ticks: The ticks failed\.") as caught:
+        run_queries(lake_settings, queries, lambda: session_of(lake_settings), available_now=False)
+    assert "The ticks are away" in caught.value.hint
+    assert not session_of(lake_settings).streams.active
+    with lease(lake_settings.landing_log_database, "events"):  # given back
+        pass
+    # It goes on where it was.
+    run_queries(
+        lake_settings,
+        [BronzeQuery(lake_settings, "events", NOW)],
+        lambda: session_of(lake_settings),
+        available_now=True,
+    )
+    assert len(rows(lake_settings, "bronze.events")) == 1
+
+
+def test_a_file_that_is_gone_fails_its_stream_alone(lake_settings: Settings, session_of: SessionOf) -> None:
+    gone = land(lake_settings, "events")
+    land(lake_settings, "sensors")
+
+    class Unmounted(BronzeQuery):
+        def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery:
+            gone.unlink()
+            return super().start(spark, bulletin)
+
+    queries = [Unmounted(lake_settings, "events", NOW), BronzeQuery(lake_settings, "sensors", NOW)]
+    with pytest.raises(UnavailableError, match=r"^bronze-events: .*1\.json"):
+        run_queries(lake_settings, queries, lambda: session_of(lake_settings), available_now=True)
+    land(lake_settings, "events")
+    queries = [BronzeQuery(lake_settings, stream, NOW) for stream in ("events", "sensors")]
+    run_queries(lake_settings, queries, lambda: session_of(lake_settings), available_now=True)
+    for stream in ("events", "sensors"):
+        assert len(rows(lake_settings, f"bronze.{stream}")) == 1
+
+
+def test_a_source_leaves_its_error_as_it_is(lake_settings: Settings, session_of: SessionOf) -> None:
+    land(lake_settings, "events")
+
+    class Restored(BronzeQuery):
+        """Its landing log is an older copy by the time that its source looks."""
+
+        def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery:
+            from lakeproof.state.database import open_database, transaction
+
+            with transaction(open_database(lake_settings.landing_log_database)) as connection:
+                connection.exec_driver_sql("UPDATE current_contracts SET stream = 'other'")
+            return super().start(spark, bulletin)
+
+    with pytest.raises(LakeproofError, match=r"^The landing log's database has no contract for the stream 'events'\."):
+        run_queries(
+            lake_settings,
+            [Restored(lake_settings, "events", NOW)],
+            lambda: session_of(lake_settings),
+            available_now=True,
+        )
+
+
+def test_no_query_runs_where_one_of_them_runs_elsewhere(lake_settings: Settings, session_of: SessionOf) -> None:
+    land(lake_settings, "sensors")
+    ticks = Ticks(lake_settings)
+    with lease(lake_settings.landing_log_database, "sensors"), pytest.raises(LeaseHeldError):
+        run_queries(
+            lake_settings,
+            [ticks, BronzeQuery(lake_settings, "sensors", NOW)],
+            lambda: session_of(lake_settings),
+            available_now=True,
+        )
+    assert not ticks.resumed.is_set()
+    with lease(lake_settings.landing_log_database, "ticks"):  # given back
+        pass
