@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 from benchmarks.flat_figures import percentile
 from benchmarks.flat_tables import CHECKPOINT, QUERY, append_many, marker
-from consumer.bronze.rows import MicroBatch, ledger_rows
 from consumer.commit.append import open_table
 from consumer.commit.data_files import DataFileWriter
+from consumer.commit.ledger import MicroBatch, ledger_rows
 from consumer.commit.recovery import place_to_go_on
 from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog

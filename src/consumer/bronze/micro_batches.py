@@ -8,10 +8,10 @@ from time import monotonic
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
-from consumer.bronze.rows import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
 from consumer.bronze.tasks import Task, contents_of, write_judged
 from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.data_files import DataFile, DataFileWriter
+from consumer.commit.ledger import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
 from consumer.commit.marker import Marker, MarkerLostError, unfinished
 from consumer.commit.recovery import files_of, unaccounted_units
 from consumer.sources.files.stream import landed_files

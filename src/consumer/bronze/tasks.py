@@ -14,8 +14,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.bronze.rows import Drift, MicroBatch, Outcome, bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.bronze.rows import bronze_rows, dead_letter_rows, drift_sets, reason_sets
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
+from consumer.commit.ledger import Drift, MicroBatch, Outcome
 from consumer.judge.batch import Judge
 from consumer.sources.files.read import balanced_groups, envelopes
 from lakeproof.errors import LakeproofError

@@ -16,9 +16,9 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from consumer.bronze import tasks
-from consumer.bronze.rows import DRIFT_COUNTS, MicroBatch, ledger_rows
 from consumer.bronze.tasks import Task, write_group
 from consumer.commit.data_files import DataFile, Target
+from consumer.commit.ledger import DRIFT_COUNTS, MicroBatch, ledger_rows
 from lakeproof.contracts import DriftPolicy, load_contract
 from lakeproof.landing.zone import LandingZone
 from lakeproof.limits import Limits

@@ -9,7 +9,7 @@ from tests.consumer.lake import Drain
 from tests.lakeproof.contracts.test_page import DRIFT, changed_record, counts, reasons, rescued, under
 
 from consumer.bronze import micro_batches
-from consumer.bronze.rows import DRIFT_COUNTS
+from consumer.commit.ledger import DRIFT_COUNTS
 from lakeproof.contracts import DriftPolicy
 from lakeproof.settings import Settings
 from reader.connect import connect
