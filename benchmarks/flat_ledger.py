@@ -14,8 +14,8 @@ from benchmarks.flat_tables import CHECKPOINT, QUERY, append_many, marker
 from consumer.commit.append import open_table
 from consumer.commit.data_files import DataFileWriter
 from consumer.commit.ledger import MicroBatch, ledger_rows
-from consumer.commit.recovery import place_to_go_on
 from consumer.session import PLANNING_ONLY, start_session
+from consumer.sources.files.resume import place_to_go_on
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, load_settings

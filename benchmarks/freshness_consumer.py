@@ -64,7 +64,7 @@ def _time_steps(notes: TextIO) -> None:
     current: dict[str, float] = {}
     process = MicroBatches.__call__
 
-    def timed_process(self: MicroBatches, rows: Any, micro_batch_id: int) -> None:
+    def timed_process(self: MicroBatches[Any], rows: Any, micro_batch_id: int) -> None:
         current.clear()
         current.update(micro_batch=micro_batch_id, began=time.time())
         process(self, rows, micro_batch_id)

@@ -5,7 +5,7 @@ from lakeproof.checkpoint import bronze_query, checkpoint_folder, remove_checkpo
 from lakeproof.errors import UnavailableError
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
-from lakeproof.state.landing_log import LandingLog, Position
+from lakeproof.state.landing_log import LandingLog, Position, is_origin
 from lakeproof.state.lease import lease
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import stream_tables
@@ -62,5 +62,6 @@ def _accounted(settings: Settings, stream: str, log: LandingLog) -> Position:
     with catalog_errors():
         catalog = open_catalog(settings)
         read = catalog.table_exists(names.ledger)
-        accounted = standing(catalog, names, bronze_query(stream)).accounted if read else None
-    return accounted if accounted and log.has(accounted) else log.base
+        accounted = standing(catalog, names, bronze_query(stream), is_origin).accounted if read else None
+    position = Position.parse(accounted) if accounted else log.base
+    return position if log.has(position) else log.base

@@ -51,9 +51,9 @@ def _append_without_looking() -> None:
 
 def _forget_the_ledger() -> None:
     """A landing log that was lost is made anew, and knows of nothing that the ledger has."""
-    from consumer.commit import recovery
+    from consumer.sources.files import resume
 
-    wrap(recovery, "_accounted_files", lambda _: lambda *_arguments: ())
+    wrap(resume, "_accounted_files", lambda _: lambda *_arguments: ())
 
 
 def _need_no_lease() -> None:
@@ -85,7 +85,7 @@ def _drop_trailing_garbage() -> None:
 def _compare_numbers() -> None:
     """The protocol until November 2026: a micro-batch was done where its checkpoint had come to its number."""
     from consumer.commit import append
-    from consumer.queries import bronze
+    from consumer.sources.files import source
     from lakeproof.checkpoint import read_checkpoint
 
     def has_done(newest: Any, marker: Any, _table: str) -> bool:
@@ -103,4 +103,4 @@ def _compare_numbers() -> None:
         return place_to_go_on
 
     wrap(append, "has_done", lambda _: has_done)
-    wrap(bronze, "place_to_go_on", around_place)
+    wrap(source, "place_to_go_on", around_place)

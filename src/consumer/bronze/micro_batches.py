@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
+from typing import Generic
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
@@ -13,64 +14,63 @@ from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.ledger import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
 from consumer.commit.marker import Marker, MarkerLostError, unfinished
-from consumer.commit.recovery import files_of, unaccounted_units
-from consumer.sources.files.stream import landed_files
+from consumer.commit.recovery import unaccounted_units
+from consumer.sources.source import PartT, Source
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
-from lakeproof.landing.zone import LandingZone
 from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
+from lakeproof.settings import S3Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.landing_log import LandedFile, LandingLog
 from lakeproof.state.lease import Lease
-from lakeproof.storage import StoredFile, open_storage
+from lakeproof.storage import open_storage
 from lakeproof.tables.names import stream_tables
 
 log = structlog.get_logger()
 
 
-class MicroBatches:
+class MicroBatches(Generic[PartT]):
     """Takes the micro-batches of a stream; what ``foreachBatch`` calls.
 
     Parameters
     ----------
     stream, query
         Names of the stream, and of the query that takes it.
-    zone
-        The stream's landing zone.
-    landing_log
-        Which files were discovered.
+    source
+        Where its batches come from.
     contracts
         Texts of the contracts.
     lease
         The stream's lease, which is checked before each append.
     limits
         How large batches and records may be.
+    s3
+        How to reach S3, to write data files.
     """
 
     def __init__(
         self,
         stream: str,
         query: str,
-        zone: LandingZone,
-        landing_log: LandingLog,
+        source: Source[PartT],
         contracts: ContractLog,
         lease: Lease,
         limits: Limits,
+        s3: S3Settings,
     ) -> None:
         self._stream = stream
         self._query = query
         self._tables = stream_tables(stream)
-        self._zone = zone
-        self._landing_log = landing_log
+        self._source = source
         self._contracts = contracts
         self._lease = lease
         self._limits = limits
+        self._s3 = s3
         self.count = 0
         self.failure: Exception | None = None
 
     def __call__(self, rows: DataFrame, micro_batch_id: int) -> None:
-        """Judge and append the files that `rows` name, unless that has been done."""
+        """Judge and append what `rows` name, unless that has been done."""
         try:
             self._process(rows, micro_batch_id)
         except Exception as error:
@@ -79,17 +79,17 @@ class MicroBatches:
 
     def finish(self, spark: SparkSession, marker: Marker) -> None:
         """Append what a micro-batch that was begun still lacks: dead letters and ledger rows."""
-        files = files_of(self._landing_log, marker)
-        if files is None:
-            # The landing log is gone. A file that no table has rows of will be discovered again.
-            files = self._as_they_are(unaccounted_units(spark, self._tables, marker))
-        totals = self._complete(spark, files, marker)
+        parts = self._source.held_between(marker.start, marker.end)
+        if parts is None:
+            # The source has forgotten. A part that no table has rows of will be found again.
+            parts = self._source.as_they_are(unaccounted_units(spark, self._tables, marker))
+        totals = self._complete(spark, parts, marker)
         log.warning(
             "finished a micro-batch that was interrupted",
             stream=self._stream,
             checkpoint=marker.checkpoint_id,
             id=marker.micro_batch_id,
-            files=len(files),
+            files=len(parts),
             **totals,
         )
 
@@ -97,24 +97,24 @@ class MicroBatches:
         began = monotonic()
         spark = rows.sparkSession  # a clone of the session, with this query's settings
         checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
-        landed = landed_files(rows.toArrow().to_pylist())
-        if landed is None:
+        held = self._source.held(rows.toArrow().to_pylist())
+        if held is None:
             return  # a new checkpoint begins with an empty micro-batch
-        marker = Marker(checkpoint_id, micro_batch_id, landed.contract, landed.start, landed.end, self._limits)
-        totals = self._complete(spark, landed.files, marker)
+        marker = Marker(checkpoint_id, micro_batch_id, held.contract, held.start, held.end, self._limits)
+        totals = self._complete(spark, held.parts, marker)
         self.count += 1
         log.info(
             "micro-batch",
             stream=self._stream,
             id=micro_batch_id,
-            contract=self._contract(landed.contract).version,
-            files=len(landed.files),
-            bytes=sum(file.size for file in landed.files),
+            contract=self._contract(held.contract).version,
+            files=len(held.parts),
+            bytes=sum(file.size for file in held.parts),
             **totals,
             seconds=round(monotonic() - began, 3),
         )
 
-    def _complete(self, spark: SparkSession, files: Sequence[LandedFile], marker: Marker) -> dict[str, object]:
+    def _complete(self, spark: SparkSession, parts: Sequence[PartT], marker: Marker) -> dict[str, object]:
         """Append what the tables do not have yet of a micro-batch; return what became of its units, for the log."""
         names = self._tables
         batch = MicroBatch(
@@ -125,21 +125,21 @@ class MicroBatches:
         )
         begun = bronze.newest()
         # Refuses tables that do not fit together.
-        unfinished(self._stream, begun, dead_letters.newest(), ledger.newest())
+        unfinished(self._stream, begun, dead_letters.newest(), ledger.newest(), self._source.is_origin)
         rows_of_ledger = ledger.target(marker)
         if rows_of_ledger is None:
             return {"done": "before"}
         limits = begun.marker.limits if begun and begun.marker.holds_the_same(marker) else marker.limits
-        task = Task(batch, bronze.target(marker), dead_letters.target(marker), self._zone, limits)
-        written = write_judged(spark, list(files), task)
+        task = Task(batch, bronze.target(marker), dead_letters.target(marker), self._source.reader, self._s3, limits)
+        written = write_judged(spark, self._source, parts, task)
         if begun and task.bronze is None and written.touched and contents_of(written) != begun.marker.contents:
             # No other content may come beside what bronze has of a file.
-            written = write_judged(spark, list(files), replace(task, only_listed=True))
+            written = write_judged(spark, self._source, parts, replace(task, only_listed=True))
         marker = replace(marker, contents=contents_of(written))
         if written.touched:
-            # Before anything is appended: a replay must find these files as they were judged.
-            self._landing_log.look_again(written.touched)
-            files = _with(files, written.touched)
+            # Before anything is appended: a replay must find these parts as they were judged.
+            self._source.look_again(written.touched)
+            parts = _with(parts, written.touched)
         outcomes = dict(written.outcomes)
         if written.changed:
             # What they held when they were judged is in the tables, and can only be counted there.
@@ -147,13 +147,13 @@ class MicroBatches:
             held = unaccounted_units(spark, names, marker)
             outcomes |= {(source, None): held[source] for source in written.changed if held.get(source)}
             # The dead letters of a file that is gone can be had no more: the ledger says so, and verify tells it.
-            gone = {file.name for file in files if file.given_up}
+            gone = {part.name for part in parts if part.given_up}
             outcomes |= {(source, str(Reason.ABSENT)): 1 for source in written.changed if source in gone}
         # The ledger comes last: a ledger row means that all before it is committed.
         self._append(bronze, marker, written.bronze)
         self._append(dead_letters, marker, written.dead_letters)
-        writer = DataFileWriter(rows_of_ledger, open_storage(rows_of_ledger.folder, self._zone.s3))
-        writer.write(ledger_rows(files, outcomes, written.drift, written.hashes, batch))
+        writer = DataFileWriter(rows_of_ledger, open_storage(rows_of_ledger.folder, self._s3))
+        writer.write(ledger_rows(parts, outcomes, written.drift, written.hashes, batch))
         self._append(ledger, marker, writer.close())
         return _totals(outcomes, written.drift, batch)
 
@@ -165,15 +165,6 @@ class MicroBatches:
             self._lease.check()  # another consumer that took over is the clearer reason
             raise
 
-    def _as_they_are(self, names: Iterable[str]) -> list[LandedFile]:
-        given_up = self._landing_log.given_up()
-        found = []
-        for name in sorted(names):
-            uri = self._zone.uri_of(name)
-            seen = self._zone.stat(name) or StoredFile(uri, 0, "absent", datetime.now(UTC))
-            found.append(LandedFile(0, name, seen.size, seen.etag, seen.modified_at, name in given_up))
-        return found
-
     def _contract(self, digest: str) -> Contract:
         text = self._contracts.text(digest)
         if text is None:
@@ -184,9 +175,9 @@ class MicroBatches:
         return parse_contract(text, f"contract {digest[:12]}")
 
 
-def _with(files: Sequence[LandedFile], touched: Iterable[LandedFile]) -> list[LandedFile]:
-    newer = {file.name: file for file in touched}
-    return [newer.get(file.name, file) for file in files]
+def _with(parts: Sequence[PartT], touched: Iterable[PartT]) -> list[PartT]:
+    newer = {part.name: part for part in touched}
+    return [newer.get(part.name, part) for part in parts]
 
 
 def _totals(outcomes: Mapping[Outcome, int], drift: Mapping[Drift, int], batch: MicroBatch) -> dict[str, object]:

@@ -1,14 +1,16 @@
-"""Judge files in Spark, and write the tables' data files in the same pass.
+"""Judge the parts of a micro-batch in Spark, and write the tables' data files in the same pass.
 
-Each task reads its files, judges their units and writes what came of them; only names of data files and counts travel
+Each task reads its parts, judges their units and writes what came of them; only names of data files and counts travel
 through the JVM. So a unit is judged once, and nothing is kept or computed a second time for the second table.
 """
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Generic
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -18,24 +20,17 @@ from consumer.bronze.rows import bronze_rows, dead_letter_rows, drift_sets, reas
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
 from consumer.commit.ledger import Drift, MicroBatch, Outcome
 from consumer.judge.batch import Judge
-from consumer.sources.files.read import balanced_groups, envelopes
+from consumer.sources.source import PartT, Reader, Source
 from lakeproof.errors import LakeproofError
-from lakeproof.landing.zone import LandingZone
 from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
 from lakeproof.settings import S3Settings
-from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage import open_storage
-
-# Several groups of files for each core, so that one that takes longer does not leave the others idle; but none that is
-# smaller than this, since each makes files of its own in the tables.
-_GROUPS_PER_CORE = 4
-_BYTES_PER_GROUP = 8 * 1024**2
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a task has to know beside its files.
+class Task(Generic[PartT]):
+    """What a task has to know beside its parts.
 
     Parameters
     ----------
@@ -43,25 +38,28 @@ class Task:
         The micro-batch.
     bronze, dead_letters
         Where to write data files; None for a table that has this micro-batch already.
-    zone
-        Where the files landed.
+    reader
+        Reads the parts.
+    s3
+        How to reach S3, to write data files.
     limits
         How large batches and records may be.
     only_listed
-        Whether a file with another tag than is listed counts as changed, whatever its size.
+        Whether a part with another tag than is listed counts as changed, whatever its size.
     """
 
     batch: MicroBatch
     bronze: Target | None
     dead_letters: Target | None
-    zone: LandingZone
+    reader: Reader[PartT]
+    s3: S3Settings
     limits: Limits = field(default_factory=Limits)
     only_listed: bool = False
 
 
 @dataclass
-class Written:
-    """What tasks made of their files; no table knows of it yet.
+class Written(Generic[PartT]):
+    """What tasks made of their parts; no table knows of it yet.
 
     Parameters
     ----------
@@ -74,7 +72,7 @@ class Written:
     changed
         Sources that are not what was judged any more, and were left out.
     touched
-        Files that have another tag than the landing log lists, and were read as they are now.
+        Parts that have another tag than was listed, and were read as they are now.
     hashes
         Hash of each source's bytes as they lie there.
     failure
@@ -86,12 +84,12 @@ class Written:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     drift: Counter[Drift] = field(default_factory=Counter)
     changed: list[str] = field(default_factory=list)
-    touched: list[LandedFile] = field(default_factory=list)
+    touched: list[PartT] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
     failure: LakeproofError | None = None
 
 
-def contents_of(written: Written) -> str:
+def contents_of(written: Written[PartT]) -> str:
     """Digest of all that was read for a micro-batch."""
     told = "\n".join(f"{name} {found}" for name, found in sorted(written.hashes.items()))
     return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
@@ -107,24 +105,21 @@ def warm_up(spark: SparkSession) -> None:
         spark.sparkContext.parallelize(range(cores), cores).foreach(_nothing)
 
 
-def write_judged(spark: SparkSession, files: list[LandedFile], task: Task) -> Written:
-    """Judge `files`, spread over the cluster by their size, and write the data files.
+def write_judged(
+    spark: SparkSession, source: Source[PartT], parts: Sequence[PartT], task: Task[PartT]
+) -> Written[PartT]:
+    """Judge parts, spread over the cluster, and write the data files.
 
-    Where bronze has the micro-batch already, a file that changed since then is left out: what it held was judged, and
+    Where bronze has the micro-batch already, a part that changed since then is left out: what it held was judged, and
     is not there to be judged again. Otherwise it is a dead letter.
 
     Raises
     ------
     UnavailableError
-        A file is absent or cannot be read, or a data file cannot be written; nothing was committed.
+        A part is absent or cannot be read, or a data file cannot be written; nothing was committed.
     """
-    wanted = 1 + sum(file.size for file in files) // _BYTES_PER_GROUP
-    groups = balanced_groups(files, min(wanted, len(files), _GROUPS_PER_CORE * spark.sparkContext.defaultParallelism))
-    whole = Written()
-    if not groups:
-        return whole
-    # An RDD, not a DataFrame: a task takes files and gives counts, so there are no rows to plan, encode and decode for.
-    for part in spark.sparkContext.parallelize(groups, len(groups)).map(partial(write_group, task=task)).collect():
+    whole: Written[PartT] = Written()
+    for part in source.spread(spark, parts, partial(write_group, task=task)):
         if part.failure:
             raise part.failure
         whole.bronze += part.bronze
@@ -137,24 +132,24 @@ def write_judged(spark: SparkSession, files: list[LandedFile], task: Task) -> Wr
     return whole
 
 
-def write_group(files: list[LandedFile], task: Task) -> Written:
-    """Judge files, one after the other, and write the data files.
+def write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:
+    """Judge parts, one after the other, and write the data files.
 
     Errors of ours are returned: an exception would reach the driver as the text of a stack trace.
     """
     try:
-        return _write_group(files, task)
+        return _write_group(parts, task)
     except LakeproofError as error:
         return Written(failure=error)
 
 
-def _write_group(files: list[LandedFile], task: Task) -> Written:
+def _write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:
     judge = Judge(task.batch.contract, task.limits)
-    bronze = _writer(task.bronze, task.zone.s3)
-    dead_letters = _writer(task.dead_letters, task.zone.s3)
-    written = Written()
+    bronze = _writer(task.bronze, task.s3)
+    dead_letters = _writer(task.dead_letters, task.s3)
+    written: Written[PartT] = Written()
     touched = None if task.only_listed else written.touched.append
-    for envelope in envelopes(files, task.zone, task.limits, touched):
+    for envelope in task.reader.envelopes(parts, task.limits, touched):
         if envelope.content_hash:
             written.hashes[envelope.source] = envelope.content_hash
         if envelope.failure is None:

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from consumer.sources.source import Part
 from lakeproof.contracts import Contract, DriftPolicy
-from lakeproof.state.landing_log import LandedFile
 from lakeproof.tables import names as tables
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -61,7 +61,7 @@ class MicroBatch:
 
 
 def ledger_rows(
-    files: Iterable[LandedFile],
+    parts: Iterable[Part],
     outcomes: Mapping[Outcome, int],
     drift: Mapping[Drift, int],
     hashes: Mapping[str, str],
@@ -75,22 +75,22 @@ def ledger_rows(
     for (source, reasons), count in drift.items():
         drift_by_source.setdefault(source, {})[reasons] = count
     rows = []
-    for file in files:
-        counts = by_source.get(file.name, {})
-        drifted = sorted(drift_by_source.get(file.name, {}).items())
+    for part in parts:
+        counts = by_source.get(part.name, {})
+        drifted = sorted(drift_by_source.get(part.name, {}).items())
         rows.append(
             {
-                "source": file.name,
-                "size": file.size,
-                "etag": file.etag,
-                "content_hash": hashes.get(file.name),
+                "source": part.name,
+                "size": part.size,
+                "etag": part.etag,
+                "content_hash": hashes.get(part.name),
                 "micro_batch_id": batch.id,
                 "checkpoint_id": batch.checkpoint_id,
                 "units": sum(counts.values()),
                 "bronze": counts.get(None, 0),
                 "dead_letters": sorted((key, count) for key, count in counts.items() if key is not None),
                 **{name: drifted if policy is batch.contract.drift else [] for policy, name in DRIFT_COUNTS.items()},
-                "landed_at": file.landed_at,
+                "landed_at": part.landed_at,
                 tables.INGESTED_AT: batch.ingested_at,
                 tables.CONTRACT_VERSION: batch.contract.version,
             }

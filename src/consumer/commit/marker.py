@@ -194,7 +194,11 @@ def check_history(
 
 
 def unfinished(
-    stream: str, bronze: Committed | None, dead_letters: Committed | None, ledger: Committed | None
+    stream: str,
+    bronze: Committed | None,
+    dead_letters: Committed | None,
+    ledger: Committed | None,
+    is_origin: Callable[[str], bool],
 ) -> Marker | None:
     """Find the micro-batch that bronze has and the ledger does not; None where all tables are at the same position.
 
@@ -207,7 +211,7 @@ def unfinished(
     """
     ahead = ledger is not None and (dead_letters is None or _is_ahead(ledger.marker, dead_letters.marker))
     for other in (dead_letters, ledger):
-        if ahead or not _fits(other.marker if other else None, bronze.marker if bronze else None):
+        if ahead or not _fits(other.marker if other else None, bronze.marker if bronze else None, is_origin):
             ends = ", ".join(
                 f"{name} {_short(each.marker.end) if each else 'nothing'}"
                 for name, each in (("bronze", bronze), ("dead letters", dead_letters), ("ledger", ledger))
@@ -221,21 +225,16 @@ def unfinished(
     return bronze.marker
 
 
-def _fits(behind: Marker | None, bronze: Marker | None) -> bool:
+def _fits(behind: Marker | None, bronze: Marker | None, is_origin: Callable[[str], bool]) -> bool:
     """Whether a table that is filled after bronze is where bronze is, or one micro-batch behind it."""
     if bronze is None or behind is None:
-        return behind is None and (bronze is None or _is_origin(bronze.start))
+        return behind is None and (bronze is None or is_origin(bronze.start))
     return behind.holds_the_same(bronze) or behind.end == bronze.start
 
 
 def _is_ahead(ledger: Marker, dead_letters: Marker) -> bool:
     """Whether the ledger has what the dead letters lack, though they are filled first."""
     return ledger.start == dead_letters.end and not ledger.holds_the_same(dead_letters)
-
-
-def _is_origin(position: str) -> bool:
-    """Whether nothing comes before a position."""
-    return position.partition(":")[0] == "0"
 
 
 def _read_again(stream: str) -> str:

@@ -1,6 +1,6 @@
 """Where a stream's tables are, and what a crash or a lost checkpoint left to do."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,6 @@ from consumer.commit.marker import (
     unfinished,
 )
 from lakeproof.catalog import CATALOG
-from lakeproof.checkpoint import read_checkpoint
-from lakeproof.errors import LakeproofError
-from lakeproof.settings import Settings
-from lakeproof.state.landing_log import LandedFile, LandingLog, Position
 from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE, StreamTables
 
 if TYPE_CHECKING:
@@ -43,12 +39,23 @@ class Standing:
         The micro-batch that bronze has and the ledger does not.
     """
 
-    accounted: Position | None
+    accounted: str | None
     unfinished: Marker | None
 
 
-def standing(catalog: "Catalog", names: StreamTables, query: str) -> Standing:
+def standing(catalog: "Catalog", names: StreamTables, query: str, is_origin: Callable[[str], bool]) -> Standing:
     """Look where a stream's tables are.
+
+    Parameters
+    ----------
+    catalog
+        The PyIceberg catalog.
+    names
+        The tables.
+    query
+        The query that fills them.
+    is_origin
+        Whether nothing comes before a position of its source.
 
     Raises
     ------
@@ -59,47 +66,9 @@ def standing(catalog: "Catalog", names: StreamTables, query: str) -> Standing:
         _newest(catalog.load_table(name), name, query) for name in (names.bronze, names.dead_letters, names.ledger)
     )
     return Standing(
-        Position.parse(ledger.marker.end) if ledger else None,
-        unfinished(names.bronze.partition(".")[2], bronze, dead_letters, ledger),
+        ledger.marker.end if ledger else None,
+        unfinished(names.bronze.partition(".")[2], bronze, dead_letters, ledger, is_origin),
     )
-
-
-def place_to_go_on(
-    settings: Settings, query: str, log: LandingLog, ledger: "Table", accounted: Position | None
-) -> Position:
-    """Find the position behind which a query's next micro-batch begins, and bring the landing log there.
-
-    A landing log that was lost, or is older than the tables, is made anew from the ledger, but only where no checkpoint
-    speaks of what was in it.
-
-    Raises
-    ------
-    LakeproofError
-        Checkpoint, landing log and tables are not of the same moment.
-    """
-    checkpoint = read_checkpoint(settings, query)
-    place = accounted or Position(0, log.base.chain)
-    if checkpoint and not checkpoint.fits(place):
-        raise LakeproofError(
-            f"The checkpoint of {query} is at position {(checkpoint.passed or checkpoint.end).seq:,} of the landing "
-            f"log, but its tables hold everything up to {place.seq:,}.",
-            _reset(query),
-        )
-    if checkpoint and not all(map(log.has, (place, checkpoint.end))):
-        raise LakeproofError(
-            f"The landing log does not have position {checkpoint.end.seq:,}, where the checkpoint of {query} is: it is "
-            "another one, or an older copy.",
-            f"Restore it, or give LAKE_LANDING_LOG_URI its address. Or: {_reset(query)}",
-        )
-    if not log.has(place):
-        log.rebuild(place, _accounted_files(ledger) if accounted else ())
-    return place
-
-
-def files_of(log: LandingLog, marker: Marker) -> list[LandedFile] | None:
-    """The files of a micro-batch; None where the landing log does not have its positions."""
-    start, end = Position.parse(marker.start), Position.parse(marker.end)
-    return log.files(start.seq, end.seq) if log.has(start) and log.has(end) else None
 
 
 def unaccounted_units(spark: SparkSession, names: StreamTables, marker: Marker) -> dict[str, int]:
@@ -121,13 +90,6 @@ def _known_to(spark: SparkSession, ledger: str, sources: list[str]) -> set[str]:
     rows = spark.table(f"{CATALOG}.{ledger}").where(F.col("source").between(sources[0], sources[-1]))
     wanted = spark.createDataFrame(pa.table({"source": sources}))
     return {row.source for row in rows.join(F.broadcast(wanted), "source").select("source").distinct().collect()}
-
-
-def _accounted_files(ledger: "Table") -> Iterator[LandedFile]:
-    fields = ("source", "size", "etag", "landed_at")
-    for batch in ledger.scan(selected_fields=fields).to_arrow_batch_reader():
-        for row in batch.to_pylist():
-            yield LandedFile(0, row["source"], row["size"], row["etag"], row["landed_at"])
 
 
 def _newest(table: "Table", name: str, query: str) -> Committed | None:
@@ -157,8 +119,3 @@ def _as_snapshot(found: "TableSnapshot | None") -> Snapshot | None:
     if found is None:
         return None
     return Snapshot(found.snapshot_id, found.parent_snapshot_id, found.sequence_number or 0)
-
-
-def _reset(query: str) -> str:
-    stream = query.partition("-")[2]
-    return f"Run `consumer reset {stream}`: it goes on where the tables are, and takes nothing twice."

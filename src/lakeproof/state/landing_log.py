@@ -48,6 +48,11 @@ class Position:
         return cls(int(seq), chain)
 
 
+def is_origin(position: str) -> bool:
+    """Whether a position, as text, has no file before it."""
+    return Position.parse(position).seq == 0
+
+
 @dataclass(frozen=True)
 class LandedFile:
     """A discovered file.

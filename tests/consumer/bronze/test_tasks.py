@@ -19,6 +19,7 @@ from consumer.bronze import tasks
 from consumer.bronze.tasks import Task, write_group
 from consumer.commit.data_files import DataFile, Target
 from consumer.commit.ledger import DRIFT_COUNTS, MicroBatch, ledger_rows
+from consumer.sources.files.source import FileReader
 from lakeproof.contracts import DriftPolicy, load_contract
 from lakeproof.landing.zone import LandingZone
 from lakeproof.limits import Limits
@@ -33,7 +34,7 @@ S3 = S3Settings(_env_file=None)
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> Task:
+def task(tmp_path: Path) -> Task[LandedFile]:
     def target(name: str, schema: Any, day_of: str) -> Target:
         return Target((tmp_path / name).as_uri(), schema_to_pyarrow(schema), day_of, f"{day_of}_day")
 
@@ -41,7 +42,8 @@ def task(tmp_path: Path) -> Task:
         MicroBatch(7, "checkpoint", CONTRACT, datetime(2026, 11, 22, tzinfo=UTC)),
         target("bronze", bronze_schema(CONTRACT), "event_timestamp"),
         target("dead", dead_letter_schema(), "_ingested_at"),
-        LandingZone((tmp_path / "landing").as_uri(), S3),
+        FileReader(LandingZone((tmp_path / "landing").as_uri(), S3)),
+        S3,
     )
 
 
@@ -69,7 +71,7 @@ def units(files: list[DataFile]) -> Counter[tuple[str, int]]:
     return Counter((Path(row["_source"]).name, row["_position"]) for row in rows(files))
 
 
-def test_every_unit_is_in_one_data_file(task: Task, landed: list[LandedFile]) -> None:
+def test_every_unit_is_in_one_data_file(task: Task[LandedFile], landed: list[LandedFile]) -> None:
     written = write_group(landed, task)
     assert units(written.bronze) == Counter([("a.json", 0), ("a.json", 2), ("b.json.gz", 0)])
     assert units(written.dead_letters) == Counter([("a.json", 1), ("a.json", 3), ("c.json", 0)])
@@ -81,7 +83,7 @@ def test_every_unit_is_in_one_data_file(task: Task, landed: list[LandedFile]) ->
     assert written.changed == []
 
 
-def test_outcomes_count_units_by_source_and_set_of_reasons(task: Task, landed: list[LandedFile]) -> None:
+def test_outcomes_count_units_by_source_and_set_of_reasons(task: Task[LandedFile], landed: list[LandedFile]) -> None:
     outcomes = write_group(landed, task).outcomes
     assert {(Path(source).name, reasons): count for (source, reasons), count in outcomes.items()} == {
         ("a.json", None): 2,
@@ -110,7 +112,9 @@ def test_a_warm_up_that_fails_is_no_failure_of_its_own(spark: SparkSession, monk
 
 
 @pytest.mark.parametrize("policy", [DriftPolicy.RESCUE, DriftPolicy.DISCARD])
-def test_what_drifted_is_counted_by_source_and_set_of_reasons(task: Task, tmp_path: Path, policy: DriftPolicy) -> None:
+def test_what_drifted_is_counted_by_source_and_set_of_reasons(
+    task: Task[LandedFile], tmp_path: Path, policy: DriftPolicy
+) -> None:
     contract = dataclasses.replace(CONTRACT, drift=policy)
     assert task.bronze
     target = dataclasses.replace(task.bronze, schema=schema_to_pyarrow(bronze_schema(contract)))
@@ -119,8 +123,9 @@ def test_what_drifted_is_counted_by_source_and_set_of_reasons(task: Task, tmp_pa
     batch = b"[" + b",".join((GOOD % (n, 1))[:-1] + end + b"}" for n, end in enumerate(more)) + b"]"
     for name, content in (("a.json", batch), ("b.json", batch.replace(b"[ ]", b"0")), ("c.json", b"[{}]")):
         (tmp_path / name).write_bytes(content)
-    task = dataclasses.replace(task, zone=LandingZone(tmp_path.as_uri(), S3))
-    files = listed(task.zone)
+    zone = LandingZone(tmp_path.as_uri(), S3)
+    task = dataclasses.replace(task, reader=FileReader(zone))
+    files = listed(zone)
     written = write_group(files, task)
     kept = sorted(rows(written.bronze), key=lambda row: (row["_source"], row["_position"]))
     if policy is DriftPolicy.RESCUE:
@@ -136,7 +141,9 @@ def test_what_drifted_is_counted_by_source_and_set_of_reasons(task: Task, tmp_pa
     assert [(row["units"], row["bronze"]) for row in ledger] == [(4, 3), (4, 3), (1, 0)]
 
 
-def test_a_table_that_has_the_micro_batch_gets_no_data_files_again(task: Task, landed: list[LandedFile]) -> None:
+def test_a_table_that_has_the_micro_batch_gets_no_data_files_again(
+    task: Task[LandedFile], landed: list[LandedFile]
+) -> None:
     first = write_group(landed, task)
     again = write_group(landed, dataclasses.replace(task, bronze=None))
     assert again.bronze == []
@@ -145,16 +152,17 @@ def test_a_table_that_has_the_micro_batch_gets_no_data_files_again(task: Task, l
 
 
 def test_a_changed_file_is_a_dead_letter_at_first_and_left_out_on_a_replay(
-    task: Task, landed: list[LandedFile]
+    task: Task[LandedFile], landed: list[LandedFile]
 ) -> None:
-    local_path(task.zone.uri_of(landed[0].name)).write_bytes(b"[1]")
+    assert isinstance(task.reader, FileReader)
+    local_path(task.reader.zone.uri_of(landed[0].name)).write_bytes(b"[1]")
     first = write_group(landed[:1], task)
     assert first.outcomes == {(landed[0].name, "changed"): 1}
     replayed = write_group(landed[:1], dataclasses.replace(task, bronze=None))
     assert (replayed.dead_letters, replayed.outcomes, replayed.changed) == ([], {}, [landed[0].name])
 
 
-def test_limits_of_the_task_are_held(task: Task, landed: list[LandedFile]) -> None:
+def test_limits_of_the_task_are_held(task: Task[LandedFile], landed: list[LandedFile]) -> None:
     files = [file for file in landed if file.name in ("a.json", "b.json.gz")]
     limited = dataclasses.replace(task, limits=Limits(unpacked_bytes=files[0].size - 1, record_bytes=20))
     written = write_group(files, limited)

@@ -13,6 +13,7 @@ from consumer.commit.marker import (
     property_of,
     unfinished,
 )
+from lakeproof.state.landing_log import is_origin
 
 
 def marker(start: int, end: int) -> Marker:
@@ -54,7 +55,7 @@ def test_anything_else_is_refused(newest: Committed) -> None:
 def test_what_a_crash_leaves_is_finished(
     bronze: Committed | None, dead_letters: Committed | None, ledger: Committed | None, expected: Marker | None
 ) -> None:
-    assert unfinished("t", bronze, dead_letters, ledger) == expected
+    assert unfinished("t", bronze, dead_letters, ledger, is_origin) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_tables_of_different_moments_are_refused(
     bronze: Committed | None, dead_letters: Committed | None, ledger: Committed | None
 ) -> None:
     with pytest.raises(MarkerLostError, match="not of the same moment"):
-        unfinished("t", bronze, dead_letters, ledger)
+        unfinished("t", bronze, dead_letters, ledger, is_origin)
 
 
 HISTORY = {

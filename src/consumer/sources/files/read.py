@@ -1,6 +1,5 @@
 """Read landed files into envelopes, within the tasks of a micro-batch."""
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -99,14 +98,3 @@ def _read(
         content = zone.storage.read(uri, now.etag)
         touched(replace(file, etag=now.etag))
         return content
-
-
-def balanced_groups(files: Iterable[LandedFile], groups: int) -> list[list[LandedFile]]:
-    """Deal files to groups of about the same number of bytes: the largest first, each to the lightest group."""
-    heap: list[tuple[int, int]] = [(0, index) for index in range(groups)]
-    dealt: list[list[LandedFile]] = [[] for _ in range(groups)]
-    for file in sorted(files, key=lambda item: (-item.size, item.seq)):
-        size, lightest = heap[0]
-        dealt[lightest].append(file)
-        heapq.heapreplace(heap, (size + file.size, lightest))
-    return [sorted(members, key=lambda item: item.seq) for members in dealt if members]

@@ -33,35 +33,12 @@ SCHEMA = (
 """Columns of a row: those of a landed file; then where its micro-batch starts and ends, and which contract judges."""
 
 
-@dataclass(frozen=True)
-class LandedFiles:
-    """What a micro-batch holds.
-
-    Parameters
-    ----------
-    files
-        The files.
-    start, end
-        The positions that they lie between.
-    contract
-        Digest of the contract that judges them.
-    """
-
-    files: list["LandedFile"]
-    start: str
-    end: str
-    contract: str
-
-
-def landed_files(rows: list[dict[str, Any]]) -> LandedFiles | None:
-    """Read the rows of a micro-batch; None where there are none."""
+def rows_as_files(rows: list[dict[str, Any]]) -> "list[LandedFile]":
+    """The files that rows of a micro-batch name."""
     from lakeproof.state.landing_log import LandedFile
 
-    if not rows:
-        return None
     names = [field.name for field in fields(LandedFile)]
-    files = [LandedFile(**{name: row[name] for name in names}) for row in rows]
-    return LandedFiles(files, rows[0]["start"], rows[0]["end"], rows[0]["contract"])
+    return [LandedFile(**{name: row[name] for name in names}) for row in rows]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,182 @@
+"""Landed files as the source of a stream, in the order of the landing log."""
+
+import heapq
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+
+from consumer.bulletin import Bulletin
+from consumer.sources.envelope import Envelope
+from consumer.sources.files.discovery import Discovery
+from consumer.sources.files.read import envelopes
+from consumer.sources.files.resume import place_to_go_on
+from consumer.sources.files.stream import LandingOptions, landing_source, rows_as_files
+from consumer.sources.source import Held, ResultT
+from lakeproof.checkpoint import read_checkpoint
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.landing.root import check_landing_root
+from lakeproof.landing.zone import LandingZone, landing_zone
+from lakeproof.limits import Limits
+from lakeproof.settings import Settings
+from lakeproof.state.landing_log import LandedFile, LandingLog, Position, is_origin
+from lakeproof.storage import StoredFile
+from lakeproof.storage.local import local_path
+from lakeproof.tables.names import stream_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+log = structlog.get_logger()
+
+# Several groups of files for each core, so that one that takes longer does not leave the others idle; but none that is
+# smaller than this, since each makes files of its own in the tables.
+_GROUPS_PER_CORE = 4
+_BYTES_PER_GROUP = 8 * 1024**2
+
+
+@dataclass(frozen=True)
+class FileReader:
+    """Reads landed files within a task; see :class:`consumer.sources.source.Reader`."""
+
+    zone: LandingZone
+
+    def envelopes(
+        self, parts: Iterable[LandedFile], limits: Limits, touched: Callable[[LandedFile], None] | None
+    ) -> Iterator[Envelope]:
+        """Read files, one after the other."""
+        return envelopes(parts, self.zone, limits, touched)
+
+
+class FileSource:
+    """The landing zone of a stream; see :class:`consumer.sources.source.Source`.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    stream, query
+        Names of the stream, and of the query that takes it.
+    available_now
+        Whether it ends with what has landed by now.
+    """
+
+    def __init__(self, settings: Settings, stream: str, query: str, available_now: bool) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._query = query
+        self._available_now = available_now
+        self._zone = landing_zone(settings, stream)
+        self._log = LandingLog(settings.landing_log_database, stream)
+        self._start: Position | None = None
+        self._until: int | None = None
+
+    @property
+    def root(self) -> str:
+        """URI of the landing folder."""
+        return self._zone.root
+
+    @property
+    def reader(self) -> FileReader:
+        """Reads files within tasks."""
+        return FileReader(self._zone)
+
+    def check_without_tables(self) -> None:
+        """Refuse to begin anew where a checkpoint says that there were tables."""
+        checkpoint = read_checkpoint(self._settings, self._query)
+        if checkpoint and checkpoint.end.seq:
+            raise LakeproofError(
+                f"The catalog has no table {stream_tables(self._stream).bronze}, but the checkpoint of {self._query} "
+                f"has passed {checkpoint.end.seq:,} files.",
+                f"Restore the catalog, or check LAKE_CATALOG_URI. Or run `consumer reset {self._stream}`: then "
+                "everything that is in the landing zone is read again.",
+            )
+
+    def prepare(self, catalog: "Catalog") -> None:
+        """Check that the stream's files are where they were."""
+        check_landing_root(catalog, self._stream, self._zone)
+
+    def resume(self, ledger: "Table", accounted: str | None) -> None:
+        """Find where to go on; and, to take what is there, find that."""
+        known = Position.parse(accounted) if accounted else None
+        self._start = place_to_go_on(self._settings, self._query, self._log, ledger, known)
+        if known and not self._zone.is_there():
+            raise UnavailableError(
+                f"The landing folder {local_path(self.root)} is not there, but {self._start.seq:,} files came from it.",
+                "Mount its disk, or make the folder.",
+            )
+        self._until = self._discover_all() if self._available_now else None
+
+    def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
+        """Return the streaming rows: one for each file."""
+        if self._start is None:
+            raise RuntimeError("A source is resumed before it is read.")
+        options = LandingOptions(
+            self._query, self._stream, self._start, bulletin, self._until, pickle.dumps(self._settings)
+        )
+        source = landing_source(options)
+        spark.dataSource.register(source)
+        return spark.readStream.format(source.name()).load()
+
+    def held(self, rows: list[dict[str, Any]]) -> Held[LandedFile] | None:
+        """Read the rows of a micro-batch; None where there are none."""
+        if not rows:
+            return None
+        return Held(rows_as_files(rows), rows[0]["start"], rows[0]["end"], rows[0]["contract"])
+
+    def held_between(self, start: str, end: str) -> list[LandedFile] | None:
+        """The files between two positions; None where the landing log does not have these."""
+        first, last = Position.parse(start), Position.parse(end)
+        return self._log.files(first.seq, last.seq) if self._log.has(first) and self._log.has(last) else None
+
+    def as_they_are(self, names: Iterable[str]) -> list[LandedFile]:
+        """Files by their names, as they lie there now."""
+        given_up = self._log.given_up()
+        found = []
+        for name in sorted(names):
+            seen = self._zone.stat(name) or StoredFile(self._zone.uri_of(name), 0, "absent", datetime.now(UTC))
+            found.append(LandedFile(0, name, seen.size, seen.etag, seen.modified_at, name in given_up))
+        return found
+
+    def look_again(self, parts: Iterable[LandedFile]) -> None:
+        """Remember the tags that files were read with."""
+        self._log.look_again(list(parts))
+
+    def is_origin(self, position: str) -> bool:
+        """Whether a position is where a landing log begins."""
+        return is_origin(position)
+
+    def spread(
+        self, spark: SparkSession, parts: Sequence[LandedFile], work: Callable[[list[LandedFile]], ResultT]
+    ) -> list[ResultT]:
+        """Let tasks work on files, in groups of about the same number of bytes."""
+        if not parts:
+            return []
+        context = spark.sparkContext
+        wanted = 1 + sum(file.size for file in parts) // _BYTES_PER_GROUP
+        groups = balanced_groups(parts, min(wanted, len(parts), _GROUPS_PER_CORE * context.defaultParallelism))
+        # An RDD, not a DataFrame: a task takes files and gives counts, so there are no rows to plan, encode, decode.
+        return context.parallelize(groups, len(groups)).map(work).collect()
+
+    def _discover_all(self) -> int:
+        discovery = Discovery(self._zone, self._log, timedelta(seconds=self._settings.settle_seconds))
+        growing = discovery.sweep_until_settled()
+        if growing:
+            log.warning("left for later: still being written", files=growing)
+        return self._log.head().seq
+
+
+def balanced_groups(files: Iterable[LandedFile], groups: int) -> list[list[LandedFile]]:
+    """Deal files to groups of about the same number of bytes: the largest first, each to the lightest group."""
+    heap: list[tuple[int, int]] = [(0, index) for index in range(groups)]
+    dealt: list[list[LandedFile]] = [[] for _ in range(groups)]
+    for file in sorted(files, key=lambda item: (-item.size, item.seq)):
+        size, lightest = heap[0]
+        dealt[lightest].append(file)
+        heapq.heapreplace(heap, (size + file.size, lightest))
+    return [sorted(members, key=lambda item: item.seq) for members in dealt if members]

@@ -1,0 +1,13 @@
+"""The kinds of sources that a stream can come from. A new one is a line here."""
+
+from collections.abc import Callable
+from typing import Any
+
+from consumer.sources.files.source import FileSource
+from consumer.sources.source import Source
+from lakeproof.settings import Settings
+
+OpenSource = Callable[[Settings, str, str, bool], Source[Any]]
+"""Opens a source: of these settings, this stream, this query, and whether it ends with what is there."""
+
+SOURCES: dict[str, OpenSource] = {"files": FileSource}

@@ -1,0 +1,132 @@
+"""What a stream's batches come from. Landed files fill this protocol, see :mod:`consumer.sources.files.source`."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from consumer.bulletin import Bulletin
+from consumer.sources.envelope import Envelope
+from lakeproof.limits import Limits
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Part(Protocol):
+    """A piece of a micro-batch that is read as a whole, and has a row in the ledger: a file, a range of offsets."""
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls it: the ``_source`` of its units, or what that begins with."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, about: large parts are spread over the tasks first."""
+
+    @property
+    def etag(self) -> str:
+        """Which content it had when it was listed."""
+
+    @property
+    def landed_at(self) -> datetime:
+        """When it landed, UTC."""
+
+    @property
+    def given_up(self) -> bool:
+        """Whether its absence is accepted: then it becomes a dead letter."""
+
+
+PartT = TypeVar("PartT", bound=Part)
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True)
+class Held(Generic[PartT]):
+    """What a micro-batch holds.
+
+    Parameters
+    ----------
+    parts
+        Its parts.
+    start, end
+        The positions of the source that they lie between.
+    contract
+        Digest of the contract that judges them.
+    """
+
+    parts: Sequence[PartT]
+    start: str
+    end: str
+    contract: str
+
+
+class Reader(Protocol[PartT]):
+    """Reads parts within a task. Can be pickled."""
+
+    def envelopes(
+        self, parts: Iterable[PartT], limits: Limits, touched: Callable[[PartT], None] | None
+    ) -> Iterator[Envelope]:
+        """Read the batches of `parts`, one after the other.
+
+        Parameters
+        ----------
+        parts
+            What to read.
+        limits
+            How large a batch may be.
+        touched
+            Called with a part that has another tag than was listed, and was read as it is now. None where only what
+            was listed may be read.
+
+        Raises
+        ------
+        UnavailableError
+            A part cannot be read for now: the micro-batch fails, and is tried again.
+        """
+
+
+class Source(Protocol[PartT]):
+    """Where a stream's batches come from."""
+
+    @property
+    def root(self) -> str:
+        """Where that is, for a person."""
+
+    @property
+    def reader(self) -> Reader[PartT]:
+        """Reads it within tasks."""
+
+    def prepare(self, catalog: "Catalog") -> None:
+        """Check that it is the one that the stream's tables were filled from. The tables are there."""
+
+    def check_without_tables(self) -> None:
+        """Refuse to begin anew where a checkpoint says that there were tables."""
+
+    def resume(self, ledger: "Table", accounted: str | None) -> None:
+        """Find where to go on: behind `accounted`, up to which the ledger has everything; None for the beginning."""
+
+    def rows(self, spark: "SparkSession", bulletin: Bulletin) -> "DataFrame":
+        """Return the streaming rows that say what each micro-batch holds."""
+
+    def held(self, rows: list[dict[str, Any]]) -> Held[PartT] | None:
+        """Read the rows of a micro-batch; None where it holds nothing."""
+
+    def held_between(self, start: str, end: str) -> list[PartT] | None:
+        """What lies between two positions; None where the source does not know any more."""
+
+    def as_they_are(self, names: Iterable[str]) -> list[PartT]:
+        """Parts by the names that the tables have of them, as they are now."""
+
+    def look_again(self, parts: Iterable[PartT]) -> None:
+        """Remember parts that were read with another tag than was listed."""
+
+    def is_origin(self, position: str) -> bool:
+        """Whether nothing comes before a position."""
+
+    def spread(
+        self, spark: "SparkSession", parts: Sequence[PartT], work: Callable[[list[PartT]], ResultT]
+    ) -> list[ResultT]:
+        """Let tasks `work` on parts, each part in one of them."""
