@@ -87,12 +87,11 @@ def run_queries(
     """
     with ExitStack() as leases:
         held = [leases.enter_context(lease(settings.landing_log_database, query.lease_name)) for query in queries]
-        with ThreadPoolExecutor(len(queries)) as pool:
-            preparing = [pool.submit(query.prepare) for query in queries]
+        with ThreadPoolExecutor(1) as pool:
+            preparing = pool.submit(_prepare, queries)
             spark = session()
         with catalog_errors():
-            for prepared in preparing:
-                prepared.result()
+            preparing.result()
         for query, its_lease in zip(queries, held, strict=True):
             try:
                 query.resume(spark, its_lease)
@@ -100,6 +99,11 @@ def run_queries(
                 raise query.explain(error) from error
         with _bulletin() as bulletin:
             _run(spark, queries, bulletin, available_now=available_now)
+
+
+def _prepare(queries: Sequence[Query]) -> None:
+    for query in queries:
+        query.prepare()
 
 
 def _run(spark: SparkSession, queries: Sequence[Query], bulletin: Bulletin, *, available_now: bool) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 CATALOG = "lake"
 _BUSY_TIMEOUT_MS = "60000"
+# PyIceberg makes the tables of an SQL catalog without a lock: two first starts may both try, and one of them fails.
+_CATALOG_TABLES = 2
+_MADE_MEANWHILE = ("already exists", "pg_type_typname_nsp_index")
 
 
 def open_catalog(settings: Settings) -> "Catalog":
@@ -37,6 +40,12 @@ def open_catalog(settings: Settings) -> "Catalog":
     try:
         if path := sqlite_path(database):
             path.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(_CATALOG_TABLES):
+            try:
+                return load_catalog(CATALOG, **properties)
+            except Exception as error:
+                if not any(sign in str(error) for sign in _MADE_MEANWHILE):
+                    raise
         return load_catalog(CATALOG, **properties)
     except Exception as error:
         raise UnavailableError(

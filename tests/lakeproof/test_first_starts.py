@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from tests.conftest import ROOT
 from tests.servers import PostgresServer
 
 START = """
@@ -18,15 +20,35 @@ with lease(database, stream):
     ContractLog(database).make_current(stream, "digest", b"text")
     print(LandingLog(database, stream).head().seq, flush=True)
 """
+CATALOG = """
+import sys
+from pathlib import Path
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.settings import Settings
+from lakeproof.tables.schemas import ensure_schema_changes, ensure_tables
+stream, database = sys.argv[1:]
+stream = ("events", "clickstream", "sensors", "events")[int(stream.removeprefix("stream"))]
+warehouse = sys.argv[2].split("/")[-1].removesuffix(".db")
+settings = Settings(_env_file=None, home=Path("lake-" + warehouse), catalog_uri=database)
+print("ready", flush=True)
+sys.stdin.readline()
+catalog = open_catalog(settings)
+ensure_tables(catalog, load_contract(Path("@contracts@"), stream))
+ensure_schema_changes(catalog)
+print(0, flush=True)
+"""
+CATALOG = CATALOG.replace("@contracts@", str(ROOT / "contracts"))
 TOGETHER = 4
 ROUNDS = 3
 
 
-def check_starts(databases: list[str]) -> None:
+def check_starts(databases: list[str], start: str, folder: Path) -> None:
     for database in databases:
         starting = [
             subprocess.Popen(
-                [sys.executable, "-c", START, f"stream{number}", database],
+                [sys.executable, "-c", start, f"stream{number}", database],
+                cwd=folder,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -47,9 +69,11 @@ def check_starts(databases: list[str]) -> None:
         ] * TOGETHER
 
 
-def test_first_starts_at_once_on_sqlite(tmp_path: Path) -> None:
-    check_starts([f"sqlite:///{tmp_path}/{number}.db" for number in range(ROUNDS)])
+@pytest.mark.parametrize("start", [START, CATALOG], ids=["state", "catalog"])
+def test_first_starts_at_once_on_sqlite(tmp_path: Path, start: str) -> None:
+    check_starts([f"sqlite:///{tmp_path}/{number}.db" for number in range(ROUNDS)], start, tmp_path)
 
 
-def test_first_starts_at_once_on_postgres(postgres: PostgresServer) -> None:
-    check_starts([postgres.new_database("p@ss:w/rd%") for _ in range(ROUNDS)])
+@pytest.mark.parametrize("start", [START, CATALOG], ids=["state", "catalog"])
+def test_first_starts_at_once_on_postgres(postgres: PostgresServer, tmp_path: Path, start: str) -> None:
+    check_starts([postgres.new_database("p@ss:w/rd%") for _ in range(ROUNDS)], start, tmp_path)

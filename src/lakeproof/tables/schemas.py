@@ -70,7 +70,7 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
         (tables.ledger, ledger_schema(), INGESTED_AT, _LEDGER_PROPERTIES),
     ):
         if not catalog.table_exists(name):
-            catalog.create_namespace_if_not_exists(name.split(".")[0])
+            _ensure_namespace(catalog, name.split(".")[0])
             catalog.create_table_if_not_exists(
                 name, schema, partition_spec=_by_day(schema, day_of), properties=_PROPERTIES | properties
             )
@@ -80,12 +80,20 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
 
 def ensure_schema_changes(catalog: "Catalog") -> "Table":
     """Return ``ops.schema_changes``; create it where it is missing."""
-    catalog.create_namespace_if_not_exists(SCHEMA_CHANGES.split(".")[0])
+    _ensure_namespace(catalog, SCHEMA_CHANGES.split(".")[0])
     table = catalog.create_table_if_not_exists(
         SCHEMA_CHANGES, schema_changes_schema(), properties=_PROPERTIES | _SCHEMA_CHANGES_PROPERTIES
     )
     evolve(table, schema_changes_schema())
     return table
+
+
+def _ensure_namespace(catalog: "Catalog", name: str) -> None:
+    try:
+        catalog.create_namespace_if_not_exists(name)
+    except Exception:  # of the catalog's own kind, where another first start made it at the same time
+        if (name,) not in catalog.list_namespaces():
+            raise
 
 
 def bronze_schema(contract: Contract) -> "Schema":

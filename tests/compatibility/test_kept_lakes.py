@@ -1,0 +1,66 @@
+"""Lakes that earlier versions wrote: this one goes on with them, and loses and doubles nothing."""
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from tests.compatibility.make_lake import BUCKET, environment
+from tests.servers import Minio
+
+from lakeproof.storage.s3 import s3_client
+
+pytestmark = [pytest.mark.spark, pytest.mark.s3]
+
+LAKES = sorted((Path(__file__).parent / "lakes").glob("*.tar.gz"))
+
+
+@pytest.mark.parametrize("archive", LAKES, ids=lambda path: path.name)
+def test_a_kept_lake_goes_on(archive: Path, minio: Minio, tmp_path: Path) -> None:
+    home = tmp_path / "lake"
+    home.mkdir()
+    client = s3_client(minio.settings())
+    client.create_bucket(Bucket=BUCKET)
+    try:
+        with tarfile.open(archive) as kept:
+            for member in kept.getmembers():
+                content = kept.extractfile(member)
+                assert content
+                if member.name.startswith("objects/"):
+                    client.put_object(Bucket=BUCKET, Key=member.name.removeprefix("objects/"), Body=content.read())
+                else:
+                    (home / member.name).write_bytes(content.read())
+        variables = environment(home, minio.environment())
+
+        def run(*command: str) -> str:
+            done = subprocess.run(
+                [sys.executable, "-m", *command],
+                cwd=tmp_path,
+                env=variables,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        def count(table: str) -> int:
+            return int(run("reader", "sql", f"select count(*) from {table}.events", "--format", "csv").splitlines()[1])
+
+        before = {table: count(table) for table in ("bronze", "dead_letters", "ledger")}
+        assert before["ledger"] == 8
+        run("consumer", "run", "events", "--available-now")
+        run("consumer", "run", "events", "--available-now")
+        after = {table: count(table) for table in before}
+        assert after["ledger"] == 12
+        assert all(after[table] > before[table] for table in before)
+        assert "Clean: each landed unit is in one table, once." in run("reader", "verify")
+    finally:
+        for each in client.list_objects_v2(Bucket=BUCKET).get("Contents", []):
+            client.delete_object(Bucket=BUCKET, Key=each["Key"])
+        client.delete_bucket(Bucket=BUCKET)
+
+
+def test_there_is_a_lake_of_each_version_before() -> None:
+    assert [path.name for path in LAKES] == ["0.1.tar.gz"]
