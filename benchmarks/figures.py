@@ -1,5 +1,6 @@
 """What a benchmark found, and what is to be drawn of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,12 +72,23 @@ class Lines:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How often values fall where; marks are named values, such as ``p50``."""
+    """How often values fall between each edge and the next; marks are named values, such as ``p50``."""
 
     title: str
     unit: str
-    values: list[float]
+    edges: list[float]
+    counts: list[int]
     marks: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, title: str, unit: str, values: Sequence[float], marks: dict[str, float], bins: int = 60) -> "Histogram":
+        """Count values in bins of the same width."""
+        low, high = min(values), max(values)
+        width = (high - low) / bins or 1.0
+        counts = [0] * bins
+        for value in values:
+            counts[min(int((value - low) / width), bins - 1)] += 1
+        return cls(title, unit, [round(low + index * width, 4) for index in range(bins + 1)], counts, marks)
 
 
 @dataclass(frozen=True)
@@ -100,7 +112,7 @@ class Report:
     options
         How large it was.
     raw
-        Every single figure.
+        Figures behind the tables: those of each run, or percentiles where there are thousands.
     """
 
     name: str

@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +87,18 @@ def run(options: Options) -> Report:
             "events_a_second": round(len(landed) * RECORDS / span),
             "a_file_later_than_due": f"{percentile(late, 0.99):.3f} s (p99)",
         },
-        histograms=[Histogram("From landed to read", "seconds", [round(one.seconds, 3) for one in warm], seconds)],
-        raw={
-            "journeys": [asdict(one) for one in every],
-            "consumed": consumed,
-            "polls": [[poll["began"], poll["at"], len(poll["seen"])] for poll in polls],
-            "cpu_seconds": busy,
-        },
+        histograms=[Histogram.of("From landed to read", "seconds", [one.seconds for one in warm], seconds)],
+        raw={"percentiles": _percentiles(warm), "cpu_seconds": busy},
     )
+
+
+def _percentiles(warm: Sequence[Journey]) -> dict[str, dict[str, float]]:
+    """Seconds of each step, and in all, by percentile."""
+    values = {step: [getattr(one, step) for one in warm] for step in STEPS} | {"all": [one.seconds for one in warm]}
+    return {
+        step: {f"p{share}": round(percentile(found, share / 100), 3) for share in (1, *range(5, 100, 5), 99)}
+        for step, found in values.items()
+    }
 
 
 def _load(folder: Path, minio: Minio, files: int) -> dict[str, float]:

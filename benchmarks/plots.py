@@ -55,7 +55,7 @@ def _lines(axes: Any, lines: Lines) -> None:
 
 
 def _histogram(axes: Any, histogram: Histogram) -> None:
-    axes.hist(histogram.values, bins=60, color="tab:blue")
+    axes.stairs(histogram.counts, histogram.edges, fill=True, color="tab:blue")
     for name, value in histogram.marks.items():
         axes.axvline(value, color="tab:red", linewidth=1)
         axes.annotate(f"{name} {value:.2f}", (value, 0.95), xycoords=("data", "axes fraction"), rotation=90, fontsize=8)

@@ -53,7 +53,7 @@ def page(report: Report, notes: str = "") -> str:
     rows = [[name, value] for name, value in (report.machine | about_run).items()]
     parts += ["## Measured on", _markdown(Table("", ["what", "value"], rows), right=False)]
     parts.append(
-        f"Made by `make bench NAME={report.name}`; every single figure is in [{report.name}.json]({report.name}.json)."
+        f"Made by `make bench NAME={report.name}`. The figures behind it: [{report.name}.json]({report.name}.json)."
     )
     return "\n\n".join(parts) + "\n"
 

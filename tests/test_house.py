@@ -190,9 +190,8 @@ def test_make_help_tells_of_every_target():
     assert subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout == done.stdout
 
 
-def test_scripts_are_clean_and_can_be_run():
+def test_scripts_can_be_run():
     scripts = [path for path in (ROOT / "scripts").glob("*.sh") if path.name != "common.sh"] + [ROOT / ".ci" / "run"]
-    check(BIN / "shellcheck", ROOT / "scripts" / "common.sh", *scripts)
     assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []
 
 
