@@ -86,6 +86,13 @@ def test_the_guide_asks_what_can_be_asked(walked: tuple[dict[str, str], str]) ->
 
 
 @pytest.mark.spark
+def test_the_guide_runs_several_streams(walked: tuple[dict[str, str], str]) -> None:
+    (block,) = [block for block in blocks("docs/guide.md", "sh") if "events sensors" in block]
+    shell(block, walked[0])
+    assert "ledger.sensors" in shell("reader tables", walked[0])
+
+
+@pytest.mark.spark
 def test_the_commands_of_operations_do_what_the_page_says(walked: tuple[dict[str, str], str]) -> None:
     said = shell("\n".join(blocks("docs/operations.md", "sh")), walked[0])
     assert "The next run goes on where the tables are." in said
