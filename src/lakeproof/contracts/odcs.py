@@ -16,7 +16,6 @@ from lakeproof.contracts.rules import read_rules
 from lakeproof.contracts.source import Place, read_source
 from lakeproof.errors import UsageError
 
-_TAKEN_NAMES = {"raw", "reasons"}
 _ROOT: Place = ()
 _TABLE: Place = ("schema", 0)
 _FIELDS: Place = (*_TABLE, "properties")
@@ -162,13 +161,6 @@ def _contract(document: OpenDataContractStandard, digest: str, due: str | None) 
         )
     properties = table.properties or []
     fields = read_fields(properties, _FIELDS)
-    for index, field in enumerate(fields):
-        if field.name.lower() in _TAKEN_NAMES:
-            raise ContractError(
-                (*_FIELDS, index, "name"),
-                f"the name {field.name!r} is taken: judged units have a column of that name.",
-                "Give the field another name.",
-            )
     return Contract(
         stream=stream,
         version=document.version,

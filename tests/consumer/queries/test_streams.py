@@ -1,15 +1,18 @@
 """Every contract that is shipped makes a stream: one good and one bad record, read by PyIceberg and DuckDB."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.consumer.lake import Drain, rows
+from tests.lakes import changed
 
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings
 from reader.connect import connect
 from reader.summary import print_summary
+from reader.verify.streams import verify
 
 pytestmark = pytest.mark.spark
 
@@ -51,3 +54,41 @@ def test_a_shipped_contract_makes_a_stream(
         assert found.fetchall() == [(1, 0)]
     print_summary(lake_settings, stream)
     assert "2026-11-21" in capsys.readouterr().out
+
+
+THINGS = """
+apiVersion: v3.1.0
+kind: DataContract
+id: things
+name: things
+version: 1.0.0
+status: active
+schema:
+  - name: things
+    logicalType: object
+    properties:
+      - {name: raw, logicalType: string, required: true, primaryKey: true, primaryKeyPosition: 1}
+      - {name: reasons, logicalType: string, required: true}
+      - {name: at, logicalType: timestamp, required: true}
+customProperties:
+  - {property: eventTime, value: at}
+"""
+
+
+def test_fields_may_be_called_as_columns_of_dead_letters_are(
+    lake_settings: Settings, drain: Drain, tmp_path: Path
+) -> None:
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "contracts" / "things.yaml").write_text(THINGS)
+    settings = changed(lake_settings, contracts=tmp_path / "contracts")
+    landing = settings.home / "landing" / "things"
+    landing.mkdir(parents=True)
+    good = {"raw": "its raw", "reasons": "its reasons", "at": "2026-11-21T06:00:00Z"}
+    (landing / "1.json").write_text(json.dumps([good, {**good, "raw": 1}]))
+    drain(settings, "things")
+    [row] = rows(settings, "bronze.things")
+    [dead] = rows(settings, "dead_letters.things")
+    assert (row["raw"], row["reasons"]) == ("its raw", "its reasons")
+    assert (json.loads(dead["raw"])["reasons"], dead["reasons"][0]["path"]) == ("its reasons", "$.raw")
+    (found,) = verify(settings, "things", values=True)
+    assert not found.off
