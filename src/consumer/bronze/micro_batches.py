@@ -18,8 +18,8 @@ from consumer.sources.files.stream import landed_files
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.landing.zone import LandingZone
-from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
+from lakeproof.settings import Limits
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandedFile, LandingLog
 from lakeproof.state.lease import Lease

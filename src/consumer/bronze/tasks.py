@@ -20,9 +20,8 @@ from consumer.judge.batch import Judge
 from consumer.sources.files.read import balanced_groups, envelopes
 from lakeproof.errors import LakeproofError
 from lakeproof.landing.zone import LandingZone
-from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
-from lakeproof.settings import S3Settings
+from lakeproof.settings import Limits, S3Settings
 from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage import open_storage
 

@@ -26,7 +26,6 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.history.apply import adopt
 from lakeproof.landing.root import check_landing_root
 from lakeproof.landing.zone import LandingZone, landing_zone
-from lakeproof.limits import Limits
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandingLog, Position
@@ -102,7 +101,7 @@ class BronzeQuery:
     def resume(self, spark: SparkSession, held: Lease) -> None:
         """Finish the micro-batch that bronze has and the ledger lacks, and find where to go on."""
         plan = self._prepared
-        limits = Limits.of(self._settings)
+        limits = self._settings.limits
         self._process = MicroBatches(self.stream, self.name, plan.zone, plan.landing_log, plan.contracts, held, limits)
         if plan.unfinished:
             self._process.finish(spark, plan.unfinished)
@@ -146,12 +145,12 @@ class BronzeQuery:
             return failure
         try:  # what the query depends on may be away: that is clearer than what two languages say of it
             open_catalog(self._settings).list_namespaces()
-            LandingLog(self._settings.landing_log_database, self.stream)
+            LandingLog(self._settings.state.database, self.stream)
         except UnavailableError as away:
             return away
         return LakeproofError(
             f"The query failed: {first_cause(failure)}",
-            f"What was committed stays; run it again to go on. Details: {self._settings.logs_dir / 'spark.log'}",
+            f"What was committed stays; run it again to go on. Details: {self._settings.logs / 'spark.log'}",
         )
 
     @property
@@ -183,13 +182,13 @@ class _Plan:
 
 def _prepare(settings: Settings, query: BronzeQuery) -> _Plan:
     """Make what is missing, let the contract be the current one, and see where the tables are."""
-    contracts = ContractLog(settings.landing_log_database)
+    contracts = ContractLog(settings.state.database)
     catalog = open_catalog(settings)
     zone = landing_zone(settings, query.stream)
     _check_tables(catalog, settings, query)
     contract = adopt(catalog, settings, query.stream, contracts)
     check_landing_root(catalog, query.stream, zone)
-    landing_log = LandingLog(settings.landing_log_database, query.stream)
+    landing_log = LandingLog(settings.state.database, query.stream)
     unfinished = standing(catalog, stream_tables(query.stream), query.name).unfinished
     start = None if unfinished else _settle(settings, query, landing_log, zone)
     return _Plan(contract, contracts, zone, landing_log, unfinished, start)
@@ -224,7 +223,7 @@ def _settle(settings: Settings, query: BronzeQuery, landing_log: LandingLog, zon
 
 
 def _discover_all(settings: Settings, landing_log: LandingLog, zone: LandingZone) -> int:
-    discovery = Discovery(zone, landing_log, timedelta(seconds=settings.settle_seconds))
+    discovery = Discovery(zone, landing_log, timedelta(seconds=settings.landing.settle_seconds))
     growing = discovery.sweep_until_settled()
     if growing:
         log.warning("left for later: still being written", files=growing)
