@@ -39,8 +39,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from lakeproof.landing.zone import LandingZone
-from lakeproof.settings import Limits
-from lakeproof.settings import S3Settings
+from lakeproof.settings import Limits, S3Settings
 
 def high():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
