@@ -70,7 +70,7 @@ def _rebuild(settings: Settings, micro_batches: int) -> float:
     """Lose the landing log, and start: no checkpoint is there either."""
     for file in settings.home.glob("landing-log.db*"):
         file.unlink()
-    log = LandingLog(settings.landing_log_database, _STREAM)
+    log = LandingLog(settings.state.database, _STREAM)
     ledger = open_catalog(settings).load_table(stream_tables(_STREAM).ledger)
     accounted = Position.parse(marker(micro_batches - 1).end)
     began = time.perf_counter()

@@ -58,7 +58,7 @@ class Zone:
 
     @property
     def root(self) -> str:
-        return f"{self.settings.landing_uri}/{_STREAM}"
+        return f"{self.settings.landing.uri}/{_STREAM}"
 
     def uri(self, index: int, folder: int) -> str:
         """URI of a file; they sort by index, as names with a time in them do."""
@@ -78,10 +78,11 @@ class Zone:
 
     def reader(self, sweep_seconds: float) -> LandingReader:
         """Make a reader as a consumer that starts has it."""
-        settings = self.settings.model_copy(update={"sweep_seconds": sweep_seconds})
+        landing = self.settings.landing.model_copy(update={"sweep_seconds": sweep_seconds})
+        settings = self.settings.model_copy(update={"landing": landing})
         bulletin = Bulletin(Path(os.environ[FOLDER_VARIABLE]))
-        ContractLog(settings.landing_log_database).make_current(_STREAM, "none", b"")
-        begin = LandingLog(settings.landing_log_database, _STREAM).base
+        ContractLog(settings.state.database).make_current(_STREAM, "none", b"")
+        begin = LandingLog(settings.state.database, _STREAM).base
         return LandingReader(LandingOptions(_STREAM, _STREAM, begin, bulletin, None, pickle.dumps(settings)))
 
 
@@ -200,7 +201,7 @@ def _join_sweep(reader: LandingReader) -> None:
 
 def _putter(settings: Settings) -> Callable[[str], None]:
     """How files are written in bulk: without the care for crashes that a producer takes."""
-    if settings.landing_uri.startswith("s3:"):
+    if settings.landing.uri.startswith("s3:"):
         client = s3_client(settings.s3)
 
         def put(uri: str) -> None:

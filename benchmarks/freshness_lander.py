@@ -26,7 +26,7 @@ def main() -> None:
     """Land a file each time that one is due; one that is late does not put off the next."""
     notes, files, per_second = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     settings = load_settings()
-    target = f"{settings.landing_uri}/{STREAM}"
+    target = f"{settings.landing.uri}/{STREAM}"
     sink = open_sink(SinkKind.S3, target, settings)
     plan = Plan(1, 1_000, RECORDS, 0, JsonStyle.COMPACT, Chances(0.0, 0.0, 0.0, 0.0))
     due: list[float] = []

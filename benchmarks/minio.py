@@ -41,7 +41,7 @@ class Minio:
 
     def settings(self) -> S3Settings:
         """The same as settings."""
-        return S3Settings(_env_file=None, endpoint_url=self.endpoint_url, access_key_id=_KEY, secret_access_key=_SECRET)
+        return S3Settings(endpoint_url=self.endpoint_url, access_key_id=_KEY, secret_access_key=_SECRET)
 
     def make_bucket(self, name: str) -> None:
         """Make an empty bucket."""

@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 from tests.servers import Minio, MinioServer, PostgresServer, RestCatalogServer, Server, ServerError
 
-from lakeproof.settings import S3Settings, Settings
+from lakeproof.settings import S3Settings, Settings, settings_of
 from lakeproof.storage.s3 import s3_client
 
 # The tests run the same examples each time, wherever they run; `make fuzz` looks for new ones.
@@ -85,28 +85,28 @@ def s3_settings(minio: Minio) -> S3Settings:
 @pytest.fixture
 def lake_settings(tmp_path: Path) -> Settings:
     """Settings of an embedded lake in a fresh folder."""
-    return Settings(
-        _env_file=None,
-        home=tmp_path / "lake",
-        contracts=ROOT / "contracts",
-        jars=ROOT / "target" / "jars" / "spark",
-        s3=S3Settings(_env_file=None),
+    return settings_of(
+        {
+            "LAKE_HOME": tmp_path / "lake",
+            "LAKE_CONTRACTS": ROOT / "contracts",
+            "LAKE_JARS": ROOT / "target" / "jars" / "spark",
+        }
     )
 
 
 @pytest.fixture
 def s3_lake_settings(tmp_path: Path, bucket: str, s3_settings: S3Settings) -> Settings:
     """Settings of a lake whose data and checkpoints lie in a fresh bucket; catalog and landing log stay local."""
-    return Settings(
-        _env_file=None,
-        home=tmp_path / "lake",
-        landing=f"s3://{bucket}/landing",
-        warehouse=f"s3://{bucket}/warehouse",
-        checkpoints=f"s3://{bucket}/checkpoints",
-        contracts=ROOT / "contracts",
-        jars=ROOT / "target" / "jars" / "spark",
-        s3=s3_settings,
-    )
+    return settings_of(
+        {
+            "LAKE_HOME": tmp_path / "lake",
+            "LAKE_LANDING": f"s3://{bucket}/landing",
+            "LAKE_WAREHOUSE": f"s3://{bucket}/warehouse",
+            "LAKE_CHECKPOINTS": f"s3://{bucket}/checkpoints",
+            "LAKE_CONTRACTS": ROOT / "contracts",
+            "LAKE_JARS": ROOT / "target" / "jars" / "spark",
+        }
+    ).model_copy(update={"s3": s3_settings})
 
 
 def _started(start: Callable[[], ServerT]) -> ServerT:

@@ -135,7 +135,6 @@ class Minio:
     def settings(self) -> S3Settings:
         """The same as settings."""
         return S3Settings(
-            _env_file=None,
             endpoint_url=self.endpoint_url,
             access_key_id=self.access_key,
             secret_access_key=self.secret_key,

@@ -161,19 +161,18 @@ def test_the_demo_is_the_same_with_and_without_containers():
 
 
 def test_the_compose_environment_is_read_by_the_programs(monkeypatch, tmp_path):
-    from lakeproof.settings import Settings
+    from lakeproof.settings import VARIABLES, load_settings
 
     monkeypatch.chdir(tmp_path)
     environment = COMPOSE["services"]["consumer"]["environment"]
     for name, value in (COMPOSE["x-lake"] | environment).items():
         if name != "<<":
             monkeypatch.setenv(name, value)
-    settings = Settings()
-    known = {f"LAKE_{name}".upper() for name in Settings.model_fields}
-    assert {name for name in COMPOSE["x-lake"] if name.startswith("LAKE_")} <= known
-    assert settings.landing_uri == "s3://landing"
-    assert settings.checkpoints_uri == "s3://checkpoints"
-    assert settings.catalog_database == "sqlite:////lake/catalog.db"
+    settings = load_settings()
+    assert {name for name in COMPOSE["x-lake"] if name.startswith("LAKE_")} <= VARIABLES
+    assert settings.landing.uri == "s3://landing"
+    assert settings.state.checkpoints == "s3://checkpoints"
+    assert settings.catalog.uri == "sqlite:////lake/catalog.db"
     assert settings.s3.endpoint_url == "http://minio:9000"
 
 

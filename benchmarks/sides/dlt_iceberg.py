@@ -111,7 +111,7 @@ def events(folder: Path) -> Iterator[Any]:
 def main() -> None:
     """Make the pipeline; then, timed, run it over all that has landed; then count."""
     folder = Path(os.environ["BENCH_FOLDER"])
-    landing = Path(unquote(urlsplit(load_settings().landing_uri).path)) / "events"
+    landing = Path(unquote(urlsplit(load_settings().landing.uri).path)) / "events"
     os.environ |= {"RUNTIME__DLTHUB_TELEMETRY": "false", "DLT_DATA_DIR": str(folder / "dlt")}
     pipeline = dlt.pipeline(
         "bench",

@@ -100,11 +100,11 @@ def main() -> None:
     create_tables(spark)
     began = time.monotonic()
     files = spark.readStream.option("recursiveFileLookup", "true").text(
-        f"{settings.landing_uri}/events", wholetext=True
+        f"{settings.landing.uri}/events", wholetext=True
     )
     query = (
         files.select("value", F.col("_metadata.file_path").alias("_source"))
-        .writeStream.option("checkpointLocation", f"{settings.checkpoints_uri}/usual")
+        .writeStream.option("checkpointLocation", f"{settings.state.checkpoints}/usual")
         .trigger(availableNow=True)
         .foreachBatch(partial(process, persisted="--persisted" in sys.argv))
         .start()

@@ -86,7 +86,7 @@ def run_queries(
         stays.
     """
     with ExitStack() as leases:
-        held = [leases.enter_context(lease(settings.landing_log_database, query.lease_name)) for query in queries]
+        held = [leases.enter_context(lease(settings.state.database, query.lease_name)) for query in queries]
         with ThreadPoolExecutor(1) as pool:
             preparing = pool.submit(_prepare, queries)
             spark = session()

@@ -12,9 +12,8 @@ from pyspark import SparkContext
 from consumer.app import run_queries
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.session import PLANNING_ONLY, class_archive, start_session
-from lakeproof.addresses import sqlite_uri
 from lakeproof.contracts import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, load_contract
-from lakeproof.settings import Settings
+from lakeproof.settings import Settings, settings_of
 
 
 def archive_classes(settings: Settings, stream: str) -> Path:
@@ -48,19 +47,14 @@ def archive_classes(settings: Settings, stream: str) -> Path:
 
 def _lake(home: Path, settings: Settings) -> Settings:
     """An embedded lake in `home`, whatever the environment says of another one."""
-    return Settings(
-        home=home,
-        landing=str(home / "landing"),
-        warehouse=str(home / "warehouse"),
-        checkpoints=str(home / "checkpoints"),
-        logs=home / "logs",
-        catalog="sql",
-        catalog_uri=sqlite_uri(home / "catalog.db"),
-        landing_log_uri=sqlite_uri(home / "landing-log.db"),
-        contracts=settings.contracts,
-        jars=settings.jars,
-        spark_master="local[*]",
-        spark_ui_port=0,
+    return settings_of(
+        {
+            "LAKE_HOME": home,
+            "LAKE_CONTRACTS": settings.contracts,
+            "LAKE_JARS": settings.spark.jars,
+            "LAKE_DRIVER_MEMORY": settings.spark.driver_memory,
+            "LAKE_SPARK_UI_PORT": 0,
+        }
     )
 
 

@@ -16,7 +16,9 @@ from lakeproof.settings import Settings, load_settings
 from lakeproof.signals import AskedToEnd, asked_to_end
 
 app = application(
-    "consumer", "Judge landed batches with Spark; append each record once, to bronze or to the dead letters."
+    "consumer",
+    "Judge landed batches with Spark; append each record once, to bronze or to the dead letters.",
+    ["LAKE_HOME", "LAKE_LANDING", "LAKE_CATALOG_URI", "LAKE_WAREHOUSE", "LAKE_CONTRACTS", "LAKE_DRIVER_MEMORY"],
 )
 
 StreamArgument = Annotated[
@@ -136,15 +138,15 @@ def _run(streams: list[str], data_source: DataSource | None, available_now: bool
     except (Py4JNetworkError, ConnectionError) as error:
         raise LakeproofError(
             "Spark's JVM has gone: it was killed, or had too little memory.",
-            f"What was committed stays; run it again to go on. Details: {settings.logs_dir / 'spark.log'}",
+            f"What was committed stays; run it again to go on. Details: {settings.logs / 'spark.log'}",
         ) from error
 
 
 def _check_data_source(settings: Settings, data_source: DataSource | None) -> None:
     scheme = {None: "", DataSource.LOCAL: "file://", DataSource.S3: "s3://"}[data_source]
-    if not settings.landing_uri.startswith(scheme):
+    if not settings.landing.uri.startswith(scheme):
         raise UsageError(
-            f"--data-source {data_source} does not fit the landing zone {settings.landing_uri}.",
+            f"--data-source {data_source} does not fit the landing zone {settings.landing.uri}.",
             f"Set LAKE_LANDING to {'s3://BUCKET/PREFIX' if data_source is DataSource.S3 else 'a folder'}.",
         )
 

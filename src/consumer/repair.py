@@ -22,7 +22,7 @@ def reset(settings: Settings, stream: str) -> str:
         The checkpoint cannot be removed.
     """
     query = bronze_query(stream)
-    with lease(settings.landing_log_database, stream):
+    with lease(settings.state.database, stream):
         removed = remove_checkpoint(settings, query)
     where = checkpoint_folder(settings, query)
     return (
@@ -43,7 +43,7 @@ def absent_files(settings: Settings, stream: str) -> list[str]:
     zone = landing_zone(settings, stream)
     if not zone.is_there():
         raise UnavailableError(f"The landing folder {local_path(zone.root)} is not there.", "Mount its disk.")
-    log = LandingLog(settings.landing_log_database, stream)
+    log = LandingLog(settings.state.database, stream)
     there = {name for name, _ in zone.list()}
     given_up = log.given_up()
     waiting = log.files(_accounted(settings, stream, log).seq, log.head().seq)
@@ -52,7 +52,7 @@ def absent_files(settings: Settings, stream: str) -> list[str]:
 
 def give_up(settings: Settings, stream: str, names: list[str]) -> None:
     """Let files become dead letters if they are absent when the consumer comes to them."""
-    LandingLog(settings.landing_log_database, stream).give_up(names)
+    LandingLog(settings.state.database, stream).give_up(names)
 
 
 def _accounted(settings: Settings, stream: str, log: LandingLog) -> Position:

@@ -49,15 +49,15 @@ def start_session(
     UnavailableError
         The jars are not there, or Spark does not start.
     """
-    jars = [str(jar) for jar in sorted(settings.jars.absolute().glob("*.jar"))]
+    jars = [str(jar) for jar in sorted(settings.spark.jars.absolute().glob("*.jar"))]
     if not jars:
-        raise UnavailableError(f"There are no jars in {settings.jars}.", "Run `make setup`, or set LAKE_JARS.")
-    settings.logs_dir.mkdir(parents=True, exist_ok=True)
+        raise UnavailableError(f"There are no jars in {settings.spark.jars}.", "Run `make setup`, or set LAKE_JARS.")
+    settings.logs.mkdir(parents=True, exist_ok=True)
     archive = class_archive(settings)
     jvm = [
         f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
-        f"-Dlakeproof.logs={settings.logs_dir}",
-        f"-Dlakeproof.logs.pattern={str(settings.logs_dir).replace('%', '%%')}",
+        f"-Dlakeproof.logs={settings.logs}",
+        f"-Dlakeproof.logs.pattern={str(settings.logs).replace('%', '%%')}",
         "-XX:+UseParallelGC",
         *java_options,
     ]
@@ -67,16 +67,16 @@ def start_session(
         # Halves the start. A JVM that the archive was not made with ignores it.
         jvm += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     options = {
-        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(map(_quoted, jvm)),
-        "spark.ui.port": str(settings.spark_ui_port),
+        "spark.ui.port": str(settings.spark.ui_port),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         # Queries share the cores by turns: one that has much to do does not keep the others waiting.
         "spark.scheduler.mode": "FAIR",
     }
-    if settings.spark_master.startswith("local"):
+    if settings.spark.master.startswith("local"):
         # One machine: nothing to distribute, and nobody else's business.
         os.environ.setdefault("PYSPARK_PYTHON", str(files("consumer") / "worker.sh"))
         os.environ["LAKEPROOF_PYTHON"] = sys.executable
@@ -87,7 +87,7 @@ def start_session(
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         options["spark.jars"] = ",".join(jars)
-    conf = SparkConf().setAppName(name).setMaster(settings.spark_master)
+    conf = SparkConf().setAppName(name).setMaster(settings.spark.master)
     conf.setAll([*options.items(), *spark_properties(settings).items()])
     try:
         return _session(conf)
@@ -99,7 +99,7 @@ def start_session(
     except Py4JError as error:
         raise UnavailableError(
             f"Spark did not start: {first_cause(error)}",
-            f"Check LAKE_SPARK_MASTER and LAKE_DRIVER_MEMORY. Details: {settings.logs_dir / 'spark.log'}",
+            f"Check LAKE_SPARK_MASTER and LAKE_DRIVER_MEMORY. Details: {settings.logs / 'spark.log'}",
         ) from error
 
 
@@ -149,7 +149,7 @@ def first_cause(error: BaseException) -> str:
 
 def class_archive(settings: Settings) -> Path:
     """Path of the archive of the JVM classes that a start loads; it lies beside the folder of the jars."""
-    return settings.jars.absolute().parent / "spark.jsa"
+    return settings.spark.jars.absolute().parent / "spark.jsa"
 
 
 def _quoted(option: str) -> str:

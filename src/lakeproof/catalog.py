@@ -35,7 +35,7 @@ def open_catalog(settings: Settings) -> "Catalog":
     """
     from pyiceberg.catalog import load_catalog
 
-    database = settings.catalog_database
+    database = settings.catalog.uri
     properties = pyiceberg_properties(settings)
     try:
         if path := sqlite_path(database):
@@ -82,30 +82,30 @@ def unreadable(error: Exception) -> UnavailableError:
 
 def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     """Properties for :func:`pyiceberg.catalog.load_catalog`."""
-    database = settings.catalog_database
-    if settings.catalog == "rest":
+    database = settings.catalog.uri
+    if settings.catalog.kind == "rest":
         own = {"uri": database} | _rest_warehouse(settings)
     else:
         uri = database.replace("postgresql://", "postgresql+psycopg://", 1)
-        own = {"uri": uri, "warehouse": settings.warehouse_uri}
-    if scheme_of(settings.warehouse_uri) == "file":
+        own = {"uri": uri, "warehouse": settings.catalog.warehouse_uri}
+    if scheme_of(settings.catalog.warehouse_uri) == "file":
         own["py-io-impl"] = "lakeproof.file_io.PlainFileIO"
-    return {"type": settings.catalog} | own | _s3_file_io(settings.s3)
+    return {"type": settings.catalog.kind} | own | _s3_file_io(settings.s3)
 
 
 def spark_properties(settings: Settings) -> dict[str, str]:
     """Spark configuration of the catalog, of its file access, and of S3A for checkpoints."""
     prefix = f"spark.sql.catalog.{CATALOG}"
     catalog = {"cache-enabled": "false"}
-    database = settings.catalog_database
+    database = settings.catalog.uri
     # The JDK's HTTP client: Iceberg's default one needs a newer AWS SDK than S3A was built for (see ivy.xml).
     on_s3 = {"http-client.type": "urlconnection"} | _s3_file_io(settings.s3)
-    if settings.catalog == "rest":
+    if settings.catalog.kind == "rest":
         # Only the server knows where its tables lie: Iceberg then takes the file access that fits each address.
         catalog |= {"type": "rest", "uri": database} | _rest_warehouse(settings) | on_s3
     else:
-        catalog |= {"type": "jdbc", "warehouse": settings.warehouse_uri} | _jdbc(database)
-        if scheme_of(settings.warehouse_uri) == "s3":
+        catalog |= {"type": "jdbc", "warehouse": settings.catalog.warehouse_uri} | _jdbc(database)
+        if scheme_of(settings.catalog.warehouse_uri) == "s3":
             catalog |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} | on_s3
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
@@ -138,15 +138,17 @@ def duckdb_secret(settings: Settings) -> str | None:
 
 def uses_s3(settings: Settings) -> bool:
     """Whether any part of the lake lies on S3, or may: a REST catalog does not say before it is asked for a table."""
-    uris = (settings.landing_uri, settings.warehouse_uri, settings.checkpoints_uri)
+    uris = (settings.landing.uri, settings.catalog.warehouse_uri, settings.state.checkpoints)
     if "s3" in {scheme_of(uri) for uri in uris}:
         return True
-    return settings.catalog == "rest" and settings.s3.access_key_id is not None
+    return settings.catalog.kind == "rest" and settings.s3.access_key_id is not None
 
 
 def _rest_warehouse(settings: Settings) -> dict[str, str]:
     """Which of the server's warehouses, by name or address, where one was named: a server with one needs none."""
-    return {} if settings.warehouse is None else {"warehouse": settings.warehouse.rstrip("/")}
+    if "warehouse" not in settings.catalog.model_fields_set:
+        return {}
+    return {"warehouse": settings.catalog.warehouse.rstrip("/")}
 
 
 def _jdbc(database: str) -> dict[str, str]:
@@ -183,7 +185,7 @@ def _s3_file_io(s3: S3Settings) -> dict[str, str]:
 
 def _checkpoint_properties(settings: Settings) -> dict[str, str]:
     manager = "spark.sql.streaming.checkpointFileManagerClass"
-    if scheme_of(settings.checkpoints_uri) == "s3":
+    if scheme_of(settings.state.checkpoints) == "s3":
         # Commits a checkpoint file by completing its upload: S3 has no atomic rename.
         uploads = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
         return {manager: uploads} | _s3a(settings.s3)

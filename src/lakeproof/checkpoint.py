@@ -51,7 +51,7 @@ def bronze_query(stream: str) -> str:
 
 def checkpoint_folder(settings: Settings, query: str) -> str:
     """URI of a query's checkpoint."""
-    return f"{settings.checkpoints_uri}/{query}"
+    return f"{settings.state.checkpoints}/{query}"
 
 
 def read_checkpoint(settings: Settings, query: str) -> Checkpoint | None:

@@ -1,6 +1,7 @@
 """The command line of what belongs to no program: checks of the machine, the settings, and contracts."""
 
 import sys
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,8 @@ from lakeproof.contracts.commands import contract_commands
 from lakeproof.doctor import Program, checks_for, examine
 from lakeproof.errors import UsageError
 from lakeproof.landing.commands import landing_commands
-from lakeproof.settings import Settings, load_settings
+from lakeproof.settings import VARIABLES, Settings, load_settings
+from lakeproof.settings_help import as_markdown, by_concern, epilog, settings_in_words
 
 _WIDE = 500
 
@@ -51,23 +53,36 @@ def doctor(
     raise typer.Exit(1 if failed else 0)
 
 
-@app.command("settings")
+@app.command("settings", epilog=epilog())
 def show_settings(
     names: Annotated[
         list[str] | None, typer.Argument(help="Print only the values of these, a line each.", show_default=False)
     ] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print what there is, as the guide's table.")] = False,
 ) -> None:
     """Print the settings as the programs see them, from the environment and .env; passwords stay hidden."""
-    values = _values(load_settings())
-    if unknown := [name for name in names or () if name not in values]:
-        raise UsageError(f"There is no setting {unknown[0]!r}.", f"There are: {', '.join(values)}.")
+    if markdown:
+        sys.stdout.write(as_markdown())
+        return
+    settings = load_settings()
+    values = {setting.variable: _shown(settings, setting.field) for setting in settings_in_words()}
     if names:
-        sys.stdout.writelines(f"{values[name]}\n" for name in names)
+        sys.stdout.writelines(f"{values[_variable(name)]}\n" for name in names)
         return
     table = Table("setting", "value", box=None, pad_edge=False)
-    for key, value in values.items():
-        table.add_row(key, escape(value))
+    for concern, each in by_concern():
+        table.add_row(f"[bold]{concern}[/]", "")
+        for setting in each:
+            table.add_row(f"  {setting.variable}", escape(values[setting.variable]))
     _console().print(table)
+
+
+def _variable(name: str) -> str:
+    """The variable of a setting, which may be written without LAKE_ and in lower case."""
+    for variable in (name.upper(), f"LAKE_{name.upper()}"):
+        if variable in VARIABLES:
+            return variable
+    raise UsageError(f"There is no setting {name!r}.", "`lakeproof settings` lists all that there are.")
 
 
 def _console() -> Console:
@@ -76,22 +91,8 @@ def _console() -> Console:
     return console if console.is_terminal else Console(width=_WIDE)
 
 
-def _values(settings: Settings) -> dict[str, str]:
-    """Every setting by its name, as the programs take it."""
-    taken = {
-        "landing": settings.landing_uri,
-        "warehouse": settings.warehouse_uri,
-        "checkpoints": settings.checkpoints_uri,
-        "logs": settings.logs_dir,
-        "catalog_uri": settings.catalog_database,
-        "landing_log_uri": settings.landing_log_database,
-    }
-    names = [name for name in type(settings).model_fields if name != "s3"]
-    values = {name: _shown(taken.get(name, getattr(settings, name))) for name in names}
-    return values | {f"s3.{name}": _shown(getattr(settings.s3, name)) for name in type(settings.s3).model_fields}
-
-
-def _shown(value: object) -> str:
+def _shown(settings: Settings, field: str) -> str:
+    value = attrgetter("catalog.warehouse_uri" if field == "catalog.warehouse" else field)(settings)
     if value is None:
         return ""
     return without_password(str(value.absolute() if isinstance(value, Path) else value))

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import structlog
@@ -12,6 +12,7 @@ import typer
 
 from lakeproof.errors import LakeproofError, OutputClosedError, OutputError, UsageError
 from lakeproof.logs import configure_logs
+from lakeproof.settings_help import epilog
 from lakeproof.signals import end_at_once
 from lakeproof.streams import drop_output, open_standard_streams
 
@@ -19,10 +20,15 @@ _INTERRUPTED = 128 + signal.SIGINT
 _PIPE_CLOSED = 128 + signal.SIGPIPE
 
 
-def application(name: str, help_text: str) -> typer.Typer:
-    """Make the Typer application of a program."""
+def application(name: str, help_text: str, variables: Sequence[str] = ()) -> typer.Typer:
+    """Make the Typer application of a program; its help says what some variables set."""
     return typer.Typer(
-        name=name, help=help_text, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+        name=name,
+        help=help_text,
+        epilog=epilog(variables) if variables else None,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
     )
 
 

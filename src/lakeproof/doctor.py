@@ -97,20 +97,20 @@ def examine(checks: list[Check]) -> Iterator[Finding]:
 def checks_for(settings: Settings, program: Program, landing: str | None = None) -> list[Check]:
     """The needs of `program`, the cheapest first; `landing` as in :func:`check_environment`."""
     checks = [Check("contracts", lambda: _contracts(settings.contracts))]
-    locations = {_LANDING: landing or settings.landing_uri}
+    locations = {_LANDING: landing or settings.landing.uri}
     if program is not Program.PRODUCER:
-        locations["warehouse"] = settings.warehouse_uri
+        locations["warehouse"] = settings.catalog.warehouse_uri
     if program is Program.CONSUMER:
-        locations["checkpoints"] = settings.checkpoints_uri
+        locations["checkpoints"] = settings.state.checkpoints
         checks += [
             Check("Java", _java),
-            Check("jars", lambda: _jars(settings.jars)),
+            Check("jars", lambda: _jars(settings.spark.jars)),
             # A port that was asked for must be had; else Spark takes the next one that is free.
             Check(
-                "port of Spark's page", lambda: _port(settings.spark_ui_port), optional=not _asked_for_port(settings)
+                "port of Spark's page", lambda: _port(settings.spark.ui_port), optional=not _asked_for_port(settings)
             ),
-            Check("logs", lambda: _writable(settings.logs_dir)),
-            _database("landing log", settings.landing_log_database),
+            Check("logs", lambda: _writable(settings.logs)),
+            _database("landing log", settings.state.database),
         ]
     for name, uri in locations.items():
         # The reader writes nothing, and the consumer only looks into the landing zone.
@@ -122,7 +122,7 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None)
 
 
 def _asked_for_port(settings: Settings) -> bool:
-    return "spark_ui_port" in settings.model_fields_set
+    return "ui_port" in settings.spark.model_fields_set
 
 
 def _contracts(folder: Path) -> str:
@@ -193,9 +193,9 @@ def _location(name: str, uri: str, settings: Settings, writes: bool) -> Check:
 
 
 def _catalog(settings: Settings, program: Program) -> Check:
-    if program is Program.CONSUMER or sqlite_path(settings.catalog_database) is None:
-        return _database("catalog", settings.catalog_database, lambda: str(open_catalog(settings).list_namespaces()))
-    return Check("catalog", lambda: settings.catalog_database)
+    if program is Program.CONSUMER or sqlite_path(settings.catalog.uri) is None:
+        return _database("catalog", settings.catalog.uri, lambda: str(open_catalog(settings).list_namespaces()))
+    return Check("catalog", lambda: settings.catalog.uri)
 
 
 def _database(name: str, uri: str, connect: Callable[[], str] | None = None) -> Check:

@@ -1,19 +1,29 @@
 """Where everything is. The only module that reads the environment.
 
 Variables begin with ``LAKE_``; S3 uses the names that every AWS tool knows. A ``.env`` file in the working
-directory holds defaults, the real environment wins.
+directory holds defaults, the real environment wins. Each setting is described once, here, by its field: its variable is
+the field's alias. `lakeproof.settings_help` puts that into words.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, model_validator
-from pydantic_settings import BaseSettings, DotEnvSettingsSource, SettingsConfigDict, SettingsError
+from dotenv import dotenv_values
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from lakeproof.addresses import as_plain_uri, as_uri, database, folder, place, sqlite_uri
 from lakeproof.errors import UsageError
@@ -32,16 +42,23 @@ _MEGABYTES = {"m": 1, "g": 1024, "t": 1024**2}
 _LEAST_MEGABYTES = 512
 
 
-def _named(check: Callable[[str], Any]) -> BeforeValidator:
-    """Let `check` take or refuse the text of a variable; the refusal names it."""
+@contextmanager
+def _refusal() -> Iterator[None]:
+    """Pass what a check refuses through pydantic, which adds the variable: it does so for a ValueError alone."""
+    try:
+        yield
+    except UsageError as error:
+        raise ValueError(error.message, error.hint) from None
 
-    def validate(value: Any, info: ValidationInfo) -> Any:
+
+def _checked(check: Callable[[str], Any]) -> BeforeValidator:
+    """Let `check` take or refuse the text of a variable."""
+
+    def validate(value: Any) -> Any:
         if not isinstance(value, str | Path):
             return value
-        try:
+        with _refusal():
             return check(str(value))
-        except UsageError as error:
-            raise UsageError(f"{_variable(info.field_name)}: {error.message}", error.hint) from None
 
     return BeforeValidator(validate)
 
@@ -64,120 +81,196 @@ def _memory(text: str) -> str:
     return text
 
 
-_Folder = Annotated[Path, _named(folder)]
-_Place = Annotated[str, _named(place)]
-_Database = Annotated[str, _named(database)]
+def _in_home(name: str) -> Callable[[dict[str, Any]], Any]:
+    """The default of a setting that lies in the folder LAKE_HOME."""
+    return lambda fields: fields["home"] / name
 
 
-class S3Settings(BaseSettings):
-    """How to reach S3 or MinIO (``AWS_*``). All empty means: as the AWS tools find it."""
+def _database_file(value: Any) -> Any:
+    """Make the file that is a default the URI of a database; what was set is one already."""
+    return sqlite_uri(value) if isinstance(value, Path) else value
 
-    model_config = SettingsConfigDict(
-        env_prefix=_S3_PREFIX,
-        env_file=_DEFAULTS,
-        env_file_encoding="utf-8",
-        extra="ignore",
-        frozen=True,
-        env_ignore_empty=True,
+
+_Folder = Annotated[Path, _checked(folder)]
+_Place = Annotated[str, _checked(place)]
+_Database = Annotated[str, _checked(database), BeforeValidator(_database_file)]
+
+
+class _Concern(BaseModel):
+    """Settings that belong together."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, validate_by_alias=True, validate_by_name=True
     )
 
-    endpoint_url: str | None = None
-    access_key_id: str | None = None
-    secret_access_key: SecretStr | None = None
-    session_token: SecretStr | None = None
-    region: str = "us-east-1"
+
+class _InHome(_Concern):
+    """A concern with defaults that lie in the folder LAKE_HOME."""
+
+    home: _Folder = Field(Path("target/lake"), alias="LAKE_HOME", description="the folder of the embedded default")
 
 
-class Settings(BaseSettings):
-    """Settings of all programs (``LAKE_*``).
+class LandingSettings(_InHome, title="Landing zone"):
+    """Where batches land, and how they are discovered and read."""
+
+    uri: Annotated[str, _checked(lambda text: as_uri(place(text)))] = Field(
+        default_factory=_in_home("landing"),
+        alias="LAKE_LANDING",
+        description="landing zone, a folder for each stream below it",
+    )
+    settle_seconds: float = Field(
+        1.0, ge=0, alias="LAKE_SETTLE_SECONDS", description="how long a local file is left alone before it is read"
+    )
+    sweep_seconds: float = Field(
+        300.0, gt=0, alias="LAKE_SWEEP_SECONDS", description="time between two looks at the whole landing zone"
+    )
+    max_files_per_micro_batch: int = Field(
+        10_000,
+        ge=1,
+        alias="LAKE_MAX_FILES_PER_MICRO_BATCH",
+        description="files that one micro-batch takes at most",
+    )
+    max_bytes_per_micro_batch: int = Field(
+        512 * 1024**2,
+        ge=1,
+        alias="LAKE_MAX_BYTES_PER_MICRO_BATCH",
+        description="bytes of files that one micro-batch takes at most, or one file",
+    )
+
+
+class CatalogSettings(_InHome, title="Catalog and tables"):
+    """Which catalog the tables are in, and where they lie."""
+
+    kind: Literal["sql", "rest"] = Field(
+        "sql", alias="LAKE_CATALOG", description="kind of Iceberg catalog: sql (SQLite, Postgres) or rest"
+    )
+    uri: str = Field(
+        default_factory=_in_home("catalog.db"),
+        alias="LAKE_CATALOG_URI",
+        description="the catalog's database, sqlite:///… or postgresql://…, or the REST catalog's http://…",
+    )
+    warehouse: _Place = Field(
+        default_factory=_in_home("warehouse"),
+        alias="LAKE_WAREHOUSE",
+        description="where Iceberg keeps data and metadata; with a REST catalog, which of its warehouses",
+    )
+
+    @field_validator("uri", mode="before")
+    @classmethod
+    def _fits_the_kind(cls, uri: Any, info: ValidationInfo) -> Any:
+        with _refusal():
+            if info.data.get("kind") != "rest":
+                return database(_database_file(uri))
+            if isinstance(uri, Path):
+                raise UsageError("it is not set, but LAKE_CATALOG is rest.", "Set it to the catalog's URL.")
+            if not uri.startswith(("http://", "https://")):
+                raise UsageError(
+                    f"a rest catalog has an http:// or https:// address, not {uri.partition(':')[0]}:.",
+                    "Give the catalog's URL, or set LAKE_CATALOG to sql.",
+                )
+            return uri
+
+    @property
+    def warehouse_uri(self) -> str:
+        """Root URI of the warehouse, without a slash at its end."""
+        return as_plain_uri(self.warehouse)
+
+
+class StateSettings(_InHome, title="State"):
+    """Where it is kept what was discovered, and how far each query is."""
+
+    database: _Database = Field(
+        default_factory=_in_home("landing-log.db"),
+        alias="LAKE_LANDING_LOG_URI",
+        description="database of discovered files: sqlite:///… or postgresql://…",
+    )
+    checkpoints: Annotated[str, _checked(lambda text: as_plain_uri(place(text)))] = Field(
+        default_factory=_in_home("checkpoints"),
+        alias="LAKE_CHECKPOINTS",
+        description="where Spark keeps the progress of each query",
+    )
+
+
+class Limits(_Concern, title="Limits"):
+    """How large a batch and a record may be: more is not read, and becomes a dead letter by reference."""
+
+    unpacked_bytes: int = Field(
+        1024**3,
+        ge=1,
+        alias="LAKE_MAX_UNPACKED_BYTES",
+        description="bytes of a batch, unpacked, that are read at most; a larger one is one dead letter, "
+        "without its bytes",
+    )
+    record_bytes: int = Field(
+        64 * 1024**2,
+        ge=1,
+        le=1024**3,
+        alias="LAKE_MAX_RECORD_BYTES",
+        description="bytes of one record that are read or kept at most; a larger one is a dead letter "
+        "without its bytes",
+    )
+
+
+class SparkSettings(_Concern, title="Spark"):
+    """How Spark is started."""
+
+    master: Annotated[str, _checked(_master)] = Field(
+        "local[*]",
+        alias="LAKE_SPARK_MASTER",
+        description="Spark master: local[4], spark://HOST:PORT, yarn, k8s://…",
+    )
+    ui_port: int = Field(
+        4040, ge=0, le=65535, alias="LAKE_SPARK_UI_PORT", description="port of Spark's web page; 0: any"
+    )
+    driver_memory: Annotated[str, _checked(_memory)] = Field(
+        "2g",
+        alias="LAKE_DRIVER_MEMORY",
+        description=f"heap of the Spark driver: a whole number with m or g, at least {_LEAST_MEGABYTES}m",
+    )
+    jars: _Folder = Field(
+        Path("target/jars/spark"), alias="LAKE_JARS", description="folder of the jars that Spark starts with"
+    )
+
+
+class S3Settings(_Concern, title="S3"):
+    """How to reach S3 or MinIO. All empty means: as the AWS tools find it."""
+
+    endpoint_url: str | None = Field(None, alias="AWS_ENDPOINT_URL", description="S3 endpoint, for MinIO and others")
+    access_key_id: str | None = Field(None, alias="AWS_ACCESS_KEY_ID", description="name of the S3 key")
+    secret_access_key: SecretStr | None = Field(None, alias="AWS_SECRET_ACCESS_KEY", description="the S3 key's secret")
+    session_token: SecretStr | None = Field(
+        None, alias="AWS_SESSION_TOKEN", description="token of an S3 key that is temporary"
+    )
+    region: str = Field("us-east-1", alias="AWS_REGION", description="S3 region")
+
+
+class Settings(_InHome, title="General"):
+    """Settings of all programs, by concern.
 
     ``home`` moves the whole embedded default; each part can be set apart as a path or a URI (``file://``, ``s3://``).
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix=_PREFIX,
-        env_file=_DEFAULTS,
-        env_file_encoding="utf-8",
-        extra="ignore",
-        frozen=True,
-        env_ignore_empty=True,
+    contracts: _Folder = Field(Path("contracts"), alias="LAKE_CONTRACTS", description="folder of contract files")
+    logs: Annotated[Path, _checked(lambda text: folder(text).absolute())] = Field(
+        default_factory=_in_home("logs"), alias="LAKE_LOGS", description="folder of log files"
     )
+    landing: LandingSettings
+    catalog: CatalogSettings
+    state: StateSettings
+    limits: Limits
+    spark: SparkSettings
+    s3: S3Settings
 
-    home: _Folder = Field(Path("target/lake"), description="the folder of the embedded default")
-    landing: _Place | None = Field(None, description="landing zone, one folder per stream under it")
-    warehouse: _Place | None = Field(None, description="where Iceberg keeps data and metadata")
-    checkpoints: _Place | None = Field(None, description="where Spark keeps the progress of each query")
-    logs: _Folder | None = Field(None, description="folder of log files")
-    contracts: _Folder = Field(Path("contracts"), description="folder of contract files")
-    catalog: Literal["sql", "rest"] = Field("sql", description="kind of Iceberg catalog")
-    catalog_uri: str | None = Field(None, description="sqlite:///…, postgresql://… or the REST catalog's http://…")
-    landing_log_uri: _Database | None = Field(
-        None, description="database of discovered files: sqlite:///… or postgresql://…"
-    )
-    settle_seconds: float = Field(1.0, ge=0, description="how long a local file is left alone before it is read")
-    sweep_seconds: float = Field(300.0, gt=0, description="time between two looks at the whole landing zone")
-    max_files_per_micro_batch: int = Field(10_000, ge=1, description="files that one micro-batch takes at most")
-    max_bytes_per_micro_batch: int = Field(
-        512 * 1024**2, ge=1, description="bytes of files that one micro-batch takes at most, or one file"
-    )
-    max_unpacked_bytes: int = Field(1024**3, ge=1, description="bytes of a batch, unpacked, that are read at most")
-    max_record_bytes: int = Field(
-        64 * 1024**2, ge=1, le=1024**3, description="bytes of one record that are read or kept at most"
-    )
-    spark_master: Annotated[str, _named(_master)] = Field("local[*]", description="Spark master")
-    spark_ui_port: int = Field(4040, ge=0, le=65535, description="port of Spark's web page; 0: any")
-    driver_memory: Annotated[str, _named(_memory)] = Field("2g", description="heap of the Spark driver")
-    jars: _Folder = Field(Path("target/jars/spark"), description="folder of the jars that Spark starts with")
-    s3: S3Settings = Field(default_factory=S3Settings)
 
-    @model_validator(mode="after")
-    def _catalog_fits_its_address(self) -> Self:
-        uri = self.catalog_uri
-        if uri is not None and self.catalog == "sql":
-            try:
-                database(uri)
-            except UsageError as error:
-                raise UsageError(f"LAKE_CATALOG_URI: {error.message}", error.hint) from None
-        elif uri is not None and not uri.startswith(("http://", "https://")):
-            raise UsageError(
-                f"LAKE_CATALOG_URI: a rest catalog has an http:// or https:// address, not {uri.partition(':')[0]}:.",
-                "Give the catalog's URL, or set LAKE_CATALOG to sql.",
-            )
-        return self
+CONCERNS: dict[str, type[BaseModel]] = {"": Settings} | {
+    name: field.annotation
+    for name, field in Settings.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, _Concern)
+}
+"""The models of the concerns, by their names in the settings; the first has the settings' own fields."""
 
-    @cached_property
-    def landing_uri(self) -> str:
-        """Root URI of the landing zone, without a slash at its end."""
-        return as_uri(self.landing or str(self.home / "landing"))
-
-    @cached_property
-    def warehouse_uri(self) -> str:
-        """Root URI of the warehouse, without a slash at its end."""
-        return as_plain_uri(self.warehouse or str(self.home / "warehouse"))
-
-    @cached_property
-    def checkpoints_uri(self) -> str:
-        """Root URI of the checkpoints, without a slash at its end."""
-        return as_plain_uri(self.checkpoints or str(self.home / "checkpoints"))
-
-    @cached_property
-    def logs_dir(self) -> Path:
-        """Folder of log files, absolute."""
-        return (self.logs or self.home / "logs").absolute()
-
-    @cached_property
-    def catalog_database(self) -> str:
-        """URI of the catalog: a database for ``sql``, an HTTP address for ``rest``."""
-        if self.catalog_uri:
-            return self.catalog_uri
-        if self.catalog == "rest":
-            raise UsageError("LAKE_CATALOG is rest, but LAKE_CATALOG_URI is not set.", "Set it to the catalog's URL.")
-        return sqlite_uri(self.home / "catalog.db")
-
-    @cached_property
-    def landing_log_database(self) -> str:
-        """URI of the database that remembers which files were discovered."""
-        return self.landing_log_uri or sqlite_uri(self.home / "landing-log.db")
+VARIABLES = {field.alias for concern in CONCERNS.values() for field in concern.model_fields.values() if field.alias}
+"""Names of the environment variables."""
 
 
 def load_settings() -> Settings:
@@ -192,15 +285,9 @@ def load_settings() -> Settings:
     try:
         _refuse_other_encodings(os.environ)
         _refuse_unknown(os.environ, "the environment")
-        _refuse_unknown(DotEnvSettingsSource(Settings).env_vars, _DEFAULTS)
-        return Settings()
-    except ValidationError as error:
-        first = error.errors()[0]
-        prefix = _S3_PREFIX if error.title == S3Settings.__name__ else _PREFIX
-        name = prefix + "_".join(str(part) for part in first["loc"]).upper()
-        raise UsageError(f"{name}: {first['msg']}.", "Correct it in the environment or in .env.") from None
-    except SettingsError as error:
-        raise UsageError(f"The settings cannot be read: {error}.", "Correct the environment or .env.") from None
+        in_file = _not_empty(dotenv_values(_DEFAULTS, encoding="utf-8"))
+        _refuse_unknown(in_file, _DEFAULTS)
+        return settings_of(in_file | _not_empty(os.environ))
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{Path(_DEFAULTS).absolute()} is not UTF-8: {error.reason} at byte {error.start}.",
@@ -208,9 +295,50 @@ def load_settings() -> Settings:
         ) from None
 
 
+def settings_of(variables: Mapping[str, Any]) -> Settings:
+    """The settings that variables give, whatever the environment says.
+
+    Parameters
+    ----------
+    variables
+        By their names in upper case; None is as good as none, and what is no setting is let be.
+
+    Raises
+    ------
+    UsageError
+        A variable has a value that its setting does not take.
+    """
+
+    def own(concern: type[BaseModel]) -> dict[str, Any]:
+        names = [field.alias for field in concern.model_fields.values() if field.alias]
+        return {name: variables[name] for name in names if variables.get(name) is not None}
+
+    fields = {name: own(concern) for name, concern in CONCERNS.items()}
+    try:
+        return Settings.model_validate(fields.pop("") | fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        message, hint = f"{first['msg']}.", "Correct it in the environment or in .env."
+        if first["type"] == "value_error":
+            message, hint = first["ctx"]["error"].args
+        raise UsageError(f"{_variable(first['loc'])}: {message}", hint) from None
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    """The variable of what pydantic refused; a default's it calls by the name of the field."""
+    *concern, name = map(str, location)
+    field = CONCERNS["".join(concern)].model_fields.get(name)
+    return field.alias if field and field.alias else name
+
+
+def _not_empty(variables: Mapping[str, str | None]) -> dict[str, str | None]:
+    """By their names in upper case, which are written in any; an empty value is none."""
+    return {name.upper(): value for name, value in variables.items() if value != ""}
+
+
 def _refuse_unknown(names: Iterable[str], where: str) -> None:
     """Refuse a name that begins like a setting's and is none: it would be ignored, and a default be used."""
-    known = {name.upper() for name in Settings.model_fields if name != "s3"}
+    known = {name.removeprefix(_PREFIX) for name in VARIABLES if name.startswith(_PREFIX)}
     for name in map(str.upper, names):
         own = name.removeprefix(_PREFIX)
         if name == own or own in known or name in _OTHERS:
@@ -229,7 +357,3 @@ def _refuse_other_encodings(environment: Mapping[str, str]) -> None:
                 value.encode()
             except UnicodeEncodeError:
                 raise UsageError(f"{name} is not UTF-8: {os.fsencode(value)!r}.", "Write it in UTF-8.") from None
-
-
-def _variable(name: str | None) -> str:
-    return f"{_PREFIX}{name}".upper()

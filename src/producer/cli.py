@@ -18,7 +18,11 @@ from producer.sinks import SinkKind, choose_sink, open_sink
 _ENDLESS_PAUSE = 1.0
 _YEARS = range(1970, 3000)
 
-app = application("producer", "Make batches of records, with the faults that real producers have, and land them.")
+app = application(
+    "producer",
+    "Make batches of records, with the faults that real producers have, and land them.",
+    ["LAKE_HOME", "LAKE_LANDING", "LAKE_CONTRACTS", "AWS_ENDPOINT_URL"],
+)
 
 
 @app.callback()

@@ -11,7 +11,11 @@ from lakeproof.settings import Settings, load_settings
 from reader.output import Format
 from reader.verify.report import ReportFormat
 
-app = application("reader", "Read the lake with DuckDB: no Spark, no JVM.")
+app = application(
+    "reader",
+    "Read the lake with DuckDB: no Spark, no JVM.",
+    ["LAKE_HOME", "LAKE_LANDING", "LAKE_CATALOG_URI", "LAKE_WAREHOUSE", "LAKE_CONTRACTS"],
+)
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
 

@@ -79,7 +79,7 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
         program, does = ("consumer", "read") if now.landed else ("producer", "written")
         raise LakeproofError(
             f"After {timeout:.0f} s there are not rows in both tables: {now}.",
-            f"See why nothing is {does}: `make {program}-logs`, or the files in {settings.logs_dir}.",
+            f"See why nothing is {does}: `make {program}-logs`, or the files in {settings.logs}.",
         )
 
 

@@ -44,8 +44,8 @@ def view_statements(settings: Settings) -> Iterator[str]:
 def streams(settings: Settings) -> list[str]:
     """Names of the streams: those with a contract, and in a local landing zone those with a folder."""
     names = {path.stem for path in settings.contracts.glob("*.yaml")}
-    if settings.landing_uri.startswith("file://"):
-        folder = local_path(settings.landing_uri)
+    if settings.landing.uri.startswith("file://"):
+        folder = local_path(settings.landing.uri)
         if folder.is_dir():
             names |= {path.name for path in folder.iterdir() if path.is_dir() and path.name.isidentifier()}
     return sorted(names)

@@ -34,7 +34,7 @@ class BackUp:
         self._lake = lake
         self._folder = lake.folder / f"saved-{name}"
         self._prefix = f"saved-{name}/"
-        uri = lake.settings.checkpoints_uri
+        uri = lake.settings.state.checkpoints
         self._bucket = uri.removeprefix("s3://").partition("/")[0] if uri.startswith("s3://") else None
         for piece in which:
             if self._is_on_s3(piece):

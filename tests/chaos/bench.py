@@ -98,7 +98,7 @@ class Bench:
         self.consumer: Process | None = None
         self._processes: list[Process] = []
         self._rest: RestCatalogServer | None = None
-        self._direct = self._through_proxy = S3Settings(_env_file=None)
+        self._direct = self._through_proxy = S3Settings()
 
     def __enter__(self) -> Self:
         if self.options.minio:
@@ -144,13 +144,16 @@ class Bench:
     def _databases(self, warehouse: str) -> dict[str, str]:
         """Settings of a lake's catalog and landing log, made for it."""
         if self.options.catalog is Catalog.POSTGRES:
-            return {"catalog_uri": self._postgres.new_database(), "landing_log_uri": self._postgres.new_database()}
+            return {
+                "LAKE_CATALOG_URI": self._postgres.new_database(),
+                "LAKE_LANDING_LOG_URI": self._postgres.new_database(),
+            }
         if self.options.catalog is Catalog.REST:
             if self._rest:  # a server is one catalog
                 self._rest.stop()
             folder = self.options.folder / f"rest-{self._lakes}"
             self._rest = RestCatalogServer(folder, warehouse, self._direct if self.options.minio else None)
-            return {"catalog": "rest", "catalog_uri": self._rest.uri}
+            return {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": self._rest.uri}
         return {}
 
     def give_up(self) -> None:

@@ -20,7 +20,7 @@ from tests.chaos.environment import ROOT, clean_environment
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.landing.zone import landing_zone
-from lakeproof.settings import S3Settings, Settings
+from lakeproof.settings import S3Settings, Settings, settings_of
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import s3_client
 from lakeproof.tables.names import POSITION, SOURCE, stream_tables
@@ -81,17 +81,17 @@ class Lake:
         folder.mkdir(parents=True)
         self.folder = folder
         root = f"s3://{bucket}" if bucket else folder.as_uri()
-        self.settings = Settings(
-            _env_file=None,
-            home=folder,
-            landing=f"{root}/landing",
-            warehouse=f"{root}/warehouse",
-            checkpoints=f"{root}/checkpoints",
-            contracts=ROOT / "contracts",
-            jars=ROOT / "target" / "jars" / "spark",
-            s3=s3,
-            **(databases or {}),
-        )
+        self.settings = settings_of(
+            {
+                "LAKE_HOME": folder,
+                "LAKE_LANDING": f"{root}/landing",
+                "LAKE_WAREHOUSE": f"{root}/warehouse",
+                "LAKE_CHECKPOINTS": f"{root}/checkpoints",
+                "LAKE_CONTRACTS": ROOT / "contracts",
+                "LAKE_JARS": ROOT / "target" / "jars" / "spark",
+                **(databases or {}),
+            }
+        ).model_copy(update={"s3": s3})
         self._land_in(self.settings)
         self.expected: set[Unit] = set()
         self.files: list[str] = []
@@ -101,17 +101,17 @@ class Lake:
         """The environment of a program that is to use it, and to reach S3 in a way of its own."""
         own = {
             "LAKE_HOME": str(self.settings.home),
-            "LAKE_LANDING": str(self.settings.landing),
-            "LAKE_WAREHOUSE": self.settings.warehouse_uri,
-            "LAKE_CHECKPOINTS": self.settings.checkpoints_uri,
+            "LAKE_LANDING": self.settings.landing.uri,
+            "LAKE_WAREHOUSE": self.settings.catalog.warehouse_uri,
+            "LAKE_CHECKPOINTS": self.settings.state.checkpoints,
             "LAKE_CONTRACTS": str(ROOT / "contracts"),
             "LAKE_JARS": str(ROOT / "target" / "jars" / "spark"),
             "LAKE_SPARK_UI_PORT": "0",
             "LAKE_SETTLE_SECONDS": "0",
             "LAKE_MAX_FILES_PER_MICRO_BATCH": "4",
-            "LAKE_CATALOG": self.settings.catalog,
-            "LAKE_CATALOG_URI": self.settings.catalog_database,
-            "LAKE_LANDING_LOG_URI": self.settings.landing_log_database,
+            "LAKE_CATALOG": self.settings.catalog.kind,
+            "LAKE_CATALOG_URI": self.settings.catalog.uri,
+            "LAKE_LANDING_LOG_URI": self.settings.state.database,
         }
         if s3.endpoint_url and s3.access_key_id and s3.secret_access_key:
             own |= {
@@ -237,7 +237,7 @@ class Lake:
 
     def lose_checkpoint(self) -> None:
         """Remove the checkpoints."""
-        uri = self.settings.checkpoints_uri
+        uri = self.settings.state.checkpoints
         if uri.startswith("file://"):
             shutil.rmtree(local_path(uri))
             return
@@ -249,8 +249,8 @@ class Lake:
 
     def lose_landing_log(self) -> None:
         """Remove the landing log's database, or empty it."""
-        if self.settings.landing_log_database.startswith("postgresql://"):
-            with psycopg.connect(self.settings.landing_log_database, autocommit=True) as connection:
+        if self.settings.state.database.startswith("postgresql://"):
+            with psycopg.connect(self.settings.state.database, autocommit=True) as connection:
                 connection.execute("DROP SCHEMA public CASCADE")
                 connection.execute("CREATE SCHEMA public")
         for file in self.folder.glob("landing-log.db*"):

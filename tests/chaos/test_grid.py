@@ -113,7 +113,7 @@ def test_a_watch_sees_the_file_that_it_waits_for(tmp_path: Path) -> None:
 
 
 def test_the_harness_knows_each_unit_that_it_landed(tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "lake", None, S3Settings(_env_file=None), seed=1)
+    lake = Lake(tmp_path / "lake", None, S3Settings(), seed=1)
     landed = lake.land(20)
     listed = [name for name, _ in lake.zone.list()]
     assert sorted(listed) == sorted(landed) == sorted(lake.files)

@@ -11,7 +11,7 @@ from consumer.app import run_queries
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog, spark_properties
-from lakeproof.settings import Settings
+from lakeproof.settings import Settings, settings_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,11 +19,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session, with a catalog ``lake`` in a temporary folder."""
-    settings = Settings(
-        _env_file=None,
-        home=tmp_path_factory.mktemp("lake"),
-        jars=ROOT / "target" / "jars" / "spark",
-        spark_ui_port=0,
+    settings = settings_of(
+        {
+            "LAKE_HOME": tmp_path_factory.mktemp("lake"),
+            "LAKE_JARS": ROOT / "target" / "jars" / "spark",
+            "LAKE_SPARK_UI_PORT": 0,
+        }
     )
     open_catalog(settings)
     session = start_session(settings, "lakeproof tests", PLANNING_ONLY)

@@ -109,7 +109,7 @@ def test_one_that_fails_is_named_and_the_others_end(lake_settings: Settings, ses
         run_queries(lake_settings, queries, lambda: session_of(lake_settings), available_now=False)
     assert "The ticks are away" in caught.value.hint
     assert not session_of(lake_settings).streams.active
-    with lease(lake_settings.landing_log_database, "events"):  # given back
+    with lease(lake_settings.state.database, "events"):  # given back
         pass
     # It goes on where it was.
     run_queries(
@@ -149,7 +149,7 @@ def test_a_source_leaves_its_error_as_it_is(lake_settings: Settings, session_of:
         def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery:
             from lakeproof.state.database import open_database, transaction
 
-            with transaction(open_database(lake_settings.landing_log_database)) as connection:
+            with transaction(open_database(lake_settings.state.database)) as connection:
                 connection.exec_driver_sql("UPDATE current_contracts SET stream = 'other'")
             return super().start(spark, bulletin)
 
@@ -165,7 +165,7 @@ def test_a_source_leaves_its_error_as_it_is(lake_settings: Settings, session_of:
 def test_no_query_runs_where_one_of_them_runs_elsewhere(lake_settings: Settings, session_of: SessionOf) -> None:
     land(lake_settings, "sensors")
     ticks = Ticks(lake_settings)
-    with lease(lake_settings.landing_log_database, "sensors"), pytest.raises(LeaseHeldError):
+    with lease(lake_settings.state.database, "sensors"), pytest.raises(LeaseHeldError):
         run_queries(
             lake_settings,
             [ticks, BronzeQuery(lake_settings, "sensors", NOW)],
@@ -173,5 +173,5 @@ def test_no_query_runs_where_one_of_them_runs_elsewhere(lake_settings: Settings,
             available_now=True,
         )
     assert not ticks.resumed.is_set()
-    with lease(lake_settings.landing_log_database, "ticks"):  # given back
+    with lease(lake_settings.state.database, "ticks"):  # given back
         pass

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.consumer.lake import rows
 from tests.consumer.test_cli import environment, land
-from tests.lakes import changed
+from tests.lakes import changed, variables
 from tests.servers import PostgresServer, RestCatalogServer, Server
 
 from lakeproof.settings import Settings
@@ -31,9 +31,9 @@ class Dependent:
     words: str
 
     def environment(self) -> dict[str, str]:
-        names = ("catalog", "catalog_uri", "landing_log_uri")
-        own = {f"LAKE_{name.upper()}": getattr(self.settings, name) for name in names}
-        return environment(self.settings) | {name: value for name, value in own.items() if value}
+        names = ("LAKE_CATALOG", "LAKE_CATALOG_URI", "LAKE_LANDING_LOG_URI")
+        own = {name: value for name, value in variables(self.settings).items() if name in names}
+        return environment(self.settings) | own
 
     def drain(self) -> "subprocess.CompletedProcess[str]":
         command = [*RUN, "--available-now"]
@@ -59,21 +59,21 @@ class Dependent:
 @pytest.fixture
 def on_postgres_catalog(lake_settings: Settings, tmp_path: Path) -> Iterator[Dependent]:
     with PostgresServer(tmp_path / "server") as server:
-        settings = changed(lake_settings, catalog_uri=server.new_database(PASSWORD))
+        settings = changed(lake_settings, LAKE_CATALOG_URI=server.new_database(PASSWORD))
         yield Dependent(settings, server, "The catalog postgresql://")
 
 
 @pytest.fixture
 def on_rest_catalog(lake_settings: Settings, tmp_path: Path) -> Iterator[Dependent]:
-    with RestCatalogServer(tmp_path / "server", lake_settings.warehouse_uri) as server:
-        settings = changed(lake_settings, catalog="rest", catalog_uri=server.uri)
+    with RestCatalogServer(tmp_path / "server", lake_settings.catalog.warehouse_uri) as server:
+        settings = changed(lake_settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=server.uri)
         yield Dependent(settings, server, f"The catalog {server.uri}")
 
 
 @pytest.fixture
 def on_postgres_landing_log(lake_settings: Settings, tmp_path: Path) -> Iterator[Dependent]:
     with PostgresServer(tmp_path / "server") as server:
-        settings = changed(lake_settings, landing_log_uri=server.new_database(PASSWORD))
+        settings = changed(lake_settings, LAKE_LANDING_LOG_URI=server.new_database(PASSWORD))
         yield Dependent(settings, server, "The landing log")
 
 

@@ -18,7 +18,7 @@ def environment(settings: Settings) -> dict[str, str]:
     return os.environ | {
         "LAKE_HOME": str(settings.home),
         "LAKE_CONTRACTS": str(settings.contracts),
-        "LAKE_JARS": str(settings.jars),
+        "LAKE_JARS": str(settings.spark.jars),
         "LAKE_SPARK_UI_PORT": "0",
         "LAKE_SETTLE_SECONDS": "0.2",
     }

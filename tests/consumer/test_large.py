@@ -20,7 +20,7 @@ def run(settings: Settings, *arguments: str) -> None:
     environment = os.environ | {
         "LAKE_HOME": str(settings.home),
         "LAKE_CONTRACTS": str(settings.contracts),
-        "LAKE_JARS": str(settings.jars),
+        "LAKE_JARS": str(settings.spark.jars),
         "LAKE_SPARK_UI_PORT": "0",
         "LAKE_DRIVER_MEMORY": "2g",
     }

@@ -39,15 +39,14 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from lakeproof.landing.zone import LandingZone
-from lakeproof.limits import Limits
-from lakeproof.settings import S3Settings
+from lakeproof.settings import Limits, S3Settings
 
 def high():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
 
 folder, unpacked = Path(sys.argv[1]), int(sys.argv[2])
-limits = Limits(unpacked, 1 << 20)
-s3 = S3Settings(_env_file=None)
+limits = Limits(unpacked_bytes=unpacked, record_bytes=1 << 20)
+s3 = S3Settings()
 zone = LandingZone(folder.as_uri(), s3)
 %s
 print(high() - peak)

@@ -180,13 +180,13 @@ def test_an_unmounted_landing_zone_comes_back(pieces: Settings, empty: bool) -> 
 @pytest.mark.parametrize("alias", ALIASES, ids=lambda alias: alias.__name__)
 def test_an_alias_leads_to_the_same_files_under_another_address(pieces: Settings, alias: Alias) -> None:
     named = alias(pieces)
-    assert (local_path(named.landing_uri) / "events" / "1").samefile(pieces.home / "landing" / "events" / "1")
-    assert (named.landing_uri == pieces.landing_uri) == (alias is by_double_slash)
+    assert (local_path(named.landing.uri) / "events" / "1").samefile(pieces.home / "landing" / "events" / "1")
+    assert (named.landing.uri == pieces.landing.uri) == (alias is by_double_slash)
 
 
 def test_a_moved_landing_zone_has_all_its_files(pieces: Settings, tmp_path: Path) -> None:
     named = moved(pieces, tmp_path / "elsewhere")
-    assert (local_path(named.landing_uri) / "events" / "1").read_text() == "old"
+    assert (local_path(named.landing.uri) / "events" / "1").read_text() == "old"
     assert not (pieces.home / "landing").exists()
 
 

@@ -19,7 +19,7 @@ def at(seq: int, chain: str = "c") -> Position:
 
 
 def write(settings: Settings, offsets: dict[int, int], commits: list[int]) -> None:
-    root = f"{settings.checkpoints_uri}/{QUERY}"
+    root = f"{settings.state.checkpoints}/{QUERY}"
     storage = open_storage(root, settings.s3)
     for number, seq in offsets.items():
         offset = json.dumps({"seq": seq, "chain": "c", "contract": "d"})
@@ -55,7 +55,7 @@ def test_removed_it_is_gone(settings: Settings) -> None:
 
 
 def test_one_of_another_program_is_refused(lake_settings: Settings) -> None:
-    folder = Path(lake_settings.checkpoints_uri.removeprefix("file://")) / QUERY / "offsets"
+    folder = Path(lake_settings.state.checkpoints.removeprefix("file://")) / QUERY / "offsets"
     folder.mkdir(parents=True)
     (folder / "0").write_text('v1\n{}\n{"log": "x", "seq": 3, "contract": "d"}')
     with pytest.raises(LakeproofError, match="none that this version can go on from"):

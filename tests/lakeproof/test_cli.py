@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeproof.settings import S3Settings, Settings
+from lakeproof.settings_help import by_concern, settings_in_words
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,10 +53,18 @@ def test_settings_for_people_and_for_scripts(lakeproof, tmp_path):
     assert table.returncode == 0
     assert "postgresql://me:***@db/lake" in table.stdout
     assert "hush" not in table.stdout
-    shown = [line.split()[0] for line in table.stdout.splitlines()[1:]]
-    own = [name for name in Settings.model_fields if name != "s3"]
-    assert shown == own + [f"s3.{name}" for name in S3Settings.model_fields]
-    assert lakeproof("settings", "home", "catalog").stdout.splitlines() == [str(tmp_path / "lake"), "sql"]
+    shown = [line.strip() for line in table.stdout.splitlines()[1:]]
+    for concern, settings in by_concern():
+        assert shown.pop(0) == concern
+        assert [shown.pop(0).split()[0] for _ in settings] == [setting.variable for setting in settings]
+    assert shown == []
+    assert lakeproof("settings", "home", "LAKE_CATALOG").stdout.splitlines() == [str(tmp_path / "lake"), "sql"]
+
+
+def test_help_says_what_every_setting_is(lakeproof):
+    told = " ".join(lakeproof("settings", "--help").stdout.split())
+    for setting in settings_in_words():
+        assert f"{setting.variable}: {setting.meaning}" in told
 
 
 def test_a_mistake_is_one_line_and_a_hint(lakeproof):

@@ -4,16 +4,13 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.lakes import changed
 
 from lakeproof.doctor import Program, check_environment, checks_for, examine
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.settings import S3Settings, Settings
 
 PROGRAMS = list(Program)
-
-
-def changed(settings: Settings, **changes) -> Settings:
-    return Settings(_env_file=None, **(settings.model_dump(exclude_unset=True) | changes))
 
 
 def refuse(settings: Settings, program: Program = Program.CONSUMER) -> LakeproofError:
@@ -26,7 +23,7 @@ def refuse(settings: Settings, program: Program = Program.CONSUMER) -> Lakeproof
 
 @pytest.fixture
 def settings(lake_settings):
-    return changed(lake_settings, spark_ui_port=0)
+    return changed(lake_settings, LAKE_SPARK_UI_PORT=0)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -51,7 +48,7 @@ def _seconds(call) -> float:
 @pytest.mark.s3
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_lake_on_s3_passes(s3_lake_settings, program):
-    check_environment(changed(s3_lake_settings, spark_ui_port=0), program)
+    check_environment(changed(s3_lake_settings, LAKE_SPARK_UI_PORT=0), program)
 
 
 def test_no_java(settings, monkeypatch, tmp_path):
@@ -93,28 +90,28 @@ def _fake_java(home: Path, version: str, with_release: bool) -> None:
 
 
 def test_no_jars(settings, tmp_path):
-    error = refuse(changed(settings, jars=tmp_path / "none"))
+    error = refuse(changed(settings, LAKE_JARS=tmp_path / "none"))
     assert isinstance(error, UnavailableError)
     assert "make setup" in error.hint
 
 
 def test_no_contracts(settings, tmp_path):
-    assert isinstance(refuse(changed(settings, contracts=tmp_path), Program.READER), UsageError)
+    assert isinstance(refuse(changed(settings, LAKE_CONTRACTS=tmp_path), Program.READER), UsageError)
 
 
 @pytest.mark.parametrize("program", [Program.PRODUCER, Program.CONSUMER])
 def test_a_folder_that_cannot_be_written(settings, tmp_path, program):
     (tmp_path / "file").write_bytes(b"")
-    error = refuse(changed(settings, home=tmp_path / "file" / "lake"), program)
+    error = refuse(changed(settings, LAKE_HOME=tmp_path / "file" / "lake"), program)
     assert "cannot be written" in error.message
-    assert isinstance(refuse(changed(settings, home=Path("/proc/lake")), program), UnavailableError)
+    assert isinstance(refuse(changed(settings, LAKE_HOME=Path("/proc/lake")), program), UnavailableError)
 
 
 def test_a_port_that_was_asked_for_must_be_free(settings):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert f"Port {port}" in refuse(changed(settings, spark_ui_port=port)).message
-        check_environment(changed(settings, spark_ui_port=port), Program.READER)
+        assert f"Port {port}" in refuse(changed(settings, LAKE_SPARK_UI_PORT=port)).message
+        check_environment(changed(settings, LAKE_SPARK_UI_PORT=port), Program.READER)
 
 
 def test_the_default_port_in_use_is_a_warning(lake_settings):
@@ -125,20 +122,20 @@ def test_the_default_port_in_use_is_a_warning(lake_settings):
 @pytest.mark.s3
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_bucket_that_is_not_there(s3_lake_settings, program):
-    error = refuse(changed(s3_lake_settings, spark_ui_port=0, landing="s3://no-such-bucket/l"), program)
+    error = refuse(changed(s3_lake_settings, LAKE_SPARK_UI_PORT=0, LAKE_LANDING="s3://no-such-bucket/l"), program)
     assert "no-such-bucket" in error.message
     assert error.hint.startswith("Create the bucket")
 
 
 @pytest.mark.s3
 def test_a_bucket_that_refuses_the_key(s3_lake_settings, s3_settings):
-    s3 = S3Settings(_env_file=None, **(s3_settings.model_dump() | {"secret_access_key": "wrong"}))
-    error = refuse(changed(s3_lake_settings, s3=s3), Program.PRODUCER)
+    s3 = S3Settings(**(s3_settings.model_dump() | {"secret_access_key": "wrong"}))
+    error = refuse(s3_lake_settings.model_copy(update={"s3": s3}), Program.PRODUCER)
     assert "AWS_SECRET_ACCESS_KEY" in error.hint
 
 
 def test_a_catalog_that_does_not_answer(settings):
-    error = refuse(changed(settings, catalog_uri="postgresql://me:hush@127.0.0.1:1/lake"), Program.READER)
+    error = refuse(changed(settings, LAKE_CATALOG_URI="postgresql://me:hush@127.0.0.1:1/lake"), Program.READER)
     assert "hush" not in str(error)
 
 
@@ -149,6 +146,8 @@ def test_the_producer_is_asked_for_its_own_target(settings, tmp_path):
 
 
 def test_the_doctor_goes_on_after_a_failure(settings, tmp_path):
-    findings = list(examine(checks_for(changed(settings, jars=tmp_path, contracts=tmp_path), Program.CONSUMER)))
+    findings = list(
+        examine(checks_for(changed(settings, LAKE_JARS=tmp_path, LAKE_CONTRACTS=tmp_path), Program.CONSUMER))
+    )
     assert {finding.check.name for finding in findings if finding.error} == {"jars", "contracts"}
     assert len(findings) > 6

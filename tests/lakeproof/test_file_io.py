@@ -7,7 +7,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from lakeproof.catalog import open_catalog
 from lakeproof.file_io import PlainFileIO
-from lakeproof.settings import S3Settings, Settings
+from lakeproof.settings import settings_of
 
 
 @pytest.mark.parametrize("slashes", ["/", "///"])
@@ -25,7 +25,7 @@ def test_a_table_lies_in_the_folder_of_its_name(tmp_path: Path) -> None:
     from pyiceberg.types import LongType, NestedField
 
     home = tmp_path / "a b#c?d%20e"
-    catalog = open_catalog(Settings(_env_file=None, home=home, s3=S3Settings(_env_file=None)))
+    catalog = open_catalog(settings_of({"LAKE_HOME": home}))
     catalog.create_namespace("bronze")
     catalog.create_table("bronze.t", Schema(NestedField(1, "a", LongType())))
     assert catalog.load_table("bronze.t").schema().column_names == ["a"]

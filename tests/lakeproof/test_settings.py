@@ -6,7 +6,8 @@ import pytest
 from lakeproof.addresses import sqlite_path, without_password
 from lakeproof.catalog import duckdb_secret, pyiceberg_properties, spark_properties, uses_s3
 from lakeproof.errors import UsageError
-from lakeproof.settings import S3Settings, Settings, load_settings
+from lakeproof.settings import VARIABLES, S3Settings, load_settings, settings_of
+from lakeproof.settings_help import settings_in_words
 
 
 @pytest.fixture(autouse=True)
@@ -17,12 +18,12 @@ def _in_an_empty_folder(tmp_path, monkeypatch):
 def test_the_embedded_default(tmp_path):
     settings = load_settings()
     lake = tmp_path / "target" / "lake"
-    assert settings.landing_uri == (lake / "landing").as_uri()
-    assert settings.warehouse_uri == (lake / "warehouse").as_uri()
-    assert settings.checkpoints_uri == (lake / "checkpoints").as_uri()
-    assert settings.logs_dir == lake / "logs"
-    assert settings.catalog_database == f"sqlite:///{lake}/catalog.db"
-    assert settings.landing_log_database == f"sqlite:///{lake}/landing-log.db"
+    assert settings.landing.uri == (lake / "landing").as_uri()
+    assert settings.catalog.warehouse_uri == (lake / "warehouse").as_uri()
+    assert settings.state.checkpoints == (lake / "checkpoints").as_uri()
+    assert settings.logs == lake / "logs"
+    assert settings.catalog.uri == f"sqlite:///{lake}/catalog.db"
+    assert settings.state.database == f"sqlite:///{lake}/landing-log.db"
     assert not uses_s3(settings)
     assert duckdb_secret(settings) is None
     assert not lake.exists()  # to look is not to make
@@ -31,17 +32,17 @@ def test_the_embedded_default(tmp_path):
 def test_home_moves_everything(monkeypatch, tmp_path):
     monkeypatch.setenv("LAKE_HOME", "a lake")
     settings = load_settings()
-    assert settings.landing_uri == f"{tmp_path.as_uri()}/a%20lake/landing"
-    assert settings.warehouse_uri == f"file://{tmp_path}/a lake/warehouse"  # Iceberg takes it as it stands
-    assert settings.logs_dir == tmp_path / "a lake" / "logs"
+    assert settings.landing.uri == f"{tmp_path.as_uri()}/a%20lake/landing"
+    assert settings.catalog.warehouse_uri == f"file://{tmp_path}/a lake/warehouse"  # Iceberg takes it as it stands
+    assert settings.logs == tmp_path / "a lake" / "logs"
 
 
 def test_parts_can_lie_elsewhere(monkeypatch, tmp_path):
     monkeypatch.setenv("LAKE_LANDING", "s3://landing/")
     monkeypatch.setenv("LAKE_WAREHOUSE", "w")
     settings = load_settings()
-    assert settings.landing_uri == "s3://landing"
-    assert settings.warehouse_uri == (tmp_path / "w").as_uri()
+    assert settings.landing.uri == "s3://landing"
+    assert settings.catalog.warehouse_uri == (tmp_path / "w").as_uri()
     assert uses_s3(settings)
 
 
@@ -51,8 +52,8 @@ def test_the_environment_wins_over_the_file_and_empty_is_unset(monkeypatch, tmp_
     monkeypatch.setenv("LAKE_CATALOG_URI", "")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "")
     settings = load_settings()
-    assert (settings.driver_memory, settings.home) == ("3g", Path("from-environment"))
-    assert settings.catalog_uri is None
+    assert (settings.spark.driver_memory, settings.home) == ("3g", Path("from-environment"))
+    assert "uri" not in settings.catalog.model_fields_set
     assert (settings.s3.endpoint_url, settings.s3.region) == (None, "eu-west-1")
 
 
@@ -90,7 +91,7 @@ def test_a_wrong_value_names_its_variable(monkeypatch, tmp_path, name, value, in
     ["local", "local[*]", "local[4]", "local[4,2]", "spark://a:7077", "spark://a:1,b:2", "yarn", "k8s://https://a"],
 )
 def test_a_master_that_spark_has(value):
-    assert Settings(_env_file=None, spark_master=value).spark_master == value
+    assert settings_of({"LAKE_SPARK_MASTER": value}).spark.master == value
 
 
 @pytest.mark.parametrize(
@@ -134,13 +135,13 @@ def test_a_home_is_found_in_every_folder(monkeypatch, tmp_path):
     (tmp_path / ".env").write_text("LAKE_HOME=~/lake\nLAKE_LANDING=~/landing\nLAKE_LOGS=~\n")
     settings = load_settings()
     assert settings.home == tmp_path / "me" / "lake"
-    assert settings.landing_uri == (tmp_path / "me" / "landing").as_uri()
-    assert settings.logs_dir == tmp_path / "me"
+    assert settings.landing.uri == (tmp_path / "me" / "landing").as_uri()
+    assert settings.logs == tmp_path / "me"
 
 
 def test_a_database_has_any_name(tmp_path):
-    settings = Settings(_env_file=None, home=tmp_path / "a b#c?d%20e")
-    for uri, name in ((settings.catalog_database, "catalog.db"), (settings.landing_log_database, "landing-log.db")):
+    settings = settings_of({"LAKE_HOME": tmp_path / "a b#c?d%20e"})
+    for uri, name in ((settings.catalog.uri, "catalog.db"), (settings.state.database, "landing-log.db")):
         assert sqlite_path(uri) == tmp_path / "a b#c?d%20e" / name
     spark = spark_properties(settings)["spark.sql.catalog.lake.uri"]
     assert spark == f"jdbc:sqlite:file:{quote(str(tmp_path / 'a b#c?d%20e' / 'catalog.db'))}"
@@ -149,18 +150,26 @@ def test_a_database_has_any_name(tmp_path):
 @pytest.mark.parametrize(("kind", "uri"), [("rest", "sqlite:////a.db"), ("sql", "https://there")])
 def test_an_address_of_another_kind_of_catalog_is_refused(kind, uri):
     with pytest.raises(UsageError, match=r"^LAKE_CATALOG_URI: "):
-        Settings(_env_file=None, catalog=kind, catalog_uri=uri)
+        settings_of({"LAKE_CATALOG": kind, "LAKE_CATALOG_URI": uri})
 
 
 def test_rest_needs_an_address(monkeypatch):
     monkeypatch.setenv("LAKE_CATALOG", "rest")
-    with pytest.raises(UsageError, match="LAKE_CATALOG_URI"):
-        _ = load_settings().catalog_database
+    with pytest.raises(UsageError, match=r"^LAKE_CATALOG_URI: .* LAKE_CATALOG is rest") as refused:
+        load_settings()
+    assert refused.value.hint
+
+
+def test_every_setting_is_described_once():
+    described = settings_in_words()
+    assert [setting.variable for setting in described] == list(dict.fromkeys(s.variable for s in described))
+    assert {setting.variable for setting in described} == VARIABLES
+    assert all(setting.meaning for setting in described)
 
 
 def test_an_unknown_scheme_is_refused():
     with pytest.raises(UsageError, match="gs://b"):
-        uses_s3(Settings(_env_file=None, warehouse="gs://b"))
+        uses_s3(settings_of({"LAKE_WAREHOUSE": "gs://b"}))
 
 
 def test_secrets_do_not_show(monkeypatch):
@@ -171,7 +180,7 @@ def test_secrets_do_not_show(monkeypatch):
 
 
 def test_postgres_is_spelled_three_ways():
-    settings = Settings(_env_file=None, catalog_uri="postgresql://me:p%40ss@db:5433/lake")
+    settings = settings_of({"LAKE_CATALOG_URI": "postgresql://me:p%40ss@db:5433/lake"})
     assert pyiceberg_properties(settings)["uri"] == "postgresql+psycopg://me:p%40ss@db:5433/lake"
     spark = spark_properties(settings)
     assert spark["spark.sql.catalog.lake.uri"] == "jdbc:postgresql://db:5433/lake"
@@ -188,12 +197,12 @@ def test_postgres_is_spelled_three_ways():
     ],
 )
 def test_spark_goes_to_the_same_postgres(address, jdbc):
-    spark = spark_properties(Settings(_env_file=None, catalog_uri=address))
+    spark = spark_properties(settings_of({"LAKE_CATALOG_URI": address}))
     assert spark["spark.sql.catalog.lake.uri"] == jdbc
 
 
 def test_user_and_password_may_stand_in_the_query():
-    spark = spark_properties(Settings(_env_file=None, catalog_uri="postgresql://db/lake?user=me&password=p%40ss"))
+    spark = spark_properties(settings_of({"LAKE_CATALOG_URI": "postgresql://db/lake?user=me&password=p%40ss"}))
     assert spark["spark.sql.catalog.lake.uri"] == "jdbc:postgresql://db/lake"
     assert spark["spark.sql.catalog.lake.jdbc.user"] == "me"
     assert spark["spark.sql.catalog.lake.jdbc.password"] == "p@ss"
@@ -214,7 +223,7 @@ def test_user_and_password_may_stand_in_the_query():
 )
 def test_what_is_no_address_of_a_database_is_refused_without_its_password(address):
     with pytest.raises(UsageError, match="LAKE_CATALOG_URI") as caught:
-        Settings(_env_file=None, catalog_uri=address)
+        settings_of({"LAKE_CATALOG_URI": address})
     assert "ss" not in caught.value.message.replace("address", "")
 
 
@@ -236,25 +245,23 @@ def test_an_address_is_shown_without_its_password(address, expected):
 
 
 def test_a_rest_catalog_is_asked_for_the_warehouse_that_was_named_and_no_other():
-    rest = {"_env_file": None, "catalog": "rest", "catalog_uri": "http://catalog"}
-    for settings, warehouse in ((Settings(**rest), None), (Settings(**rest, warehouse="prod"), "prod")):
+    rest = {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": "http://catalog"}
+    for settings, warehouse in ((settings_of(rest), None), (settings_of({**rest, "LAKE_WAREHOUSE": "prod"}), "prod")):
         assert pyiceberg_properties(settings).get("warehouse") == warehouse
         assert spark_properties(settings).get("spark.sql.catalog.lake.warehouse") == warehouse
 
 
 def test_where_a_rest_catalog_keeps_its_tables_is_not_known_so_it_may_be_s3():
-    s3 = S3Settings(_env_file=None, access_key_id="k", secret_access_key="s")
-    settings = Settings(_env_file=None, catalog="rest", catalog_uri="http://catalog", s3=s3)
+    s3 = S3Settings(access_key_id="k", secret_access_key="s")
+    settings = settings_of({"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": "http://catalog"}).model_copy(update={"s3": s3})
     assert "KEY_ID 'k'" in duckdb_secret(settings)
     assert spark_properties(settings)["spark.sql.catalog.lake.s3.access-key-id"] == "k"
     assert "spark.sql.catalog.lake.io-impl" not in spark_properties(settings)
 
 
 def test_s3_is_spelled_three_ways():
-    s3 = S3Settings(
-        _env_file=None, endpoint_url="https://s3:9000", access_key_id="k", secret_access_key="it's", session_token="t"
-    )
-    settings = Settings(_env_file=None, warehouse="s3://w", checkpoints="s3://c", s3=s3)
+    s3 = S3Settings(endpoint_url="https://s3:9000", access_key_id="k", secret_access_key="it's", session_token="t")
+    settings = settings_of({"LAKE_WAREHOUSE": "s3://w", "LAKE_CHECKPOINTS": "s3://c"}).model_copy(update={"s3": s3})
     secret = duckdb_secret(settings)
     assert "SECRET 'it''s'" in secret
     assert "ENDPOINT 's3:9000'" in secret
@@ -266,5 +273,5 @@ def test_s3_is_spelled_three_ways():
 
 
 def test_a_local_lake_is_not_given_keys_in_spark():
-    s3 = S3Settings(_env_file=None, access_key_id="k", secret_access_key="hush")
-    assert "hush" not in str(spark_properties(Settings(_env_file=None, s3=s3)))
+    s3 = S3Settings(access_key_id="k", secret_access_key="hush")
+    assert "hush" not in str(spark_properties(settings_of({}).model_copy(update={"s3": s3})))

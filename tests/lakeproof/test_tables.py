@@ -7,7 +7,7 @@ from pyiceberg.transforms import DayTransform
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError
-from lakeproof.settings import Settings
+from lakeproof.settings import settings_of
 from lakeproof.tables.names import stream_tables
 from lakeproof.tables.schemas import dead_letter_schema, ensure_tables
 
@@ -59,12 +59,12 @@ def test_dead_letters_keep_any_bytes(settings):
 @pytest.mark.parametrize(
     "change",
     [
-        {"catalog_uri": "postgresql://me:hush@127.0.0.1:1/x"},
-        {"catalog": "rest", "catalog_uri": "http://127.0.0.1:1"},
+        {"LAKE_CATALOG_URI": "postgresql://me:hush@127.0.0.1:1/x"},
+        {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": "http://127.0.0.1:1"},
     ],
 )
 def test_a_catalog_that_does_not_answer_is_one_line(tmp_path, change):
-    settings = Settings(_env_file=None, home=tmp_path, **change)
+    settings = settings_of({"LAKE_HOME": tmp_path, **change})
     with pytest.raises(UnavailableError, match="catalog") as caught:
         open_catalog(settings)
     assert "hush" not in str(caught.value)
@@ -74,10 +74,10 @@ def test_a_catalog_that_does_not_answer_is_one_line(tmp_path, change):
 def test_a_catalog_file_that_is_none_is_one_line(tmp_path):
     (tmp_path / "catalog.db").write_bytes(b"not a database, but long enough to be looked at" * 10)
     with pytest.raises(UnavailableError, match="catalog"):
-        open_catalog(Settings(_env_file=None, home=tmp_path))
+        open_catalog(settings_of({"LAKE_HOME": tmp_path}))
 
 
 def test_a_folder_in_the_way_of_the_catalog_is_one_line(tmp_path):
     (tmp_path / "lake").write_bytes(b"")
     with pytest.raises(UnavailableError, match="catalog"):
-        open_catalog(Settings(_env_file=None, home=tmp_path / "lake"))
+        open_catalog(settings_of({"LAKE_HOME": tmp_path / "lake"}))

@@ -33,40 +33,40 @@ def unmounted(settings: Settings, empty: bool = False) -> Iterator[None]:
 def moved(settings: Settings, to: Path) -> Settings:
     """Move the landing zone to another folder, and have the settings name it."""
     _landing(settings).rename(to)
-    return changed(settings, landing=str(to))
+    return changed(settings, LAKE_LANDING=str(to))
 
 
 def by_dots(settings: Settings) -> Settings:
     """``landing/../landing``."""
     landing = _landing(settings)
-    return changed(settings, landing=f"{landing}/../{landing.name}")
+    return changed(settings, LAKE_LANDING=f"{landing}/../{landing.name}")
 
 
 def by_uri_with_dots(settings: Settings) -> Settings:
     """``file://…/landing/../landing``."""
     landing = _landing(settings)
-    return changed(settings, landing=f"{landing.as_uri()}/../{landing.name}")
+    return changed(settings, LAKE_LANDING=f"{landing.as_uri()}/../{landing.name}")
 
 
 def by_double_slash(settings: Settings) -> Settings:
     """``…//landing``."""
     landing = _landing(settings)
-    return changed(settings, landing=f"{landing.parent}//{landing.name}/")
+    return changed(settings, LAKE_LANDING=f"{landing.parent}//{landing.name}/")
 
 
 def by_link(settings: Settings) -> Settings:
     """A link to the landing zone, from somewhere else."""
-    return changed(settings, landing=str(_link(_landing(settings))))
+    return changed(settings, LAKE_LANDING=str(_link(_landing(settings))))
 
 
 def by_linked_home(settings: Settings) -> Settings:
     """A link to the lake's whole folder."""
-    return changed(settings, home=_link(settings.home.absolute()))
+    return changed(settings, LAKE_HOME=_link(settings.home.absolute()))
 
 
 def by_relative_path(settings: Settings) -> Settings:
     """From the working directory."""
-    return changed(settings, landing=os.path.relpath(_landing(settings)))
+    return changed(settings, LAKE_LANDING=os.path.relpath(_landing(settings)))
 
 
 def at_other_mount(settings: Settings) -> Settings:
@@ -76,7 +76,7 @@ def at_other_mount(settings: Settings) -> Settings:
     mount.mkdir(parents=True)
     for folder in landing.iterdir():
         (mount / folder.name).symlink_to(folder)
-    return changed(settings, landing=str(mount))
+    return changed(settings, LAKE_LANDING=str(mount))
 
 
 ALIASES: tuple[Alias, ...] = (
@@ -100,7 +100,7 @@ def link_in_a_circle(settings: Settings, stream: str = "events") -> None:
 
 
 def _landing(settings: Settings) -> Path:
-    return local_path(settings.landing_uri)
+    return local_path(settings.landing.uri)
 
 
 def _link(target: Path) -> Path:

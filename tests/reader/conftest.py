@@ -12,11 +12,12 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
+from tests.lakes import variables
 from tests.reader.lake import Append, Done, Run
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
-from lakeproof.settings import S3Settings, Settings
+from lakeproof.settings import Settings, settings_of
 from lakeproof.storage import open_storage
 from lakeproof.storage.s3 import s3_client
 from lakeproof.tables.schemas import ensure_tables
@@ -46,10 +47,10 @@ DEAD_LETTERS = [
 
 def environment(settings: Settings) -> dict[str, str]:
     """What makes another process read the same lake."""
-    own = {"LAKE_HOME": settings.home, "LAKE_CONTRACTS": settings.contracts, "LAKE_LANDING": settings.landing_uri}
-    own |= {"LAKE_WAREHOUSE": settings.warehouse_uri, "LAKE_CATALOG": settings.catalog}
-    if settings.catalog_uri:
-        own["LAKE_CATALOG_URI"] = settings.catalog_uri
+    own = {"LAKE_HOME": settings.home, "LAKE_CONTRACTS": settings.contracts, "LAKE_LANDING": settings.landing.uri}
+    own |= {"LAKE_WAREHOUSE": settings.catalog.warehouse_uri, "LAKE_CATALOG": settings.catalog.kind}
+    if "LAKE_CATALOG_URI" in variables(settings):
+        own["LAKE_CATALOG_URI"] = settings.catalog.uri
     s3 = settings.s3
     if s3.endpoint_url and s3.access_key_id and s3.secret_access_key:
         own |= {"AWS_ENDPOINT_URL": s3.endpoint_url, "AWS_ACCESS_KEY_ID": s3.access_key_id}
@@ -136,7 +137,7 @@ def bury() -> Append:
 def local_lake(tmp_path_factory: pytest.TempPathFactory, append: Append, bury: Append) -> Settings:
     """Three events, three dead letters and the files of LANDED, in local folders of an awkward name."""
     home = tmp_path_factory.mktemp("lake") / "it's [a] lake"
-    settings = Settings(_env_file=None, home=home, contracts=CONTRACTS, s3=S3Settings(_env_file=None))
+    settings = settings_of({"LAKE_HOME": home, "LAKE_CONTRACTS": CONTRACTS})
     _fill(settings, append, bury)
     return settings
 
@@ -146,15 +147,15 @@ def s3_lake(minio: Any, tmp_path_factory: pytest.TempPathFactory, append: Append
     """The same on MinIO; the catalog stays local."""
     bucket = f"reader-{uuid.uuid4().hex[:12]}"
     s3_client(minio.settings()).create_bucket(Bucket=bucket)
-    settings = Settings(
-        _env_file=None,
-        home=tmp_path_factory.mktemp("s3-lake"),
-        landing=f"s3://{bucket}/landing",
-        warehouse=f"s3://{bucket}/warehouse",
-        checkpoints=f"s3://{bucket}/checkpoints",
-        contracts=CONTRACTS,
-        s3=minio.settings(),
-    )
+    settings = settings_of(
+        {
+            "LAKE_HOME": tmp_path_factory.mktemp("s3-lake"),
+            "LAKE_LANDING": f"s3://{bucket}/landing",
+            "LAKE_WAREHOUSE": f"s3://{bucket}/warehouse",
+            "LAKE_CHECKPOINTS": f"s3://{bucket}/checkpoints",
+            "LAKE_CONTRACTS": CONTRACTS,
+        }
+    ).model_copy(update={"s3": minio.settings()})
     _fill(settings, append, bury)
     return settings
 
@@ -175,10 +176,10 @@ def _fill(settings: Settings, append: Append, bury: Append) -> None:
     ensure_tables(open_catalog(settings), load_contract(settings.contracts, "events"))
     append(settings, 3)
     bury(settings, DEAD_LETTERS)
-    storage = open_storage(settings.landing_uri, settings.s3)
+    storage = open_storage(settings.landing.uri, settings.s3)
     for name, data in LANDED.items():
-        written = quote(name) if settings.landing_uri.startswith("file://") else name
-        storage.write_new(f"{settings.landing_uri}/events/{written}", data)
+        written = quote(name) if settings.landing.uri.startswith("file://") else name
+        storage.write_new(f"{settings.landing.uri}/events/{written}", data)
 
 
 def _append(settings: Settings, name: str, rows: list[dict[str, Any]]) -> None:

@@ -18,7 +18,7 @@ QUERY = (
 
 
 def catalog_file(settings: Settings) -> Path:
-    path = sqlite_path(settings.catalog_database)
+    path = sqlite_path(settings.catalog.uri)
     assert path is not None
     return path
 

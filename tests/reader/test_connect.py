@@ -4,12 +4,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.lakes import changed
 from tests.reader.lake import Append, rows
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError
-from lakeproof.settings import S3Settings, Settings
+from lakeproof.settings import Settings, settings_of
 from lakeproof.storage.local import local_path
 from lakeproof.tables.schemas import bronze_schema, ensure_tables
 from reader.connect import Session, connect
@@ -108,7 +109,7 @@ def test_an_empty_lake_says_so(lake_settings: Settings) -> None:
 def test_a_catalog_that_is_away_is_named_without_its_password_and_costs_only_its_tables(
     lake_settings: Settings,
 ) -> None:
-    away = lake_settings.model_copy(update={"catalog_uri": "postgresql://lake:hidden@127.0.0.1:1/lake"})
+    away = changed(lake_settings, LAKE_CATALOG_URI="postgresql://lake:hidden@127.0.0.1:1/lake")
     with connect(away) as session:
         assert rows(session, "SELECT 1") == [(1,)]
         start = time.monotonic()
@@ -132,13 +133,13 @@ def test_metadata_that_is_gone_is_one_clear_line(lake_settings: Settings, append
 def test_a_rest_catalog_is_read_the_same_way(local_lake: Settings) -> None:
     # The facade itself stands in for a REST catalog: PyIceberg is its client as it is of any other.
     with serve_catalog(local_lake, []) as endpoint:
-        rest = Settings(
-            _env_file=None,
-            home=local_lake.home,
-            contracts=local_lake.contracts,
-            catalog="rest",
-            catalog_uri=endpoint,
-            s3=S3Settings(_env_file=None),
+        rest = settings_of(
+            {
+                "LAKE_HOME": local_lake.home,
+                "LAKE_CONTRACTS": local_lake.contracts,
+                "LAKE_CATALOG": "rest",
+                "LAKE_CATALOG_URI": endpoint,
+            }
         )
         with connect(rest) as session:
             assert rows(session, "SELECT count(*) FROM dead_letters.events") == [(3,)]

@@ -58,10 +58,10 @@ def test_waiting_in_vain_names_the_program_to_look_at(lake_settings: Settings) -
     assert caught.value.exit_code == 1
     assert "0 files landed" in caught.value.message
     assert "make producer-logs" in caught.value.hint
-    assert str(lake_settings.logs_dir) in caught.value.hint
+    assert str(lake_settings.logs) in caught.value.hint
 
-    open_storage(lake_settings.landing_uri, lake_settings.s3).write_new(
-        f"{lake_settings.landing_uri}/events/a.json", b"[]"
+    open_storage(lake_settings.landing.uri, lake_settings.s3).write_new(
+        f"{lake_settings.landing.uri}/events/a.json", b"[]"
     )
     with pytest.raises(LakeproofError) as caught:
         wait_for_rows(lake_settings, "events", 0.1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.reader.lake import rows
 
 from lakeproof.landing.zone import landing_zone
-from lakeproof.settings import Settings
+from lakeproof.settings import Settings, settings_of
 from lakeproof.storage import open_storage
 from reader.connect import connect
 from reader.views import streams, view_statements
@@ -39,18 +39,18 @@ def test_text_is_there_where_the_content_is_utf8(lake: Settings, landed: dict[st
 
 
 def test_an_open_session_sees_a_file_that_lands(lake_settings: Settings) -> None:
-    storage = open_storage(lake_settings.landing_uri, lake_settings.s3)
+    storage = open_storage(lake_settings.landing.uri, lake_settings.s3)
     with connect(lake_settings) as session:
         assert rows(session, "FROM landing.events") == []
-        storage.write_new(f"{lake_settings.landing_uri}/events/later.json", b"[]")
+        storage.write_new(f"{lake_settings.landing.uri}/events/later.json", b"[]")
         assert rows(session, "SELECT size, text FROM landing.events") == [(2, "[]")]
 
 
 def test_streams_have_a_contract_or_a_folder(lake_settings: Settings) -> None:
     assert streams(lake_settings) == ["clickstream", "events", "sensors"]
-    storage = open_storage(lake_settings.landing_uri, lake_settings.s3)
-    storage.write_new(f"{lake_settings.landing_uri}/orders/a.json", b"{}")
-    storage.write_new(f"{lake_settings.landing_uri}/not%20a%20stream/a.json", b"{}")
+    storage = open_storage(lake_settings.landing.uri, lake_settings.s3)
+    storage.write_new(f"{lake_settings.landing.uri}/orders/a.json", b"{}")
+    storage.write_new(f"{lake_settings.landing.uri}/not%20a%20stream/a.json", b"{}")
     assert streams(lake_settings) == ["clickstream", "events", "orders", "sensors"]
     with connect(lake_settings) as session:
         assert rows(session, "SELECT text FROM landing.orders") == [("{}",)]
@@ -73,10 +73,8 @@ def test_dead_letters_read_as_text(lake: Settings) -> None:
 def macro() -> Any:
     import duckdb
 
-    from lakeproof.settings import S3Settings
-
     connection = duckdb.connect()
-    settings = Settings(_env_file=None, contracts="none", home="none", s3=S3Settings(_env_file=None))
+    settings = settings_of({"LAKE_CONTRACTS": "none", "LAKE_HOME": "none"})
     connection.execute(next(view_statements(settings)))
     return connection
 

@@ -18,9 +18,8 @@ from consumer.commit.recovery import unaccounted_units
 from consumer.sources.source import PartT, Source
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
-from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
-from lakeproof.settings import S3Settings
+from lakeproof.settings import Limits, S3Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
 from lakeproof.storage import open_storage

@@ -22,9 +22,8 @@ from consumer.commit.ledger import Drift, MicroBatch, Outcome
 from consumer.judge.batch import Judge
 from consumer.sources.source import PartT, Reader, Source
 from lakeproof.errors import LakeproofError
-from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
-from lakeproof.settings import S3Settings
+from lakeproof.settings import Limits, S3Settings
 from lakeproof.storage import open_storage
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
 from lakeproof.errors import LakeproofError
-from lakeproof.limits import Limits
+from lakeproof.settings import Limits
 from lakeproof.tables.names import MARKER
 
 
@@ -68,7 +68,7 @@ class Committed:
 
     def as_text(self) -> str:
         """The value of the property."""
-        return json.dumps(asdict(self))
+        return json.dumps(asdict(self), default=Limits.model_dump)
 
     @classmethod
     def parse(cls, text: str) -> "Committed":

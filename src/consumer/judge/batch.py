@@ -11,8 +11,8 @@ from consumer.judge.judged import Fault, Judged, bad_units, good_records, value_
 from consumer.judge.rule_checks import RulesJudge
 from consumer.judge.split import Refused, TooLarge, Unit, split
 from lakeproof.contracts import Contract
-from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
+from lakeproof.settings import Limits
 from lakeproof.tables.names import SOURCE
 
 MAX_UNITS = 10_000

@@ -22,7 +22,6 @@ from lakeproof.checkpoint import bronze_query, checkpoint_folder
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.history.apply import adopt
-from lakeproof.limits import Limits
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandingLog
@@ -91,7 +90,7 @@ class BronzeQuery:
     def resume(self, spark: SparkSession, held: Lease) -> None:
         """Finish the micro-batch that bronze has and the ledger lacks, and find where to go on."""
         plan = self._prepared
-        limits = Limits.of(self._settings)
+        limits = self._settings.limits
         self._process = MicroBatches(
             self.stream, self.name, plan.source, plan.contracts, held, limits, self._settings.s3
         )
@@ -131,12 +130,12 @@ class BronzeQuery:
             return failure
         try:  # what the query depends on may be away: that is clearer than what two languages say of it
             open_catalog(self._settings).list_namespaces()
-            LandingLog(self._settings.landing_log_database, self.stream)
+            LandingLog(self._settings.state.database, self.stream)
         except UnavailableError as away:
             return away
         return LakeproofError(
             f"The query failed: {first_cause(failure)}",
-            f"What was committed stays; run it again to go on. Details: {self._settings.logs_dir / 'spark.log'}",
+            f"What was committed stays; run it again to go on. Details: {self._settings.logs / 'spark.log'}",
         )
 
     @property
@@ -158,7 +157,7 @@ class _Plan:
 
 def _prepare(settings: Settings, stream: str, query: str, open_source: OpenSource, trigger: Trigger) -> _Plan:
     """Make what is missing, let the contract be the current one, and see where the tables are."""
-    contracts = ContractLog(settings.landing_log_database)
+    contracts = ContractLog(settings.state.database)
     catalog = open_catalog(settings)
     source = open_source(settings, stream, query, trigger.available_now)
     if not catalog.table_exists(stream_tables(stream).bronze):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from consumer.bulletin import Bulletin
 from consumer.sources.envelope import Envelope
-from lakeproof.limits import Limits
+from lakeproof.settings import Limits
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

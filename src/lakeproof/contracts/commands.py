@@ -118,7 +118,7 @@ def apply(
     catalog = open_catalog(settings)
     planned = plan(catalog, settings, stream)
     if not dry_run:
-        carry_out(catalog, planned, ContractLog(settings.landing_log_database))
+        carry_out(catalog, planned, ContractLog(settings.state.database))
     version, applied = planned.contract.version, planned.applied
     if planned.is_applied:
         sys.stdout.write(f"{stream}: {version} is applied already.\n")

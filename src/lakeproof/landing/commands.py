@@ -36,7 +36,7 @@ def move(
     contract_text(settings.contracts, stream)
     catalog = open_catalog(settings)
     zone = landing_zone(settings, stream)
-    with catalog_errors(), lease(settings.landing_log_database, stream):
+    with catalog_errors(), lease(settings.state.database, stream):
         if not catalog.table_exists(stream_tables(stream).ledger):
             raise UsageError(f"The stream {stream} has read nothing yet.", "Set LAKE_LANDING and run the consumer.")
         looked, found = check_same_files(catalog, stream, zone)

@@ -96,7 +96,7 @@ class LandingZone:
 
 def landing_zone(settings: Settings, stream: str) -> LandingZone:
     """The landing zone of a stream, whatever way its folder is spelled: links and ``..`` are resolved."""
-    uri = f"{settings.landing_uri}/{stream}"
+    uri = f"{settings.landing.uri}/{stream}"
     if scheme_of(uri) == "file":
         return LandingZone("file://" + quote_from_bytes(os.fsencode(local_path(uri).resolve())), settings.s3)
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")

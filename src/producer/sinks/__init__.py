@@ -77,7 +77,7 @@ def choose_sink(kind: SinkKind | None, target: str | None, stream: str, settings
         if target:
             raise UsageError("--data-sink stdout has no --target.", "Leave one of them out.")
         return kind, ""
-    uri = as_uri(place(target)) if target else f"{settings.landing_uri}/{stream}"
+    uri = as_uri(place(target)) if target else f"{settings.landing.uri}/{stream}"
     scheme, _, rest = uri.partition("://")
     fitting = _KIND_OF_SCHEME.get(scheme)
     if fitting is None or not rest.strip("/"):
@@ -87,7 +87,7 @@ def choose_sink(kind: SinkKind | None, target: str | None, stream: str, settings
         if target:
             raise UsageError(f"--data-sink {kind} does not fit --target {target}.", f"Give --target {example}.")
         raise UsageError(
-            f"--data-sink {kind} does not fit the landing zone {settings.landing_uri}.",
+            f"--data-sink {kind} does not fit the landing zone {settings.landing.uri}.",
             f"Set LAKE_LANDING={example}, or give --target {example}.",
         )
     return fitting, uri

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from lakeproof.landing.zone import LandingZone
-from lakeproof.limits import Limits
+from lakeproof.settings import Limits
 from lakeproof.storage import Storage, StoredFile
 from lakeproof.storage.errors import FileAbsentError, FileChangedError
 from reader.verify.parsed import as_units

@@ -67,7 +67,7 @@ def passed_files(
 
 def _names(settings: Settings, stream: str, end: int) -> frozenset[str]:
     """Names of the files up to a position of the landing log."""
-    engine = create_engine(settings.landing_log_database.replace("postgresql://", "postgresql+psycopg://", 1))
+    engine = create_engine(settings.state.database.replace("postgresql://", "postgresql+psycopg://", 1))
     before = select(FILES.c.name).where(FILES.c.stream == stream, FILES.c.seq <= end)
     try:
         with engine.connect() as connection:

@@ -13,8 +13,7 @@ from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.history.applied import applied_contracts
 from lakeproof.landing.zone import LandingZone, is_hidden, landing_zone
-from lakeproof.limits import Limits
-from lakeproof.settings import Settings
+from lakeproof.settings import Limits, Settings
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import LANDING_ROOT, stream_tables
@@ -128,7 +127,7 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
         books,
         letters,
         sample,
-        Limits.of(settings),
+        settings.limits,
         lambda done, due: show(f"{stream}: landing zone", done, due),
     )
     findings = _judge(lake, books, recounted, passed.names)

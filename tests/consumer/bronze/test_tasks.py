@@ -22,15 +22,14 @@ from consumer.commit.ledger import DRIFT_COUNTS, MicroBatch, ledger_rows
 from consumer.sources.files.source import FileReader
 from lakeproof.contracts import DriftPolicy, load_contract
 from lakeproof.landing.zone import LandingZone
-from lakeproof.limits import Limits
-from lakeproof.settings import S3Settings
+from lakeproof.settings import Limits, S3Settings
 from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables.schemas import bronze_schema, dead_letter_schema
 
 CONTRACT = load_contract(Path(__file__).parents[3] / "contracts", "events")
 GOOD = b'{"user_id":"u","event_id":"%d","event_timestamp":"2026-11-2%dT06:00:00Z","event_type":"page_view"}'
-S3 = S3Settings(_env_file=None)
+S3 = S3Settings()
 
 
 @pytest.fixture

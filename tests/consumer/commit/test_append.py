@@ -45,7 +45,7 @@ def rows(table: Callable[[], OpenTable]) -> Rows:
         newest = table().newest()
         known = table().target(Marker("none", 0, "", newest.marker.end if newest else "0:", "x"))
         assert known is not None
-        writer = DataFileWriter(known, open_storage(known.folder, S3Settings(_env_file=None)))
+        writer = DataFileWriter(known, open_storage(known.folder, S3Settings()))
         days = [datetime(2026, 11, 20 + number % 2, 12, tzinfo=UTC) if number else None for number in ids]
         columns = {"id": pa.array(ids, pa.int64()), "at": pa.array(days, pa.timestamp("us", "UTC"))}
         writer.write(pa.RecordBatch.from_pydict(columns))

@@ -44,7 +44,7 @@ MOMENTS = st.none() | st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31), ti
 
 def writer(folder: Path) -> DataFileWriter:
     target = Target(folder.as_uri(), SCHEMA, "at", "at_day")
-    return DataFileWriter(target, open_storage(target.folder, S3Settings(_env_file=None)))
+    return DataFileWriter(target, open_storage(target.folder, S3Settings()))
 
 
 def batch(rows: list[tuple[int, datetime | None]]) -> pa.RecordBatch:
@@ -146,7 +146,7 @@ def test_rows_of_an_earlier_contract_fit_a_table_that_evolved(tmp_path: Path) ->
         ("f", DoubleType()),
     )
     target = Target(tmp_path.as_uri(), schema, "at", "at_day")
-    out = DataFileWriter(target, open_storage(target.folder, S3Settings(_env_file=None)))
+    out = DataFileWriter(target, open_storage(target.folder, S3Settings()))
     out.write(pa.RecordBatch.from_pylist([ROW, {"at": EPOCH}], schema=ROWS))
     [file] = out.close()
     written = pq.ParquetFile(local_path(file.uri))
@@ -179,7 +179,7 @@ def test_what_the_table_lacks_is_not_left_out_without_a_word(
     name = missing[0]
     schema = table_with((name, kind)) if kind else table_with()
     target = Target(tmp_path.as_uri(), schema, "at", "at_day")
-    out = DataFileWriter(target, open_storage(target.folder, S3Settings(_env_file=None)))
+    out = DataFileWriter(target, open_storage(target.folder, S3Settings()))
     out.write(pa.RecordBatch.from_pylist([ROW], schema=ROWS).select([name, "at"]))
     with pytest.raises(LakeproofError, match=f"lacks what a contract has: {missing}. Run `lakeproof contract apply`"):
         out.close()

@@ -16,8 +16,8 @@ from tests.judging import units_of
 
 from consumer.judge.batch import MAX_UNITS, Judge
 from lakeproof.contracts import Contract, Field, PrimitiveType, load_contract
-from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
+from lakeproof.settings import Limits
 
 EVENTS = load_contract(Path(__file__).parents[3] / "contracts", "events")
 JUDGE = Judge(EVENTS)

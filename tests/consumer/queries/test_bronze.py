@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from tests.consumer.judge.test_batch import BAD_INPUT, KEPT
 from tests.consumer.lake import Drain, rows
+from tests.lakes import changed
 from typer.testing import CliRunner
 
 from consumer.session import first_cause
@@ -122,16 +123,16 @@ def test_seeds_1_to_20_come_out_as_the_producer_reports(
 def test_seeds_1_to_20_come_out_as_the_producer_reports_through_minio(
     s3_lake_settings: Settings, minio: Any, drain: Drain, tmp_path: Path
 ) -> None:
-    reports = produce_seeds(f"{s3_lake_settings.landing_uri}/events", minio.environment(), tmp_path)
+    reports = produce_seeds(f"{s3_lake_settings.landing.uri}/events", minio.environment(), tmp_path)
     drain(s3_lake_settings)
     check_seeds(s3_lake_settings, reports)
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize("local", ["landing", "warehouse", "checkpoints"])
+@pytest.mark.parametrize("local", ["LAKE_LANDING", "LAKE_WAREHOUSE", "LAKE_CHECKPOINTS"])
 def test_a_part_of_the_lake_may_lie_elsewhere(s3_lake_settings: Settings, drain: Drain, local: str) -> None:
-    settings = s3_lake_settings.model_copy(update={local: None})
-    open_storage(settings.landing_uri, settings.s3).write_new(f"{settings.landing_uri}/events/a.json", event())
+    settings = changed(s3_lake_settings, **{local: None})
+    open_storage(settings.landing.uri, settings.s3).write_new(f"{settings.landing.uri}/events/a.json", event())
     drain(settings)
     assert [row["_position"] for row in rows(settings, "bronze.events")] == [0]
 

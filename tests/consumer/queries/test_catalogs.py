@@ -42,14 +42,14 @@ def on_postgres(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     """Catalog and landing log in one database, whose password has every awkward character."""
     server: PostgresServer = request.getfixturevalue("postgres")
     uri = server.new_database(PASSWORD)
-    return changed(settings, catalog_uri=uri, landing_log_uri=uri)
+    return changed(settings, LAKE_CATALOG_URI=uri, LAKE_LANDING_LOG_URI=uri)
 
 
 def on_rest(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     """A server that alone knows where the warehouse is."""
     start: Callable[..., RestCatalogServer] = request.getfixturevalue("start_rest_catalog")
-    server = start(settings.home / "rest", settings.warehouse_uri, settings.s3)
-    return changed(settings, catalog="rest", catalog_uri=server.uri, warehouse=None)
+    server = start(settings.home / "rest", settings.catalog.warehouse_uri, settings.s3)
+    return changed(settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=server.uri, LAKE_WAREHOUSE=None)
 
 
 CATALOGS = {"sqlite": on_sqlite, "postgres": on_postgres, "rest": on_rest}
@@ -76,8 +76,8 @@ def lake(request: pytest.FixtureRequest) -> Settings:
 def land(settings: Settings, name: str, count: int) -> None:
     """Land a file of `count` good events and a bad one."""
     records: list[Any] = [EVENT | {"event_id": f"{name}-{number}"} for number in range(count)]
-    storage = open_storage(settings.landing_uri, settings.s3)
-    storage.write_new(f"{settings.landing_uri}/events/{name}.json", json.dumps([*records, {"bad": True}]).encode())
+    storage = open_storage(settings.landing.uri, settings.s3)
+    storage.write_new(f"{settings.landing.uri}/events/{name}.json", json.dumps([*records, {"bad": True}]).encode())
 
 
 def counted(settings: Settings) -> list[int]:

@@ -45,7 +45,7 @@ def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
 
 def apply(settings: Settings) -> None:
     catalog = open_catalog(settings)
-    carry_out(catalog, plan(catalog, settings, "orders"), ContractLog(settings.landing_log_database))
+    carry_out(catalog, plan(catalog, settings, "orders"), ContractLog(settings.state.database))
 
 
 def plain(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

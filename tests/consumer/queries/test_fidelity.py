@@ -21,7 +21,7 @@ from tests.consumer.lake import Drain
 from tests.consumer.queries.records import EXPLICIT, Record, exact, record, records
 
 from lakeproof.catalog import open_catalog
-from lakeproof.settings import S3Settings, Settings
+from lakeproof.settings import Settings, settings_of
 from reader.connect import connect
 
 pytestmark = [pytest.mark.spark, pytest.mark.hypothesis]  # it draws its records once for all tests
@@ -85,12 +85,12 @@ def landed(
     tmp_path_factory: pytest.TempPathFactory, drain: Drain, session_of: Callable[[Settings], SparkSession]
 ) -> Landed:
     """The explicit records and some hundreds drawn by Hypothesis, consumed together."""
-    settings = Settings(
-        _env_file=None,
-        home=tmp_path_factory.mktemp("lake"),
-        contracts=tmp_path_factory.mktemp("contracts"),
-        jars=ROOT / "target" / "jars" / "spark",
-        s3=S3Settings(_env_file=None),
+    settings = settings_of(
+        {
+            "LAKE_HOME": tmp_path_factory.mktemp("lake"),
+            "LAKE_CONTRACTS": tmp_path_factory.mktemp("contracts"),
+            "LAKE_JARS": ROOT / "target" / "jars" / "spark",
+        }
     )
     shutil.copy(Path(__file__).parent / "everything.yaml", settings.contracts)
     folder = settings.home / "landing" / "everything"

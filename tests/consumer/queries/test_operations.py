@@ -112,7 +112,7 @@ def test_a_log_that_went_on_after_it_was_restored_is_told_by_its_names(
     land(landing, "2.json")
     drain(lake_settings)
     restore(lake_settings, tmp_path / "saved", Piece.LANDING_LOG)
-    log = LandingLog(lake_settings.landing_log_database, "events")
+    log = LandingLog(lake_settings.state.database, "events")
     land(landing, "0.json")
     log.append([each for each in landing_zone(lake_settings, "events").list() if each[0] == "0.json"])
     assert run_and_follow_advice(lake_settings, drain)
@@ -250,14 +250,14 @@ def test_a_landing_folder_that_was_moved_is_refused_and_then_goes_on(
     land(landing, "1.json", "sub/2.json")
     drain(lake_settings)
     land(landing, "3.json")
-    LandingLog(lake_settings.landing_log_database, "events").append(
+    LandingLog(lake_settings.state.database, "events").append(
         [each for each in landing_zone(lake_settings, "events").list() if each[0] == "3.json"]
     )  # discovered, and not read before the move
     if how == "moved":
         landing.parent.rename(tmp_path / "elsewhere")
     else:
         shutil.copytree(landing.parent, tmp_path / "elsewhere", copy_function=shutil.copyfile)  # not their times
-    moved = changed(lake_settings, landing=str(tmp_path / "elsewhere"))
+    moved = changed(lake_settings, LAKE_LANDING=str(tmp_path / "elsewhere"))
     with pytest.raises(UsageError, match=r"landed in .* so far") as refused:
         drain(moved)
     assert "lakeproof landing move events" in refused.value.hint
@@ -274,7 +274,7 @@ def test_another_folder_is_not_taken_for_a_moved_one(
 ) -> None:
     land(landing, "1.json")
     drain(lake_settings)
-    other = changed(lake_settings, landing=str(tmp_path / "other"))
+    other = changed(lake_settings, LAKE_LANDING=str(tmp_path / "other"))
     land(tmp_path / "other" / "events", "2.json")
     with pytest.raises(UsageError, match="None of 1 files"):
         check_same_files(open_catalog(other), "events", landing_zone(other, "events"))

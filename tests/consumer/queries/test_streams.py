@@ -80,7 +80,7 @@ def test_fields_may_be_called_as_columns_of_dead_letters_are(
 ) -> None:
     (tmp_path / "contracts").mkdir()
     (tmp_path / "contracts" / "things.yaml").write_text(THINGS)
-    settings = changed(lake_settings, contracts=tmp_path / "contracts")
+    settings = changed(lake_settings, LAKE_CONTRACTS=str(tmp_path / "contracts"))
     landing = settings.home / "landing" / "things"
     landing.mkdir(parents=True)
     good = {"raw": "its raw", "reasons": "its reasons", "at": "2026-11-21T06:00:00Z"}

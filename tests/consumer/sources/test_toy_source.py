@@ -22,8 +22,7 @@ from consumer.sources.registry import SOURCES
 from consumer.sources.source import Held, ResultT
 from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import LakeproofError
-from lakeproof.limits import Limits
-from lakeproof.settings import Settings
+from lakeproof.settings import Limits, Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.storage.local import local_path
 
@@ -68,7 +67,7 @@ class LineSource:
     reader = LineReader()
 
     def __init__(self, settings: Settings, stream: str, query: str, available_now: bool) -> None:
-        self._contracts = ContractLog(settings.landing_log_database)
+        self._contracts = ContractLog(settings.state.database)
         self._stream = stream
         self._begin = 0
         self.root = str(settings.home / "lines")

@@ -34,7 +34,7 @@ class Lake:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.catalog = open_catalog(settings)
-        self.log = ContractLog(settings.landing_log_database)
+        self.log = ContractLog(settings.state.database)
 
     def start(self) -> None:
         """What a consumer does when it starts."""

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeproof.landing.zone import LandingZone, is_hidden, landing_zone
-from lakeproof.settings import S3Settings, Settings
+from lakeproof.settings import S3Settings, settings_of
 
-S3 = S3Settings(_env_file=None)
+S3 = S3Settings()
 ZONES = [LandingZone("file:///lake/landing/events", S3), LandingZone("s3://bucket/landing/events", S3)]
 # What a file may be called on a POSIX disk: any bytes but a slash and zero.
 PART = st.binary(min_size=1, max_size=12).filter(lambda raw: not {*b"/\0"} & {*raw} and raw not in (b".", b".."))
@@ -52,13 +52,13 @@ def test_names_stay_readable() -> None:
 def test_a_local_zone_is_the_same_however_it_is_spelled(tmp_path: Path, spelling: str) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
-    settings = Settings(_env_file=None, landing=str(tmp_path / spelling), s3=S3)
+    settings = settings_of({"LAKE_LANDING": str(tmp_path / spelling)}).model_copy(update={"s3": S3})
     assert landing_zone(settings, "events").root == (tmp_path / "lake" / "landing" / "events").as_uri()
 
 
 @pytest.mark.parametrize("spelling", ["s3://bucket/a/b", "s3://bucket//a/b/", "s3://bucket/a//b"])
 def test_a_prefix_is_the_same_however_many_slashes_it_has(spelling: str) -> None:
-    settings = Settings(_env_file=None, landing=spelling, s3=S3)
+    settings = settings_of({"LAKE_LANDING": spelling}).model_copy(update={"s3": S3})
     assert landing_zone(settings, "events").root == "s3://bucket/a/b/events"
 
 

@@ -17,7 +17,7 @@ from lakeproof.storage.errors import FileAbsentError, FileChangedError
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import S3Storage, check_bucket, s3_client
 
-NO_S3 = S3Settings(_env_file=None)
+NO_S3 = S3Settings()
 
 
 @pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.s3)])
@@ -125,7 +125,7 @@ def test_s3_lists_more_than_a_page_in_order_and_from_a_key(bucket, s3_settings):
     ],
 )
 def test_a_bucket_that_refuses_is_one_line_and_a_hint(s3_settings, bucket, change, bucket_name, says):
-    s3 = S3Settings(_env_file=None, **(s3_settings.model_dump() | change))
+    s3 = S3Settings(**(s3_settings.model_dump() | change))
     uri = f"s3://{bucket_name or bucket}/x"
     attempts = [
         lambda: check_bucket(uri, s3),
@@ -145,7 +145,7 @@ def test_a_connection_that_breaks_is_one_line(monkeypatch):
     def broken(**_put):
         raise ConnectionClosedError(endpoint_url="http://127.0.0.1")
 
-    settings = S3Settings(_env_file=None, endpoint_url="http://127.0.0.1", access_key_id="a", secret_access_key="b")
+    settings = S3Settings(endpoint_url="http://127.0.0.1", access_key_id="a", secret_access_key="b")
     storage = S3Storage(client := s3_client(settings), "bucket", "")
     monkeypatch.setattr(client, "put_object", broken)
     with pytest.raises(UnavailableError, match="cannot be written: Connection was closed"):
@@ -154,7 +154,7 @@ def test_a_connection_that_breaks_is_one_line(monkeypatch):
 
 def test_an_endpoint_without_a_scheme_is_a_usage_error():
     with pytest.raises(UsageError, match="AWS_ENDPOINT_URL"):
-        check_bucket("s3://landing", S3Settings(_env_file=None, endpoint_url="minio:9000"))
+        check_bucket("s3://landing", S3Settings(endpoint_url="minio:9000"))
 
 
 def test_an_unknown_scheme_is_a_usage_error():

@@ -14,7 +14,6 @@ from consumer.sources.files.read import envelopes
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import DriftPolicy, load_contract
 from lakeproof.landing.zone import is_hidden, landing_zone
-from lakeproof.limits import Limits
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage.local import local_path
@@ -31,11 +30,11 @@ class Lake:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.root = f"{settings.landing_uri}/events"
+        self.root = f"{settings.landing.uri}/events"
         self.zone = landing_zone(settings, "events")
         self.storage = self.zone.storage
         self.contract = load_contract(settings.contracts, "events")
-        self.limits = Limits.of(settings)
+        self.limits = settings.limits
         self.catalog = open_catalog(settings)
         ensure_tables(self.catalog, self.contract)
         self._consumed: set[str] = set()

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from tests.consumer.judge.test_batch import BAD_INPUT
+from tests.lakes import changed
 from tests.reader.lake import Run
 from tests.reader.verify.lake import BRONZE, DEAD_LETTERS, LEDGER, Lake, Row
 from typer.testing import CliRunner
 
-from lakeproof.limits import Limits
-from lakeproof.settings import Settings
+from lakeproof.settings import Limits, Settings
 from lakeproof.storage.s3 import s3_client
 from reader.cli import app
 from reader.verify import run as run_module
@@ -405,7 +405,7 @@ def test_a_table_that_is_gone(lake: Lake, reader: Run) -> None:
 
 
 def test_a_catalog_that_is_out_of_reach(lake: Lake, reader: Run) -> None:
-    Path(lake.settings.catalog_database.removeprefix("sqlite:///")).write_text("no database")
+    Path(lake.settings.catalog.uri.removeprefix("sqlite:///")).write_text("no database")
     assert "file is not a database" in could_not_check(reader, lake.settings, "events")
 
 
@@ -444,8 +444,7 @@ def test_on_s3(s3_lake_settings: Settings, verify: Verify, reader: Run) -> None:
     assert report.exit_code == 1
     assert report.sources == {"a.json": "lost", "b.json": "changed", "new.json": "pending", "none.json": "expired"}
     assert report.stream["resent"] == [["a.json", "b.json", "new.json"]]
-    parts = {name: getattr(s3_lake_settings, name) for name in ("home", "warehouse", "contracts", "s3")}
-    elsewhere = Settings(_env_file=None, landing="s3://no-such-bucket/landing", **parts)
+    elsewhere = changed(s3_lake_settings, LAKE_LANDING="s3://no-such-bucket/landing")
     assert "s3://no-such-bucket" in could_not_check(reader, elsewhere)
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from consumer.sources.envelope import Envelope
 from consumer.sources.files.unpack import TooLargeError, UnpackError, unpack
 from lakeproof.landing.zone import LandingZone, content_hash
-from lakeproof.limits import Limits
 from lakeproof.reasons import Reason
+from lakeproof.settings import Limits
 from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage.errors import FileAbsentError, FileChangedError
 

@@ -21,8 +21,7 @@ from lakeproof.checkpoint import read_checkpoint
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.landing.root import check_landing_root
 from lakeproof.landing.zone import LandingZone, landing_zone
-from lakeproof.limits import Limits
-from lakeproof.settings import Settings
+from lakeproof.settings import Limits, Settings
 from lakeproof.state.landing_log import LandedFile, LandingLog, Position, is_origin
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
@@ -72,7 +71,7 @@ class FileSource:
         self._query = query
         self._available_now = available_now
         self._zone = landing_zone(settings, stream)
-        self._log = LandingLog(settings.landing_log_database, stream)
+        self._log = LandingLog(settings.state.database, stream)
         self._start: Position | None = None
         self._until: int | None = None
 
@@ -164,7 +163,7 @@ class FileSource:
         return context.parallelize(groups, len(groups)).map(work).collect()
 
     def _discover_all(self) -> int:
-        discovery = Discovery(self._zone, self._log, timedelta(seconds=self._settings.settle_seconds))
+        discovery = Discovery(self._zone, self._log, timedelta(seconds=self._settings.landing.settle_seconds))
         growing = discovery.sweep_until_settled()
         if growing:
             log.warning("left for later: still being written", files=growing)

@@ -110,13 +110,13 @@ class LandingReader(SimpleDataSourceStreamReader):
     def _log(self) -> "LandingLog":
         from lakeproof.state.landing_log import LandingLog
 
-        return LandingLog(self._settings.landing_log_database, self._options.stream)
+        return LandingLog(self._settings.state.database, self._options.stream)
 
     @cached_property
     def _contracts(self) -> "ContractLog":
         from lakeproof.state.contract_log import ContractLog
 
-        return ContractLog(self._settings.landing_log_database)
+        return ContractLog(self._settings.state.database)
 
     @cached_property
     def _discovery(self) -> "Discovery":
@@ -126,7 +126,7 @@ class LandingReader(SimpleDataSourceStreamReader):
         from lakeproof.landing.zone import landing_zone
 
         zone = landing_zone(self._settings, self._options.stream)
-        return Discovery(zone, self._log, timedelta(seconds=self._settings.settle_seconds))
+        return Discovery(zone, self._log, timedelta(seconds=self._settings.landing.settle_seconds))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offset behind the last file that the tables have."""
@@ -155,7 +155,7 @@ class LandingReader(SimpleDataSourceStreamReader):
             if not isinstance(error, LakeproofError):
                 error = LakeproofError(
                     f"The landing log could not be read: {type(error).__name__}: {error}",
-                    f"What was committed stays; run it again. Details: {self._settings.logs_dir / 'spark.log'}",
+                    f"What was committed stays; run it again. Details: {self._settings.logs / 'spark.log'}",
                 )
             self._options.bulletin.note(self._options.query, error)
             raise
@@ -167,7 +167,8 @@ class LandingReader(SimpleDataSourceStreamReader):
         if self._options.until is None:
             self._discover()
         head = self._log.head().seq if self._options.until is None else self._options.until
-        files = self._within_limits(self._log.files(position.seq, head, self._settings.max_files_per_micro_batch))
+        most = self._settings.landing.max_files_per_micro_batch
+        files = self._within_limits(self._log.files(position.seq, head, most))
         end = self._log.position(files[-1].seq) if files else None
         if end is None:
             return iter(()), start
@@ -176,7 +177,7 @@ class LandingReader(SimpleDataSourceStreamReader):
 
     def _discover(self) -> None:
         if monotonic() >= self._next_sweep and not (self._sweeping and self._sweeping.is_alive()):
-            self._next_sweep = monotonic() + self._settings.sweep_seconds
+            self._next_sweep = monotonic() + self._settings.landing.sweep_seconds
             self._sweeping = Thread(target=self._discovery.sweep, name="sweep", daemon=True)
             self._sweeping.start()
         self._discovery.recent()
@@ -185,7 +186,7 @@ class LandingReader(SimpleDataSourceStreamReader):
         size = 0
         for count, file in enumerate(files):
             size += file.size
-            if size > self._settings.max_bytes_per_micro_batch and count > 0:
+            if size > self._settings.landing.max_bytes_per_micro_batch and count > 0:
                 return files[:count]
         return files
 

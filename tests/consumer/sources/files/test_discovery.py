@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def discovery(folder: Path, log: LandingLog) -> Discovery:
-    return Discovery(LandingZone(folder.as_uri(), S3Settings(_env_file=None)), log, SETTLE)
+    return Discovery(LandingZone(folder.as_uri(), S3Settings()), log, SETTLE)
 
 
 def land(path: Path, age: float = 60) -> None:

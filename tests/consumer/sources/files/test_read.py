@@ -6,11 +6,10 @@ import pytest
 
 from consumer.sources.files.read import envelopes
 from lakeproof.landing.zone import LandingZone
-from lakeproof.limits import Limits
-from lakeproof.settings import S3Settings, Settings
+from lakeproof.settings import Limits, S3Settings, settings_of
 from lakeproof.state.landing_log import LandedFile
 
-S3 = S3Settings(_env_file=None)
+S3 = S3Settings()
 LIMITS = Limits(unpacked_bytes=100, record_bytes=50)
 
 
@@ -56,5 +55,6 @@ def test_what_is_read_of_a_file(tmp_path, monkeypatch, name, content, reason, va
 
 
 def test_limits_without_settings_are_the_settings_defaults():
-    assert Limits.of(Settings(_env_file=None)) == Limits()
-    assert Limits.of(Settings(_env_file=None, max_unpacked_bytes=7, max_record_bytes=5)) == Limits(7, 5)
+    assert settings_of({}).limits == Limits()
+    limits = settings_of({"LAKE_MAX_UNPACKED_BYTES": 7, "LAKE_MAX_RECORD_BYTES": 5}).limits
+    assert limits == Limits(unpacked_bytes=7, record_bytes=5)

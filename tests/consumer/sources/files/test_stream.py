@@ -4,6 +4,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+from tests.lakes import changed
 
 from consumer.bulletin import Bulletin
 from consumer.sources.files.stream import LandingOptions, LandingReader
@@ -21,8 +22,8 @@ def landing(lake_settings: Settings) -> Path:
 
 
 def reader(settings: Settings, landing: Path) -> LandingReader:
-    at_once = settings.model_copy(update={"settle_seconds": 0.0})
-    begin = LandingLog(settings.landing_log_database, "events").base
+    at_once = changed(settings, LAKE_SETTLE_SECONDS=0)
+    begin = LandingLog(settings.state.database, "events").base
     return LandingReader(
         LandingOptions("bronze-events", "events", begin, Bulletin(landing.parent), None, pickle.dumps(at_once))
     )
@@ -35,7 +36,7 @@ def land(landing: Path, name: str) -> None:
 def test_a_contract_that_is_made_current_holds_from_the_next_micro_batch_on(
     lake_settings: Settings, landing: Path
 ) -> None:
-    contracts = ContractLog(lake_settings.landing_log_database)
+    contracts = ContractLog(lake_settings.state.database)
     contracts.make_current("events", "old", b"1")
     running = reader(lake_settings, landing)
     begin = running.initialOffset()

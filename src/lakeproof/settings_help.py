@@ -1,0 +1,90 @@
+"""The settings in words: what `lakeproof settings`, ``--help`` and the guide say of them, all from the model."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+from rich.markup import escape
+
+from lakeproof.settings import CONCERNS
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting in words.
+
+    Parameters
+    ----------
+    concern
+        What it belongs to.
+    variable
+        The environment variable that sets it.
+    field
+        Where it stands in :class:`lakeproof.settings.Settings`, with dots.
+    default
+        What it is when it is not set; empty where that is nothing.
+    meaning
+        What it sets.
+    """
+
+    concern: str
+    variable: str
+    field: str
+    default: str
+    meaning: str
+
+
+def settings_in_words() -> list[Setting]:
+    """Every setting, those of a concern one after the other."""
+    found: dict[str, Setting] = {}
+    for place, concern in CONCERNS.items():
+        for name, field in concern.model_fields.items():
+            if variable := field.alias:  # the home is a field of several concerns
+                title, path = str(concern.model_config["title"]), f"{place}.{name}".lstrip(".")
+                setting = Setting(title, variable, path, _default(field), field.description or "")
+                found.setdefault(variable, setting)
+    return list(found.values())
+
+
+def by_concern() -> Iterator[tuple[str, list[Setting]]]:
+    """Every setting, with the title of the concern that some belong to."""
+    for concern, settings in groupby(settings_in_words(), lambda setting: setting.concern):
+        yield concern, list(settings)
+
+
+def as_markdown() -> str:
+    """The guide's table."""
+    lines = ["| variable | default | what |", "|---|---|---|"]
+    for concern, settings in by_concern():
+        lines.append(f"| **{concern}** | | |")
+        for setting in settings:
+            default = f"`{setting.default}`" if setting.default else "none"
+            lines.append(f"| `{setting.variable}` | {default} | {setting.meaning} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def epilog(variables: Iterable[str] | None = None) -> str:
+    """What stands below the options of a program's help: what some settings are, or all of them by concern."""
+    if variables is None:
+        lines = []
+        for concern, settings in by_concern():
+            lines += [f"[bold]{concern}[/]", *map(_line, settings)]
+    else:
+        known = {setting.variable: setting for setting in settings_in_words()}
+        lines = [
+            "Environment variables, or lines of .env; `lakeproof settings --help` tells of all:",
+            *(_line(known[name]) for name in variables),
+        ]
+    return "\n".join(lines)
+
+
+def _line(setting: Setting) -> str:
+    return escape(f"  {setting.variable}: {setting.meaning}")
+
+
+def _default(field: FieldInfo) -> str:
+    home = {"home": Path("$LAKE_HOME")}
+    default = field.get_default(call_default_factory=True, validated_data=home)
+    return "" if default is None else str(default)
