@@ -19,7 +19,7 @@ from lakeproof.settings import Settings, load_settings
 
 _WIDE = 500
 
-app = application("lakeproof", "Check this machine and the contracts, and show the settings that all programs share.")
+app = application("lakeproof", "Check this machine, manage contracts, and show the settings that all programs share.")
 app.add_typer(contract_commands, name="contract")
 app.add_typer(landing_commands, name="landing")
 
@@ -27,10 +27,10 @@ app.add_typer(landing_commands, name="landing")
 @app.command()
 def doctor(
     program: Annotated[
-        Program | None, typer.Option("--for", help="Check the needs of one program only.", show_default=False)
+        Program | None, typer.Option("--for", help="Check the requirements of one program only.", show_default=False)
     ] = None,
 ) -> None:
-    """Check what the programs need: Java, jars, folders, ports, buckets, the catalog. Exit code 1 if anything fails."""
+    """Check the requirements: Java, jars, folders, ports, buckets, the catalog. Exits with 1 if a check fails."""
     settings = load_settings()
     # A name may stand for a folder that one program reads and another writes: the later, stricter check says all.
     order = [program] if program else [Program.READER, Program.CONSUMER, Program.PRODUCER]
@@ -54,13 +54,14 @@ def doctor(
 @app.command("settings")
 def show_settings(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Print only the values of these, a line each.", show_default=False)
+        list[str] | None,
+        typer.Argument(help="Print only the values of these, one per line.", show_default=False),
     ] = None,
 ) -> None:
-    """Print the settings as the programs see them, from the environment and .env; passwords stay hidden."""
+    """Print the settings that the programs use, from the environment and .env. Passwords are masked."""
     values = _values(load_settings())
     if unknown := [name for name in names or () if name not in values]:
-        raise UsageError(f"There is no setting {unknown[0]!r}.", f"There are: {', '.join(values)}.")
+        raise UsageError(f"Unknown setting {unknown[0]!r}.", f"Available settings: {', '.join(values)}.")
     if names:
         sys.stdout.writelines(f"{values[name]}\n" for name in names)
         return

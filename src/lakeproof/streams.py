@@ -46,7 +46,7 @@ class _Output(io.FileIO):
             if error.errno == errno.EPIPE:
                 raise OutputClosedError("Standard output is closed.") from error
             raise OutputError(
-                f"Standard output cannot be written: {error.strerror}.", "Free some space, or send it elsewhere."
+                f"Cannot write to standard output: {error.strerror}.", "Free some space, or redirect the output."
             ) from error
 
 

@@ -127,8 +127,8 @@ def _fitted(rows: pa.Table, target: Target) -> pa.Table:
     unknown = _unknown(pa.struct(list(rows.schema)), pa.struct(list(target.schema)))
     if unknown:
         raise LakeproofError(
-            f"The table at {target.folder} lacks what a contract has: {', '.join(unknown)}. "
-            "Run `lakeproof contract apply` for the stream, then go on."
+            f"The table at {target.folder} does not have all fields of its contract: {', '.join(unknown)}.",
+            "Run `lakeproof contract apply` for the stream, then run the consumer again.",
         )
     has = set(rows.column_names)
     columns: list[Any] = [

@@ -50,13 +50,13 @@ def evolve(table: "Table", due: "Schema") -> None:
             table.refresh()
         except (ResolveError, ValidationError, ValueError) as error:
             raise UsageError(
-                f"The table {'.'.join(table.name())} cannot be changed: {str(error).splitlines()[0]}.",
-                "Give the field another name, or its old type.",
+                f"Cannot change the table {'.'.join(table.name())}: {str(error).splitlines()[0]}.",
+                "Rename the field, or restore its old type.",
             ) from error
         else:
             return
     raise UnavailableError(
-        f"The table {'.'.join(table.name())} is being changed by others all the time.", "Run it again."
+        f"Cannot commit to the table {'.'.join(table.name())}: other writers keep changing it.", "Try again."
     )
 
 

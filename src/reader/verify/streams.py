@@ -68,11 +68,12 @@ def _streams(settings: Settings, stream: str | None) -> Sequence[str]:
     # A stream that nothing was read from yet has none of its own tables; one that lost a table is told.
     begun = [name for name, lacking in missing.items() if stream or not _own_tables(name) <= lacking]
     if not begun:
-        raise UnavailableError("The lake has no tables yet.", "Run `make start`, or producer and consumer.")
+        raise UnavailableError("The lake has no tables yet.", "Run `make start`, or the producer and the consumer.")
     for name in begun:
         if missing[name]:
             raise UnavailableError(
-                f"The stream {name} lacks the table {min(missing[name])}.", "Run the consumer, or restore the table."
+                f"The table {min(missing[name])} of the stream {name} is missing.",
+                "Run the consumer, or restore the table.",
             )
     return begun
 

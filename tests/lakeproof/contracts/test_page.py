@@ -179,7 +179,7 @@ def test_a_contract_is_changed_as_shown(tmp_path):
     steps = re.findall(r"^\$ (.*?)\n((?:[^$].*\n)*)", block, re.MULTILINE)
     assert dry == steps[0][1].replace("1.1.0 applied", "1.1.0 would be applied")
     assert [run(command) for command, _ in steps] == [expected for _, expected in steps]
-    assert run("lakeproof contract apply orders") == "orders: 1.1.0 is applied already.\n"
+    assert run("lakeproof contract apply orders") == "orders: 1.1.0 is already applied.\n"
 
 
 SAME_WORDS = {
