@@ -103,7 +103,7 @@ def database(uri: str) -> str:
     try:
         parts = urlsplit(uri, allow_fragments=False)
         is_split = parts.port != 0 and parts.netloc.count("@") <= 1 and "#" not in parts.netloc
-    except ValueError:  # what stands for the port is no number: mostly a part of the password
+    except ValueError:  # the port is not a number: mostly a part of the password
         is_split = False
     if not is_split and not uri.startswith("sqlite:"):
         raise UsageError(f"{without_password(uri)!r} is not a valid database address.", hint)

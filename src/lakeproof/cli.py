@@ -32,7 +32,7 @@ def doctor(
 ) -> None:
     """Check the requirements: Java, jars, folders, ports, buckets, the catalog. Exits with 1 if a check fails."""
     settings = load_settings()
-    # A name may stand for a folder that one program reads and another writes: the later, stricter check says all.
+    # Two programs may check the same folder, for reading and for writing: the later, stricter check is enough.
     order = [program] if program else [Program.READER, Program.CONSUMER, Program.PRODUCER]
     checks = {check.name: check for each in order for check in checks_for(settings, each)}
     console = _console()

@@ -30,7 +30,7 @@ def run(app: Callable[[], object]) -> None:
     """Run an application and end the program.
 
     A user's mistake ends it with its own exit code, a line and a hint; Ctrl-C and a closed pipe end it as a shell
-    expects, without a word. None of them shows a stack trace.
+    expects, silently. None of them shows a stack trace.
     """
     open_standard_streams()
     configure_logs()

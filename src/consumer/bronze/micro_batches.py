@@ -146,7 +146,7 @@ class MicroBatches:
             log.warning("files changed after they were judged", stream=self._stream, files=sorted(written.changed))
             held = unaccounted_units(spark, names, marker)
             outcomes |= {(source, None): held[source] for source in written.changed if held.get(source)}
-            # The dead letters of a file that is gone can be had no more: the ledger says so, and verify tells it.
+            # The dead letters of a file that is gone are lost: the ledger records it, and verify reports it.
             gone = {file.name for file in files if file.given_up}
             outcomes |= {(source, str(Reason.ABSENT)): 1 for source in written.changed if source in gone}
         # The ledger comes last: a ledger row means that all before it is committed.

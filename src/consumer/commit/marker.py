@@ -3,7 +3,7 @@
 A marker names what its micro-batch holds: where it starts and ends in its source. A table keeps the newest one of each
 query in a property, which is set in the same commit as the append. No expiry or compaction reaches it there. It is
 kept in the snapshot's summary too, and the property names the snapshot: so a table that was rolled back, or replaced,
-is told from one whose old snapshots were expired.
+is distinguished from one whose old snapshots were expired.
 """
 
 import json

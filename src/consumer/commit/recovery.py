@@ -69,7 +69,7 @@ def place_to_go_on(
 ) -> Position:
     """Find the position behind which a query's next micro-batch begins, and bring the landing log there.
 
-    A landing log that was lost, or is older than the tables, is made anew from the ledger, but only where no checkpoint
+    A landing log that was lost, or is older than the tables, is rebuilt from the ledger, but only if no checkpoint
     speaks of what was in it.
 
     Raises

@@ -91,7 +91,7 @@ def _is_found(matches: Callable[[Any], Any], text: str) -> bool:
     try:
         return bool(matches(pa.array([text], pa.string()))[0].as_py())
     except UnicodeEncodeError:
-        return True  # no text, which is told as such
+        return True  # not text, which is reported separately
 
 
 def _number(bound: Bound | None) -> Any:

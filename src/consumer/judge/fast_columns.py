@@ -86,7 +86,7 @@ class _Column(Protocol):
     """Reads values of one type."""
 
     annotation: Any
-    """What msgspec is told to read."""
+    """The type that msgspec decodes."""
 
     def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
         """Make the column.

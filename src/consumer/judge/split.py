@@ -73,7 +73,7 @@ def split(value: bytes, most: int = sys.maxsize) -> Refused | Iterator[Unit]:
     Parameters
     ----------
     value
-        The batch as landed, decompressed. A UTF-8 byte order mark at its start is passed over.
+        The batch as landed, decompressed. A UTF-8 byte order mark at its start is skipped.
     most
         Bytes of a unit at most; of a larger one there is no copy.
 

@@ -57,7 +57,7 @@ def known_options(kind: Type) -> tuple[str, ...]:
 
 
 def read_constraints(options: dict[str, Any], kind: Type, place: Place) -> Constraints:
-    """Read ``logicalTypeOptions``, which stand at `place`.
+    """Read the ``logicalTypeOptions`` at `place`.
 
     Raises
     ------

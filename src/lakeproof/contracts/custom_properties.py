@@ -27,7 +27,7 @@ def check_names(document: Any) -> None:
     Raises
     ------
     ContractError
-        A name is nearly one of ours, or one of ours is not at the contract's top, or is there twice.
+        A name is nearly one of ours, or one of ours is not at the contract's top, or is duplicated.
     """
     seen = set()
     for place, name in _names(document, ()):

@@ -25,7 +25,7 @@ _LOGICAL = f"{', '.join(_PHYSICAL)}, object, array, map"
 
 
 def read_fields(properties: Sequence[SchemaProperty], place: Place) -> tuple[Field, ...]:
-    """Read properties, which stand at `place`.
+    """Read the properties at `place`.
 
     Raises
     ------

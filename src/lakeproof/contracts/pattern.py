@@ -1,8 +1,8 @@
 r"""Regular expressions that mean the same wherever a contract goes.
 
-A pattern is judged with RE2, whose time is linear in the text, and goes to registries in a JSON Schema, which speak
-ECMA-262. What both read alike is taken, the rest refused: literals, ``.``, classes, ``\d \D \w \W``, groups, ``|``,
-``* + ? {n,m}``, ``^`` and ``$``. As in JSON Schema it is searched for anywhere in the text; ``^…$`` is the whole of it.
+A pattern is judged with RE2, whose time is linear in the text, and goes to registries in a JSON Schema, which uses
+ECMA-262. Only what means the same in both is supported: literals, ``.``, classes, ``\d \D \w \W``, groups, ``|``,
+``* + ? {n,m}``, ``^`` and ``$``. As in JSON Schema, it can match anywhere in the text; ``^…$`` matches all of it.
 """
 
 import re
@@ -37,7 +37,7 @@ def portable(pattern: str) -> str:
     Raises
     ------
     PatternError
-        It does not compile, is too large, or uses what is not read alike everywhere.
+        It does not compile, is too large, or uses what engines interpret differently.
     """
     return _Parser(pattern).parse()
 
@@ -135,7 +135,7 @@ class _Parser:
         return size
 
     def _member(self) -> str:
-        """Read one character of a class; return it, or nothing for one that stands for several."""
+        """Read one character of a class; return it, or nothing for a class of several."""
         letter = self._next()
         if not letter:
             raise PatternError("unmatched [")

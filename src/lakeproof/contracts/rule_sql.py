@@ -32,7 +32,7 @@ from lakeproof.contracts.rule_types import (
 MAX_SIZE = 4_000
 """Characters of a rule."""
 MAX_DEPTH = 40
-"""Parts of a rule within each other."""
+"""Levels of nesting in a rule."""
 
 _BOOLEAN, _TEXT, _INT, _LONG, _DOUBLE = (
     PrimitiveType.BOOLEAN,

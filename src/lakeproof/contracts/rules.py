@@ -28,13 +28,13 @@ _EXPECTATIONS = (
     "implementation",
 )
 _Found = tuple[DataQuality, Place, str]
-"""An entry, its place, and the JSONPath of what it is about; empty if that is not a field."""
+"""An entry, its place, and the JSONPath of its field; empty if it is not about a field."""
 
 
 def read_rules(
     quality: Sequence[DataQuality], properties: Sequence[SchemaProperty], fields: tuple[Field, ...], place: Place
 ) -> tuple[Rule, ...]:
-    """Read the rules of a schema object, which stands at `place`: its own, then those of its properties.
+    """Read the rules of the schema object at `place`: its own, then those of its properties.
 
     Raises
     ------

@@ -27,7 +27,7 @@ class Source:
     lines: dict[Place, int]
 
     def line(self, place: Place) -> int:
-        """Line of `place`, or of what it is, or should be, in."""
+        """Line of `place`, or of the nearest part around it."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place, 1)

@@ -1,6 +1,6 @@
 """A stream's tables follow its contract: new fields become columns, types are widened, nothing is dropped or narrowed.
 
-The tables change first, then ``ops.schema_changes`` says so, then a consumer that runs is told. Each step is left out
+The tables change first, then ``ops.schema_changes`` says so, then a running consumer is notified. Each step is left out
 where it has been done, so that after a crash between them, doing it again finishes.
 """
 

@@ -1,4 +1,4 @@
-"""Columns of a table: what it lacks of those that are due, and how it gets them, with the field ids that it has."""
+"""Columns of a table: which of the expected ones are missing, and adding them, with stable field ids."""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ def evolve(table: "Table", due: "Schema") -> None:
     Raises
     ------
     UsageError
-        A column is there with a type that cannot be widened to what is due.
+        A column has a type that cannot be widened to the expected one.
     UnavailableError
         Others commit to the table all the time.
     """

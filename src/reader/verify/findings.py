@@ -34,7 +34,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A source, what it is, and why."""
+    """A source, its status, and why."""
 
     source: str
     status: Status
@@ -107,7 +107,7 @@ class Evidence:
     passed
         Whether a position is behind it already, so that it will not be read.
     units
-        How many units it has: counted anew, or else as the ledger says.
+        How many units it has: recounted, or else as the ledger says.
     whole
         Whether it was found to be a batch that cannot be split.
     missing, extra

@@ -73,6 +73,6 @@ def _names(settings: Settings, stream: str, end: int) -> frozenset[str]:
         with engine.connect() as connection:
             return frozenset(connection.scalars(before))
     except SQLAlchemyError:
-        return frozenset()  # the problem is told in any case
+        return frozenset()  # the problem is reported in any case
     finally:
         engine.dispose()

@@ -298,7 +298,7 @@ def _is_even(books: _Books, name: str, content_hash: str | None, units: int) -> 
     """Whether as many units as there should be are in the tables, each once."""
     account = books.accounts.get(name, Account())
     if is_changed(books.landed.get(name), account, books.bookings.get(name), content_hash):
-        # Its units cannot be counted anew, and the ledger says how many were taken, not which.
+        # Its units cannot be recounted, and the ledger says how many were read, not which.
         return account.rows == account.positions == units
     return account.is_exactly(units)
 

@@ -65,7 +65,7 @@ def _streams(settings: Settings, stream: str | None) -> Sequence[str]:
     catalog = open_catalog(settings)
     contracts = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
     missing = {name: _missing_tables(catalog, name) for name in ([stream] if stream else contracts)}
-    # A stream that nothing was read from yet has none of its own tables; one that lost a table is told.
+    # A stream that nothing was read from yet has none of its own tables; one that lost a table is reported.
     begun = [name for name, lacking in missing.items() if stream or not _own_tables(name) <= lacking]
     if not begun:
         raise UnavailableError("The lake has no tables yet.", "Run `make start`, or the producer and the consumer.")

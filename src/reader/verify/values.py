@@ -82,7 +82,7 @@ class Sample:
         missing: list[str] = []
         places = self._places.get(source, {})
         for position, number in sorted(places.items()):
-            if position in units:  # else there is no such unit, which is told elsewhere
+            if position in units:  # else there is no such unit, which is reported elsewhere
                 for text, is_missing in self._of_row(units[position], number):
                     told = f"unit {position}{text}"
                     if is_missing:
@@ -143,7 +143,7 @@ def _is_field_same(field: Field, token: Any, kept: "pa.Scalar[Any]", within: Pla
 
 
 def _is_same(kind: Type, token: Any, kept: "pa.Scalar[Any]", place: Place, missing: _Missing) -> bool:
-    """Whether a column's value is what the JSON `token` stands for (None for null), as far as it is there."""
+    """Whether a column's value has the value of the JSON `token` (None for null), as far as it is there."""
     if token is None:
         return not kept.is_valid
     if not kept.is_valid:

@@ -171,8 +171,8 @@ def test_a_contract_is_changed_as_shown(tmp_path):
 
     contract = tmp_path / "orders.yaml"
     contract.write_text(EXAMPLE)
-    assert run("lakeproof contract apply orders --dry-run") == "orders: tables would be made by 1.0.0.\n"
-    assert run("lakeproof contract apply orders") == "orders: tables made by 1.0.0.\n"
+    assert run("lakeproof contract apply orders --dry-run") == "orders: tables would be created by 1.0.0.\n"
+    assert run("lakeproof contract apply orders") == "orders: tables created by 1.0.0.\n"
     changed = EXAMPLE.replace("version: 1.0.0", "version: 1.1.0").replace("decimal(12,2)", "decimal(16,2)")
     contract.write_text(changed + "      - {name: coupon, logicalType: string}\n")
     dry = run("lakeproof contract apply orders --dry-run")
@@ -207,7 +207,7 @@ def test_tables_can_follow_what_is_listed_so():
             seen.append(name)
             for old, new in PAIRS[name]:
                 obstacles = [found.obstacle for found in changes(old, new)]
-                assert any(obstacles) == means.startswith("refused"), (change, old, new)
+                assert any(obstacles) == means.startswith("rejected"), (change, old, new)
     assert sorted(seen) == sorted(PAIRS)
 
 

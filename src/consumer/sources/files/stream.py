@@ -66,7 +66,7 @@ def landed_files(rows: list[dict[str, Any]]) -> LandedFiles | None:
 
 @dataclass(frozen=True)
 class LandingOptions:
-    """What a reader of the landing zone is told.
+    """Options of a reader of the landing zone.
 
     Parameters
     ----------
