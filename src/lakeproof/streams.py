@@ -10,7 +10,7 @@ from lakeproof.errors import OutputClosedError, OutputError
 
 
 def open_standard_streams() -> None:
-    """Put streams in place whose failures are told apart from those of other files.
+    """Put streams in place whose failures can be distinguished from those of other files.
 
     What cannot be written to standard output raises :class:`lakeproof.errors.OutputError`: rich and typer would make
     something of their own of an ``OSError``. What cannot be written to standard error is dropped, since nobody is left
