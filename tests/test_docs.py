@@ -95,10 +95,10 @@ def test_the_guide_runs_several_streams(walked: tuple[dict[str, str], str]) -> N
 @pytest.mark.spark
 def test_the_commands_of_operations_do_what_the_page_says(walked: tuple[dict[str, str], str]) -> None:
     said = shell("\n".join(blocks("docs/operations.md", "sh")), walked[0])
-    assert "The next run goes on where the tables are." in said
-    assert "20 of 20 files that were looked for are there" in said
+    assert "The next run resumes from the position in the tables." in said
+    assert "Found 20 of 20 files" in said
     again = shell("consumer run events --available-now && reader verify", walked[0])
-    assert "Clean: each landed unit is in one table, once." in again
+    assert "Clean: each landed unit is in exactly one table, once." in again
 
 
 @pytest.mark.spark

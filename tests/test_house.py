@@ -189,6 +189,37 @@ def test_make_help_tells_of_every_target():
     assert subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout == done.stdout
 
 
+def avoided() -> list[str]:
+    """The phrases of the left column of "Do not write" in CONTRIBUTING.md."""
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", page.partition("| avoid | write |\n|---|---|\n")[2], re.MULTILINE)
+    return [phrase for row in rows for phrase in row.split(", ")]
+
+
+@pytest.mark.parametrize("phrase", avoided())
+def test_texts_are_in_plain_english(phrase):
+    """Messages, docs and docstrings do without phrases for which CONTRIBUTING.md has a better one."""
+    words = phrase.removeprefix("a string ").split()
+    forms = {"is": "(is|are)", "stands": "stands?", "hand": "hands?"}
+    pattern = re.compile(r"\b" + r"[\s#|]+".join(forms.get(word, re.escape(word)) for word in words) + r"\b", re.I)
+    found = [
+        f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
+        for path in [ROOT / "README.md", *_texts("src", ".py"), *_texts("docs", ".md")]
+        for text in [path.read_text()]
+        for match in pattern.finditer(text)
+    ]
+    assert found == []
+
+
+def test_there_are_phrases_to_avoid():
+    assert len(avoided()) > 20
+
+
+def _texts(folder: str, suffix: str) -> list[Path]:
+    # Reports of benchmarks are results, and stay as they were measured.
+    return [path for path in (ROOT / folder).rglob(f"*{suffix}") if "benchmarks" not in path.parts]
+
+
 def test_scripts_can_be_run():
     scripts = [path for path in (ROOT / "scripts").glob("*.sh") if path.name != "common.sh"] + [ROOT / ".ci" / "run"]
     assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []

@@ -95,7 +95,7 @@ def test_a_file_of_defaults_that_is_not_utf_8(tmp_path: Path, program: str) -> N
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_an_argument_that_is_not_utf_8(tmp_path: Path, program: str) -> None:
-    assert_told(run(tmp_path, program, PROGRAMS[program][0], b"\xff"), 2, "is not UTF-8")
+    assert_told(run(tmp_path, program, PROGRAMS[program][0], b"\xff"), 2, "is not valid UTF-8")
 
 
 def test_a_contract_that_is_wrong_is_told_before_spark_starts(tmp_path: Path) -> None:
@@ -136,12 +136,12 @@ def test_nobody_reads_on(tmp_path: Path, command: str) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("command", PRINTS.values(), ids=PRINTS)
 def test_a_full_disk(tmp_path: Path, command: str) -> None:
-    assert_told(shell(tmp_path, f"{command} > /dev/full"), 1, "Standard output", "No space left on device")
+    assert_told(shell(tmp_path, f"{command} > /dev/full"), 1, "standard output", "No space left on device")
 
 
 @pytest.mark.parametrize("command", PRINTS.values(), ids=PRINTS)
 def test_a_closed_output(tmp_path: Path, command: str) -> None:
-    assert_told(shell(tmp_path, f"{command} >&-"), 1, "Standard output", "Bad file descriptor")
+    assert_told(shell(tmp_path, f"{command} >&-"), 1, "standard output", "Bad file descriptor")
 
 
 def test_closed_streams_stop_nothing_that_needs_none(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from lakeproof.signals import AskedToEnd, asked_to_end
 
 app = application(
     "consumer",
-    "Judge landed batches with Spark; append each record once, to bronze or to the dead letters.",
+    "Judge landed batches with Spark, and append each record once: to bronze or to the dead letters.",
     ["LAKE_HOME", "LAKE_LANDING", "LAKE_CATALOG_URI", "LAKE_WAREHOUSE", "LAKE_CONTRACTS", "LAKE_DRIVER_MEMORY"],
 )
 
@@ -37,7 +37,7 @@ class DataSource(StrEnum):
 
 @app.callback()
 def _program() -> None:
-    """Judge landed batches with Spark; append each record once, to bronze or to the dead letters."""
+    """Judge landed batches with Spark, and append each record once: to bronze or to the dead letters."""
 
 
 @app.command("run")
@@ -46,19 +46,21 @@ def run_streams(
         list[str], typer.Argument(metavar="STREAM...", help="Names of the streams.", show_default=False)
     ],
     data_source: Annotated[
-        DataSource | None, typer.Option(help="Kind of landing zone; by default that of LAKE_LANDING.")
+        DataSource | None, typer.Option(help="Kind of landing zone. Default: that of LAKE_LANDING.")
     ] = None,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Take what has landed by now, then end.")
+        bool, typer.Option("--available-now", help="Process what has landed so far, then exit.")
     ] = False,
-    trigger: Annotated[str, typer.Option(help="Time between two looks for new files.")] = "1 second",
+    trigger: Annotated[str, typer.Option(help="Interval between checks for new files.")] = "1 second",
 ) -> None:
-    """Run streams from their landing zones into bronze, the dead letters and the ledger, in one Spark application.
+    """Run streams from their landing zones into bronze, dead letters and ledger, in one Spark application.
 
-    Ctrl-C or SIGTERM finishes the micro-batch, commits it and ends.
+    On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits.
     """
     if not _TRIGGER.fullmatch(trigger):
-        raise UsageError(f"--trigger {trigger!r} is not a time.", 'Write it like "5 seconds" or "500 milliseconds".')
+        raise UsageError(
+            f"--trigger: expected a duration, got {trigger!r}.", 'Use a value like "5 seconds" or "500 milliseconds".'
+        )
     try:
         with asked_to_end():
             _run(list(dict.fromkeys(streams)), data_source, available_now, trigger)
@@ -68,10 +70,10 @@ def run_streams(
 
 @app.command("reset")
 def reset_stream(stream: StreamArgument) -> None:
-    """Remove the checkpoint of STREAM, so that the next run goes on where its tables are.
+    """Remove the checkpoint of STREAM, so that the next run resumes from the position in its tables.
 
-    For checkpoint, landing log or tables that were restored from different moments. Nothing is read twice: the tables
-    say what has been taken. What landed and is in no table is taken by the next run.
+    Use this if the checkpoint, landing log or tables were restored from different points in time. Nothing is read
+    twice: the tables record which files were read. The next run reads the files that are in no table.
     """
     settings = load_settings()
     load_contract(settings.contracts, stream)
@@ -83,11 +85,13 @@ def reset_stream(stream: StreamArgument) -> None:
 @app.command("give-up")
 def give_up_files(
     stream: StreamArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Give them up; without it, they are only listed.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Give them up. Without this option, they are only listed.")
+    ] = False,
 ) -> None:
-    """List the files that were discovered, are not there any more, and were not read; with --yes, wait no longer.
+    """List the files that were discovered, but disappeared before they were read. With --yes, give them up.
 
-    The consumer waits for a file that is gone: its disk may not be mounted. A file that was given up becomes a dead
+    The consumer waits for a missing file, because its disk may not be mounted. A file that was given up becomes a dead
     letter with the reason `absent`, unless it is back by then.
     """
     settings = load_settings()
@@ -99,8 +103,8 @@ def give_up_files(
         typer.echo(name)
     if yes and absent:
         give_up(settings, stream, absent)
-    said = "given up" if yes else "absent; with --yes they are given up"
-    typer.echo(f"{len(absent):,} files {said}" if absent else "No file is absent.", err=True)
+    said = "given up" if yes else "missing; use --yes to give them up"
+    typer.echo(f"{len(absent):,} files {said}" if absent else "No files are missing.", err=True)
 
 
 @app.command("archive")
@@ -109,7 +113,7 @@ def archive(
 ) -> None:
     """Archive the JVM classes that a run loads, so that later starts take about half the time.
 
-    `make setup` does this. The archive fits one Java and one set of jars; any other start ignores it.
+    `make setup` does this. The archive only works with the same Java and the same jars; otherwise it is ignored.
     """
     settings = load_settings()
     from consumer.archive import archive_classes
@@ -121,7 +125,7 @@ def _run(streams: list[str], data_source: DataSource | None, available_now: bool
     settings = load_settings()
     _check_data_source(settings, data_source)
     for stream in streams:
-        load_contract(settings.contracts, stream)  # one that is wrong is told before anything else
+        load_contract(settings.contracts, stream)  # an invalid one is reported before anything else
     check_environment(settings, Program.CONSUMER)
 
     # Spark takes a second to import: only when everything cheap has been checked.
@@ -137,8 +141,8 @@ def _run(streams: list[str], data_source: DataSource | None, available_now: bool
         run_queries(settings, queries, start, available_now=available_now)
     except (Py4JNetworkError, ConnectionError) as error:
         raise LakeproofError(
-            "Spark's JVM has gone: it was killed, or had too little memory.",
-            f"What was committed stays; run it again to go on. Details: {settings.logs / 'spark.log'}",
+            "Spark's JVM exited: it was killed or ran out of memory.",
+            f"Committed data is safe. Run the command again to resume. Details: {settings.logs / 'spark.log'}",
         ) from error
 
 
@@ -146,7 +150,7 @@ def _check_data_source(settings: Settings, data_source: DataSource | None) -> No
     scheme = {None: "", DataSource.LOCAL: "file://", DataSource.S3: "s3://"}[data_source]
     if not settings.landing.uri.startswith(scheme):
         raise UsageError(
-            f"--data-source {data_source} does not fit the landing zone {settings.landing.uri}.",
+            f"--data-source {data_source} does not match the landing zone {settings.landing.uri}.",
             f"Set LAKE_LANDING to {'s3://BUCKET/PREFIX' if data_source is DataSource.S3 else 'a folder'}.",
         )
 

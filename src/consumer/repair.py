@@ -26,9 +26,9 @@ def reset(settings: Settings, stream: str) -> str:
         removed = remove_checkpoint(settings, query)
     where = checkpoint_folder(settings, query)
     return (
-        f"Removed {where}. The next run goes on where the tables are."
+        f"Removed {where}. The next run resumes from the position in the tables."
         if removed
-        else f"There is no checkpoint in {where}. The next run goes on where the tables are."
+        else f"No checkpoint found in {where}. The next run resumes from the position in the tables."
     )
 
 
@@ -42,7 +42,7 @@ def absent_files(settings: Settings, stream: str) -> list[str]:
     """
     zone = landing_zone(settings, stream)
     if not zone.is_there():
-        raise UnavailableError(f"The landing folder {local_path(zone.root)} is not there.", "Mount its disk.")
+        raise UnavailableError(f"The landing folder {local_path(zone.root)} does not exist.", "Mount its disk.")
     log = LandingLog(settings.state.database, stream)
     there = {name for name, _ in zone.list()}
     given_up = log.given_up()

@@ -13,7 +13,7 @@ SCHEMES = ("file", "s3")
 _DATABASES = ("sqlite", "postgresql", "postgresql+psycopg")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _ALMOST_ADDRESS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:/(?!/)|(?:s3[an]?|file):(?!//))", re.IGNORECASE)
-_GIVE_PLACE = "Give a folder, a file:// or an s3:// address."
+_GIVE_PLACE = "Use a folder, a file:// or an s3:// address."
 _LONGEST_NAME = 255
 _LONGEST_PATH = 3_500
 """Bytes. Linux takes 4,096, of which the names below the lake need some."""
@@ -28,11 +28,11 @@ def folder(text: str) -> Path:
         It is an address, or no file system takes it.
     """
     if _ADDRESS.match(text) or _ALMOST_ADDRESS.match(text):
-        raise UsageError(f"expected a folder, got the address {text!r}.", "Give a folder of this machine.")
+        raise UsageError(f"expected a folder, got the address {text!r}.", "Use a folder on this machine.")
     try:
         path = Path(text).expanduser()
     except RuntimeError:  # of a user that there is not
-        raise UsageError(f"{text!r} begins with the home of an unknown user.", "Write the whole path.") from None
+        raise UsageError(f"{text!r} starts with the home folder of an unknown user.", "Use an absolute path.") from None
     _check(path)
     return path
 
@@ -50,20 +50,23 @@ def place(text: str) -> str:
         if _ALMOST_ADDRESS.match(text):
             raise UsageError(
                 f"{text!r} looks like an address, but has no ://.",
-                "Write s3://BUCKET/PREFIX or file:///FOLDER; a folder of that name is ./" + text,
+                f"Use s3://BUCKET/PREFIX or file:///FOLDER. For a folder with this name, use ./{text}",
             )
         return str(folder(text))
     scheme, rest = address.groups()
     if scheme not in SCHEMES:
-        raise UsageError(f"{text} is neither file:// nor s3://.", _GIVE_PLACE)
+        raise UsageError(f"{text} is not a file:// or s3:// address.", _GIVE_PLACE)
     if "#" in rest or "?" in rest or not rest.isprintable():
-        raise UsageError(f"{text!r} has characters that an address cannot have.", "Give a folder, or another name.")
+        raise UsageError(
+            f"{text!r} contains characters that are not allowed in an address.", "Use a folder, or another name."
+        )
     if scheme == "file" and not rest.startswith("/"):
         raise UsageError(
-            f"{text} names another machine, {rest.partition('/')[0]!r}.", f"A folder has three slashes: file:///{rest}"
+            f"{text} refers to another machine, {rest.partition('/')[0]!r}.",
+            f"For a local folder, use three slashes: file:///{rest}",
         )
     if scheme == "s3" and not rest.partition("/")[0]:
-        raise UsageError(f"{text} names no bucket.", "Write s3://BUCKET/PREFIX.")
+        raise UsageError(f"{text} has no bucket name.", "Use s3://BUCKET/PREFIX.")
     if scheme == "file":
         _check(Path(rest))
     return text
@@ -94,30 +97,31 @@ def database(uri: str) -> str:
         It is none that can be used.
     """
     hint = (
-        "Write sqlite:////FOLDER/FILE.db or postgresql://USER:PASSWORD@HOST/DATABASE, special characters of the "
-        "password percent-encoded: @ is %40, : is %3A, / is %2F, % is %25."
+        "Use sqlite:////FOLDER/FILE.db or postgresql://USER:PASSWORD@HOST/DATABASE. Percent-encode special characters "
+        "in the password: @ is %40, : is %3A, / is %2F, % is %25."
     )
     try:
         parts = urlsplit(uri, allow_fragments=False)
         is_split = parts.port != 0 and parts.netloc.count("@") <= 1 and "#" not in parts.netloc
-    except ValueError:  # what stands for the port is no number: mostly a part of the password
+    except ValueError:  # the port is not a number: mostly a part of the password
         is_split = False
     if not is_split and not uri.startswith("sqlite:"):
-        raise UsageError(f"{without_password(uri)!r} is no address of a database.", hint)
+        raise UsageError(f"{without_password(uri)!r} is not a valid database address.", hint)
     if parts.scheme not in _DATABASES:
-        raise UsageError(f"{without_password(uri)!r} is neither sqlite:/// nor postgresql://.", hint)
+        raise UsageError(f"{without_password(uri)!r} is not a sqlite:/// or postgresql:// address.", hint)
     if parts.scheme == "sqlite":
         name = parts.path.removeprefix("/")
         if parts.netloc or name in ("", ":memory:"):
-            raise UsageError(f"{uri!r} names no file.", hint)
+            raise UsageError(f"{uri!r} has no file name.", hint)
         if parts.query:
             raise UsageError(
-                f"{uri!r} has options behind a ?, which would not be used.", "Remove them; write ? in a name as %3F."
+                f"{uri!r} has options after a ?, which are not supported.",
+                "Remove them. If ? is part of the name, write %3F.",
             )
         if name.startswith("~"):
-            raise UsageError(f"{uri!r} begins with ~, which is not replaced here.", "Write the whole path.")
+            raise UsageError(f"{uri!r} starts with ~, which is not expanded here.", "Use an absolute path.")
     elif not parts.hostname or not parts.path.strip("/"):
-        raise UsageError(f"{without_password(uri)!r} lacks the host or the database.", hint)
+        raise UsageError(f"{without_password(uri)!r} has no host or no database name.", hint)
     return uri
 
 
@@ -146,13 +150,15 @@ def _check(path: Path) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{text!r} is not UTF-8.", "Choose another folder.") from None
+        raise UsageError(f"{text!r} is not valid UTF-8.", "Use another folder.") from None
     if not text.isprintable():
-        raise UsageError(f"{text!r} has a control character.", "Choose another folder.")
+        raise UsageError(f"{text!r} contains a control character.", "Use another folder.")
     if "\\" in text:  # DuckDB takes it for a mark of escape in a pattern, and finds no file
-        raise UsageError(f"{text!r} has a backslash.", "Choose another folder; / stands between names.")
+        raise UsageError(f"{text!r} contains a backslash.", "Use another folder, and / as the separator.")
     longest = max((len(os.fsencode(name)) for name in path.parts), default=0)
     if longest > _LONGEST_NAME:
-        raise UsageError(f"a name in it has {longest} bytes; file systems take {_LONGEST_NAME}.", "Choose another one.")
+        raise UsageError(
+            f"a name in the path has {longest} bytes; the maximum is {_LONGEST_NAME}.", "Use a shorter name."
+        )
     if len(os.fsencode(path.absolute())) > _LONGEST_PATH:
-        raise UsageError(f"the path has more than {_LONGEST_PATH:,} bytes.", "Choose a shorter one.")
+        raise UsageError(f"the path has more than {_LONGEST_PATH:,} bytes.", "Use a shorter path.")

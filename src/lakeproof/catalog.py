@@ -49,8 +49,8 @@ def open_catalog(settings: Settings) -> "Catalog":
         return load_catalog(CATALOG, **properties)
     except Exception as error:
         raise UnavailableError(
-            f"The catalog {without_password(database)} cannot be opened: {_first_line(error)}.",
-            "Check LAKE_CATALOG, LAKE_CATALOG_URI and that its server runs.",
+            f"Cannot open the catalog {without_password(database)}: {_first_line(error)}.",
+            "Check LAKE_CATALOG and LAKE_CATALOG_URI, and that the server is running.",
         ) from error
 
 
@@ -75,8 +75,8 @@ def unreadable(error: Exception) -> UnavailableError:
     """What to say when PyIceberg fails at the catalog, or at the metadata that it names."""
     first_line = (str(error).splitlines() or [""])[0]
     return UnavailableError(
-        f"The catalog cannot be read: {type(error).__name__}: {first_line}",
-        "Check LAKE_CATALOG, LAKE_CATALOG_URI, LAKE_WAREHOUSE, and that what they name is there.",
+        f"Cannot read the catalog: {type(error).__name__}: {first_line}",
+        "Check LAKE_CATALOG, LAKE_CATALOG_URI and LAKE_WAREHOUSE, and that what they refer to exists.",
     )
 
 

@@ -90,8 +90,8 @@ def read_checkpoint(settings: Settings, query: str) -> Checkpoint | None:
 
 def _unusable(root: str) -> LakeproofError:
     return LakeproofError(
-        f"The checkpoint {root} is none that this version can go on from.",
-        "Run `consumer reset` for the stream: the tables tell where to go on.",
+        f"Cannot resume from the checkpoint {root}: this version cannot read it.",
+        "Run `consumer reset` for the stream. It resumes from the position in the tables.",
     )
 
 
@@ -114,5 +114,5 @@ def remove_checkpoint(settings: Settings, query: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise UnavailableError(f"{folder} cannot be removed: {error.strerror}.", "Check its permissions.") from error
+        raise UnavailableError(f"Cannot remove {folder}: {error.strerror}.", "Check its permissions.") from error
     return True

@@ -21,7 +21,7 @@ from lakeproof.settings_help import as_markdown, by_concern, epilog, settings_in
 
 _WIDE = 500
 
-app = application("lakeproof", "Check this machine and the contracts, and show the settings that all programs share.")
+app = application("lakeproof", "Check this machine, manage contracts, and show the settings that all programs share.")
 app.add_typer(contract_commands, name="contract")
 app.add_typer(landing_commands, name="landing")
 
@@ -29,12 +29,12 @@ app.add_typer(landing_commands, name="landing")
 @app.command()
 def doctor(
     program: Annotated[
-        Program | None, typer.Option("--for", help="Check the needs of one program only.", show_default=False)
+        Program | None, typer.Option("--for", help="Check the requirements of one program only.", show_default=False)
     ] = None,
 ) -> None:
-    """Check what the programs need: Java, jars, folders, ports, buckets, the catalog. Exit code 1 if anything fails."""
+    """Check the requirements: Java, jars, folders, ports, buckets, the catalog. Exits with 1 if a check fails."""
     settings = load_settings()
-    # A name may stand for a folder that one program reads and another writes: the later, stricter check says all.
+    # Two programs may check the same folder, for reading and for writing: the later, stricter check is enough.
     order = [program] if program else [Program.READER, Program.CONSUMER, Program.PRODUCER]
     checks = {check.name: check for each in order for check in checks_for(settings, each)}
     console = _console()
@@ -56,11 +56,12 @@ def doctor(
 @app.command("settings", epilog=epilog())
 def show_settings(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Print only the values of these, a line each.", show_default=False)
+        list[str] | None,
+        typer.Argument(help="Print only the values of these, one per line.", show_default=False),
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print what there is, as the guide's table.")] = False,
 ) -> None:
-    """Print the settings as the programs see them, from the environment and .env; passwords stay hidden."""
+    """Print the settings that the programs use, from the environment and .env. Passwords are masked."""
     if markdown:
         sys.stdout.write(as_markdown())
         return

@@ -36,7 +36,7 @@ def run(app: Callable[[], object]) -> None:
     """Run an application and end the program.
 
     A user's mistake ends it with its own exit code, a line and a hint; Ctrl-C and a closed pipe end it as a shell
-    expects, without a word. None of them shows a stack trace.
+    expects, silently. None of them shows a stack trace.
     """
     open_standard_streams()
     configure_logs()
@@ -76,7 +76,9 @@ def _told(error: BaseException) -> int | None:
         return _INTERRUPTED
     if isinstance(error, OSError) and error.strerror:
         what = f"{os.fspath(error.filename)!r}: " if error.filename is not None else ""
-        error = LakeproofError(f"{what}{error.strerror}.", "Check the path, its permissions and the disk; try again.")
+        error = LakeproofError(
+            f"{what}{error.strerror}.", "Check the path, its permissions and the disk, then try again."
+        )
     if isinstance(error, LakeproofError):
         sys.stderr.write(f"Error: {error}\n")
         return error.exit_code
@@ -98,5 +100,5 @@ def _check_arguments(arguments: list[str]) -> None:
             argument.encode()
         except UnicodeEncodeError:
             raise UsageError(
-                f"Argument {number} is not UTF-8: {os.fsencode(argument)!r}.", "Write it in UTF-8."
+                f"Argument {number} is not valid UTF-8: {os.fsencode(argument)!r}.", "Encode it as UTF-8."
             ) from None

@@ -106,9 +106,7 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None)
             Check("Java", _java),
             Check("jars", lambda: _jars(settings.spark.jars)),
             # A port that was asked for must be had; else Spark takes the next one that is free.
-            Check(
-                "port of Spark's page", lambda: _port(settings.spark.ui_port), optional=not _asked_for_port(settings)
-            ),
+            Check("Spark UI port", lambda: _port(settings.spark.ui_port), optional=not _asked_for_port(settings)),
             Check("logs", lambda: _writable(settings.logs)),
             _database("landing log", settings.state.database),
         ]
@@ -129,7 +127,7 @@ def _contracts(folder: Path) -> str:
     names = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
     if not names:
         raise UsageError(
-            f"There are no contracts in {folder.absolute()}.", "Run in the project's folder, or set LAKE_CONTRACTS."
+            f"No contracts found in {folder.absolute()}.", "Run in the project's folder, or set LAKE_CONTRACTS."
         )
     return names
 
@@ -137,14 +135,14 @@ def _contracts(folder: Path) -> str:
 def _java() -> str:
     home = os.environ.get("JAVA_HOME")  # as Spark looks for it
     java = shutil.which(f"{home}/bin/java" if home else "java")
-    hint = f"Install a JDK {_OLDEST_JAVA} or newer, or set JAVA_HOME to one."
+    hint = f"Install JDK {_OLDEST_JAVA} or newer, or set JAVA_HOME to one."
     if java is None:
-        raise UnavailableError(f"Java is missing{f' in JAVA_HOME ({home})' if home else ''}.", hint)
+        raise UnavailableError(f"Java not found{f' in JAVA_HOME ({home})' if home else ''}.", hint)
     found = _JAVA_VERSION.search(_java_release(Path(java)))
     if found is None:
-        raise UnavailableError(f"{java} does not say which version it is.", hint)
+        raise UnavailableError(f"Cannot determine the Java version of {java}.", hint)
     if int(found[1]) < _OLDEST_JAVA:
-        raise UnavailableError(f"{java} is Java {found[1]}; Spark 4 needs {_OLDEST_JAVA} or newer.", hint)
+        raise UnavailableError(f"{java} is Java {found[1]}, but Spark 4 requires Java {_OLDEST_JAVA} or newer.", hint)
     return f"Java {found[1]} at {java}"
 
 
@@ -162,7 +160,7 @@ def _java_release(java: Path) -> str:
 def _jars(folder: Path) -> str:
     count = len(list(folder.glob("*.jar")))
     if not count:
-        raise UnavailableError(f"There are no jars in {folder.absolute()}.", "Run `make setup`, or set LAKE_JARS.")
+        raise UnavailableError(f"No jars found in {folder.absolute()}.", "Run `make setup`, or set LAKE_JARS.")
     return f"{count} in {folder}"
 
 
@@ -173,8 +171,8 @@ def _port(port: int) -> str:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise UnavailableError(
-                f"Port {port} cannot be used for Spark's page: {error.strerror}.",
-                "Stop what uses it, or set LAKE_SPARK_UI_PORT to another (0: any).",
+                f"Cannot use port {port} for the Spark UI: {error.strerror}.",
+                "Stop the program that uses it, or set LAKE_SPARK_UI_PORT to another port (0: any free port).",
             ) from error
     return str(port or "any")
 
@@ -220,7 +218,7 @@ def _writable(folder: Path) -> str:
             file.flush()
     except OSError as error:
         raise UnavailableError(
-            f"The folder {folder} cannot be written: {nearest}: {error.strerror}.",
+            f"Cannot write to the folder {folder}: {nearest}: {error.strerror}.",
             "Check its permissions and the disk, or set LAKE_HOME to another folder.",
         ) from error
     return str(folder)

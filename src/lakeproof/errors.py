@@ -6,7 +6,7 @@
     ├── UsageError          exit code 2; the command line, the settings or a contract is wrong
     ├── UnavailableError    exit code 3; something outside is missing or refuses: retrying may help
     └── OutputError         exit code 1; standard output cannot be written
-        └── OutputClosedError   whoever read it has gone: the program ends without a word
+        └── OutputClosedError   whoever read it has gone: the program ends silently
 """
 
 from typing import ClassVar

@@ -10,7 +10,7 @@ from lakeproof.errors import OutputClosedError, OutputError
 
 
 def open_standard_streams() -> None:
-    """Put streams in place whose failures are told apart from those of other files.
+    """Put streams in place whose failures can be distinguished from those of other files.
 
     What cannot be written to standard output raises :class:`lakeproof.errors.OutputError`: rich and typer would make
     something of their own of an ``OSError``. What cannot be written to standard error is dropped, since nobody is left
@@ -46,7 +46,7 @@ class _Output(io.FileIO):
             if error.errno == errno.EPIPE:
                 raise OutputClosedError("Standard output is closed.") from error
             raise OutputError(
-                f"Standard output cannot be written: {error.strerror}.", "Free some space, or send it elsewhere."
+                f"Cannot write to standard output: {error.strerror}.", "Free some space, or redirect the output."
             ) from error
 
 

@@ -20,14 +20,14 @@ _YEARS = range(1970, 3000)
 
 app = application(
     "producer",
-    "Make batches of records, with the faults that real producers have, and land them.",
+    "Generate batches of records, with the faults that real producers have, and land them.",
     ["LAKE_HOME", "LAKE_LANDING", "LAKE_CONTRACTS", "AWS_ENDPOINT_URL"],
 )
 
 
 @app.callback()
 def _program() -> None:
-    """Make batches of records, with the faults that real producers have, and land them."""
+    """Generate batches of records, with the faults that real producers have, and land them."""
 
 
 def _time(text: str) -> datetime:
@@ -35,9 +35,9 @@ def _time(text: str) -> datetime:
         time = datetime.fromisoformat(text)
         time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise typer.BadParameter(f"{text!r} is no ISO 8601 time, like 2026-01-31T12:00:00Z.") from None
+        raise typer.BadParameter(f"expected an ISO 8601 time like 2026-01-31T12:00:00Z, got {text!r}.") from None
     if time.year not in _YEARS:
-        raise typer.BadParameter(f"{text!r} is not within the years {_YEARS[0]} to {_YEARS[-1]}.")
+        raise typer.BadParameter(f"expected a time in the years {_YEARS[0]} to {_YEARS[-1]}, got {text!r}.")
     return time
 
 
@@ -45,13 +45,13 @@ def _time(text: str) -> datetime:
 def events(
     data_sink: Annotated[
         SinkKind | None,
-        typer.Option(help="Where batches go; by default what fits the target.", rich_help_panel="Where"),
+        typer.Option(help="Where to write batches. Default: what matches the target.", rich_help_panel="Where"),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
             metavar="FOLDER|URI",
-            help="Folder or URI to land in; by default events/ in the landing zone (LAKE_LANDING).",
+            help="Folder or URI to land in. Default: events/ in the landing zone (LAKE_LANDING).",
             rich_help_panel="Where",
             show_default=False,
         ),
@@ -59,17 +59,17 @@ def events(
     report: Annotated[
         Path | None,
         typer.Option(
-            help="Write what was made, and what should become of it, to this file as JSON.",
+            help="Write what was generated, and the expected rows, to this file as JSON.",
             dir_okay=False,
             rich_help_panel="Where",
         ),
     ] = None,
     batches: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Batches to make; without it there is no end.", rich_help_panel="What"),
+        typer.Option(min=1, metavar="N", help="Number of batches. Default: no limit.", rich_help_panel="What"),
     ] = None,
     batch_size: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Records in a batch.", rich_help_panel="What")
+        int, typer.Option(min=1, metavar="N", help="Records per batch.", rich_help_panel="What")
     ] = 100,
     sleep_between_batches_seconds: Annotated[
         float | None,
@@ -77,20 +77,20 @@ def events(
             min=0,
             max=86_400,
             metavar="S",
-            help="Pause between batches; by default 1 without --batches, else 0.",
+            help="Pause between batches. Default: 0 with --batches, otherwise 1.",
             rich_help_panel="Pace",
             show_default=False,
         ),
     ] = None,
     users: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Users that events draw from.", rich_help_panel="What")
+        int, typer.Option(min=1, metavar="N", help="Number of different users.", rich_help_panel="What")
     ] = 1000,
     evolve_after: Annotated[
         int,
         typer.Option(
             min=0,
             metavar="N",
-            help="Batches made before purchases begin to have a product_id.",
+            help="Number of batches before purchases get a product_id.",
             rich_help_panel="What",
         ),
     ] = 0,
@@ -99,7 +99,7 @@ def events(
         typer.Option(
             metavar="STYLE",
             help="compact: an array without spaces; spaced: an array as Python's json.dumps writes it; "
-            "ndjson: a record a line.",
+            "ndjson: one record per line.",
             rich_help_panel="What",
         ),
     ] = JsonStyle.COMPACT,
@@ -107,7 +107,7 @@ def events(
         int | None,
         typer.Option(
             metavar="N",
-            help="Fixes every choice; with --start also every byte and name. By default another each time.",
+            help="Random seed. Together with --start, it fixes every byte and file name. Default: random.",
             rich_help_panel="What",
             show_default=False,
         ),
@@ -117,15 +117,15 @@ def events(
         typer.Option(
             parser=_time,
             metavar="TIME",
-            help="Time of the first batch, ISO 8601 (UTC unless it says otherwise); the next ones follow at the pause, "
-            "or at 1 s. By default the real time.",
+            help="Time of the first batch, ISO 8601 (UTC if it has no offset). The next ones follow at the interval of "
+            "the pause, or 1 s. Default: the current time.",
             rich_help_panel="Pace",
             show_default=False,
         ),
     ] = None,
     corruption_chance: Annotated[
         float,
-        typer.Option(min=0, max=1, metavar="0..1", help="For a batch: it is cut short.", rich_help_panel="Faults"),
+        typer.Option(min=0, max=1, metavar="0..1", help="Chance that a batch is truncated.", rich_help_panel="Faults"),
     ] = 0.0,
     invalid_schema_chance: Annotated[
         float,
@@ -133,14 +133,14 @@ def events(
             min=0,
             max=1,
             metavar="0..1",
-            help="For a record: a required field missing or null, a wrong type, no timestamp.",
+            help="Chance that a record has a field that is missing or null, or of the wrong type or format.",
             rich_help_panel="Faults",
         ),
     ] = 0.0,
     extra_field_chance: Annotated[
         float,
         typer.Option(
-            min=0, max=1, metavar="0..1", help="For a record: a field nobody announced.", rich_help_panel="Faults"
+            min=0, max=1, metavar="0..1", help="Chance that a record has an unknown field.", rich_help_panel="Faults"
         ),
     ] = 0.0,
     duplicate_chance: Annotated[
@@ -149,16 +149,16 @@ def events(
             min=0,
             max=1,
             metavar="0..1",
-            help="For a record: the copy of an earlier one, of this batch or another, faults and all.",
+            help="Chance that a record is a copy of an earlier one, in any batch, including its faults.",
             rich_help_panel="Faults",
         ),
     ] = 0.0,
 ) -> None:
-    """Make events of users: page views and purchases.
+    """Generate events of users: page views and purchases.
 
-    A batch is a file that appears whole or not at all, under dt=…/hh=…/, and never replaces another.
+    A batch is a file below dt=…/hh=…/. It appears as a whole or not at all, and never replaces another file.
 
-    Ctrl-C or SIGTERM finishes the batch being written, reports and ends.
+    On Ctrl-C or SIGTERM, the producer finishes the current batch, writes the report and exits.
     """
     pause = sleep_between_batches_seconds
     if pause is None:

@@ -42,7 +42,7 @@ def stop_on_signals() -> Iterator[Stop]:
 
 
 def landing_times(stop: Stop, batches: int | None, pause: float, start: datetime | None = None) -> Iterator[datetime]:
-    """Yield the time of each batch when it is due.
+    """Yield the time of each batch, at that time.
 
     Parameters
     ----------

@@ -150,4 +150,4 @@ def _combination(record: Record, *, in_corrupt_batch: bool) -> str:
 
 
 def _not_writable(path: Path, error: OSError) -> UsageError:
-    return UsageError(f"The report cannot be written to {path}: {error.strerror}.", "Give another --report.")
+    return UsageError(f"Cannot write the report to {path}: {error.strerror}.", "Use another --report.")

@@ -13,11 +13,11 @@ from reader.verify.report import ReportFormat
 
 app = application(
     "reader",
-    "Read the lake with DuckDB: no Spark, no JVM.",
+    "Read the lake with DuckDB, without Spark and without a JVM.",
     ["LAKE_HOME", "LAKE_LANDING", "LAKE_CATALOG_URI", "LAKE_WAREHOUSE", "LAKE_CONTRACTS"],
 )
 
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
 
 
 def _settings() -> Settings:
@@ -28,15 +28,13 @@ def _settings() -> Settings:
 
 @app.command()
 def sql(
-    statement: Annotated[
-        str, typer.Argument(help="One statement, or several with ; between them.", show_default=False)
-    ],
+    statement: Annotated[str, typer.Argument(help="One statement, or several, separated by ;.", show_default=False)],
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Run SQL and print the result of the last statement.
 
-    Tables go by their names in the catalog: bronze.events, dead_letters.events, … Raw files are in landing.<stream>,
-    dead letters as text in dead_letters_text.<stream>, and as_text(raw) makes text of any blob.
+    Tables have their names in the catalog: bronze.events, dead_letters.events, … The landed files are in
+    landing.<stream>, and dead letters as text in dead_letters_text.<stream>. as_text(raw) converts any blob to text.
     """
     from reader.connect import connect
     from reader.output import write_result
@@ -50,9 +48,9 @@ def sql(
 
 @app.command()
 def shell() -> None:
-    """Open DuckDB's shell with the tables in place; it sees new commits while it is open.
+    """Open DuckDB's shell with the tables of the lake. It sees new commits while it is open.
 
-    Standard input is the shell's: echo "select 1;" | reader shell
+    The shell reads standard input: echo "select 1;" | reader shell
     """
     from reader.shell import run_shell
 
@@ -61,7 +59,7 @@ def shell() -> None:
 
 @app.command()
 def tables(output_format: FormatOption = Format.TABLE) -> None:
-    """Say what each table has: rows, data files, bytes, snapshots, last commit. Reads metadata only."""
+    """List the tables: rows, data files, bytes, snapshots, last commit. Reads metadata only."""
     from reader.tables import list_tables, write_tables
 
     write_tables(list_tables(_settings()), output_format, sys.stdout)
@@ -71,9 +69,9 @@ def tables(output_format: FormatOption = Format.TABLE) -> None:
 def summary(
     stream: Annotated[str, typer.Argument(help="Name of the stream.", show_default=False)],
     wait: Annotated[bool, typer.Option("--wait", help="Wait until both tables have rows.")] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 120.0,
+    timeout: Annotated[float, typer.Option(min=0, help="Maximum number of seconds to wait.")] = 120.0,
 ) -> None:
-    """Say what landed in a stream's tables, and why what did not."""
+    """Show what is in the tables of a stream: the rows, and the dead letters by reason."""
     from reader.summary import print_summary, wait_for_rows
 
     settings = _settings()
@@ -85,21 +83,21 @@ def summary(
 @app.command()
 def verify(
     stream: Annotated[
-        str | None, typer.Argument(help="Name of the stream; without it, all that have tables.", show_default=False)
+        str | None, typer.Argument(help="Name of the stream. Default: all streams with tables.", show_default=False)
     ] = None,
     values: Annotated[
-        bool, typer.Option("--values", help="Also compare values of a sample of bronze rows with the landed bytes.")
+        bool, typer.Option("--values", help="Also compare the values of a sample of bronze rows with the landed files.")
     ] = False,
-    report_format: Annotated[ReportFormat, typer.Option("--format", help="How to print it.")] = ReportFormat.TABLE,
+    report_format: Annotated[ReportFormat, typer.Option("--format", help="Output format.")] = ReportFormat.TABLE,
 ) -> None:
-    """Recount the landing zone, and say of each source whether each of its units is in one table, once.
+    """Recount the landing zone, and check for each source that each of its units is in exactly one table, once.
 
-    A source is ok, pending (not consumed yet), expired (its file is gone; tables and ledger agree), or it is off:
+    A source is ok, pending (not consumed yet), or expired (the file was removed; tables and ledger agree).
 
-    lost (a unit is in no table, or the ledger lacks it), doubled (a row has no landed unit of its own), changed (what
-    lies there is not what was read, or what is kept or booked is not what was landed).
+    Otherwise it has a problem: lost (a unit is in no table, or not in the ledger), doubled (a row has no landed unit of
+    its own), changed (the file is not the one that was read, or the tables or the ledger differ from it).
 
-    Exit code 0: clean. 1: a source is off. 2: could not check.
+    Exit code 0: clean. 1: a source has a problem. 2: could not check.
     """
     from reader.verify.report import write_report
     from reader.verify.streams import verify as verify_streams

@@ -74,8 +74,8 @@ class Session:
         ).fetchall()
         names = [name for (name,) in found]
         if not any(name.partition(".")[0] not in (LANDING, DEAD_LETTERS_TEXT) for name in names):
-            return "The lake has no tables yet, nothing has landed in it: run `make start`, or producer and consumer."
-        return f"There are: {', '.join(names)}."
+            return "The lake has no tables yet. Run `make start`, or the producer and the consumer."
+        return f"Available tables: {', '.join(names)}."
 
 
 @contextmanager
@@ -129,7 +129,7 @@ def _extension(name: str) -> Path:
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for path in Path(folder).glob(f"extensions/*/{name}.duckdb_extension"):
             return path
-    raise UnavailableError(f"DuckDB's extension {name} is not installed.", "Run `make setup`.")
+    raise UnavailableError(f"The DuckDB extension {name} is not installed.", "Run `make setup`.")
 
 
 def _one_line(error: Exception) -> str:

@@ -53,7 +53,7 @@ def write_result(result: "DuckDBPyRelation", output_format: Format, out: TextIO)
 class _LineFeeds:
     r"""Takes rows from a CSV writer, and ends them with LF.
 
-    A writer that is told to end them so itself would not quote a value with CR in it, which readers take for an end.
+    A writer configured to end them so itself would not quote a value with CR in it, which readers take for a line end.
     """
 
     def __init__(self, out: TextIO) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 ROOT_NAMESPACE = "root"
-"""Stands for the catalog itself, where no table lies: a session starts in it, on an empty lake too."""
+"""The namespace of the catalog itself, without tables: a session starts in it, even in an empty lake."""
 
 _LEVELS = "\x1f"  # between the levels of a namespace, as the REST protocol has it
 
@@ -122,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = self.server.answer(self._path())
         except (_NotFoundError, NoSuchNamespaceError, NoSuchTableError) as error:
             self._refuse(404, type(error).__name__.strip("_"), str(error) or "there is nothing of that name")
-        except Exception as error:  # noqa: BLE001 - whatever went wrong in there, this is where it is told
+        except Exception as error:  # noqa: BLE001 - any error in there is reported here
             failure = error if isinstance(error, LakeproofError) else unreadable(error)
             self.server.failures.append(failure)
             # 400, although it is not the caller's fault: DuckDB repeats what ends with 5xx, and the shell hangs.

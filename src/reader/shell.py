@@ -52,4 +52,4 @@ def _binary() -> str:
         path = Path(folder) / "duckdb"
         if os.access(path, os.X_OK):
             return str(path)
-    raise UnavailableError("DuckDB's shell is not installed.", "Run `make setup`.")
+    raise UnavailableError("The DuckDB shell is not installed.", "Run `make setup`.")

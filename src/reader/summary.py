@@ -78,8 +78,8 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
     if not now.readable:
         program, does = ("consumer", "read") if now.landed else ("producer", "written")
         raise LakeproofError(
-            f"After {timeout:.0f} s there are not rows in both tables: {now}.",
-            f"See why nothing is {does}: `make {program}-logs`, or the files in {settings.logs}.",
+            f"Timed out after {timeout:.0f} s waiting for rows in both tables: {now}.",
+            f"Check why nothing is {does}: `make {program}-logs`, or the files in {settings.logs}.",
         )
 
 
@@ -135,7 +135,7 @@ def _landed(session: Session, stream: str, event_time: str) -> Table:
         f"SELECT count(*), count(DISTINCT {SOURCE}), count(DISTINCT {MICRO_BATCH_ID}), "  # noqa: S608 - our own names
         f"min({when})::VARCHAR, max({when})::VARCHAR FROM {name}",
     )
-    table = Table("rows", "files", "micro-batches", "first event", "last event", title=f"What landed: {name}")
+    table = Table("rows", "files", "micro-batches", "first event", "last event", title=f"Records: {name}")
     table.add_row(f"{rows:,}", f"{files:,}", f"{micro_batches:,}", first or "none", last or "none")
     return table
 
@@ -149,8 +149,8 @@ def _dead_letters(session: Session, stream: str) -> Table:
         f"FROM {name} GROUP BY why ORDER BY letters DESC, why",
     )
     total = sum(letters for _, letters, _ in found)
-    table = Table("why", "dead letters", "for example", title=f"What did not: {name}", show_footer=True)
-    table.columns[0].footer = "in all"
+    table = Table("reason", "dead letters", "example", title=f"Dead letters: {name}", show_footer=True)
+    table.columns[0].footer = "total"
     table.columns[1].justify, table.columns[1].footer = "right", f"{total:,}"
     for why, letters, example in found:
         text = Text(f"{example['path'] or ''}  {example['detail'] or ''}".strip())
@@ -170,10 +170,10 @@ def _print_next(out: Console, stream: str) -> None:
     query = f"select * from {stream_tables(stream).bronze} limit 5"  # noqa: S608 - for people to run
     letters = f"select reasons, raw from {DEAD_LETTERS_TEXT}.{stream} limit 5"  # noqa: S608
     commands = {
-        "make duckdb": "DuckDB's shell with the tables in place",
+        "make duckdb": "DuckDB's shell with the tables of the lake",
         f'{reader} sql "{query}"': "one statement",
         f'{reader} sql "{letters}"': "dead letters as text",
-        "make consumer-logs": "what the consumer does",
+        "make consumer-logs": "follow the consumer",
         "make stop": "stop producer and consumer",
     }
     width = max(map(len, commands))

@@ -54,9 +54,7 @@ def list_tables(settings: Settings) -> list[TableFacts]:
     with catalog_errors():
         facts = [table_facts(table) for table in _tables(catalog)]
     if not facts:
-        raise LakeproofError(
-            "The lake has no tables yet: nothing has landed in it.", "Run `make start`, or producer and consumer."
-        )
+        raise LakeproofError("The lake has no tables yet.", "Run `make start`, or the producer and the consumer.")
     return sorted(facts, key=lambda fact: fact.name)
 
 

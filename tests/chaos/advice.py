@@ -8,7 +8,7 @@ from tests.chaos.grid import Outcome
 from tests.chaos.lake import STREAM
 
 _COMMAND = re.compile(r"`((?:consumer|lakeproof) [^`]+)`")
-_STATEMENT = re.compile(r"Undo that: (.+)\.$", re.MULTILINE)
+_STATEMENT = re.compile(r"To undo this, run: (.+)\.$", re.MULTILINE)
 _REFUSALS = 3
 _STALLED_SECONDS = 60.0
 

@@ -153,7 +153,7 @@ def test_a_source_leaves_its_error_as_it_is(lake_settings: Settings, session_of:
                 connection.exec_driver_sql("UPDATE current_contracts SET stream = 'other'")
             return super().start(spark, bulletin)
 
-    with pytest.raises(LakeproofError, match=r"^The landing log's database has no contract for the stream 'events'\."):
+    with pytest.raises(LakeproofError, match=r"^The landing log has no contract for the stream 'events'\."):
         run_queries(
             lake_settings,
             [Restored(lake_settings, "events", NOW)],

@@ -60,21 +60,21 @@ class Dependent:
 def on_postgres_catalog(lake_settings: Settings, tmp_path: Path) -> Iterator[Dependent]:
     with PostgresServer(tmp_path / "server") as server:
         settings = changed(lake_settings, LAKE_CATALOG_URI=server.new_database(PASSWORD))
-        yield Dependent(settings, server, "The catalog postgresql://")
+        yield Dependent(settings, server, "Cannot open the catalog postgresql://")
 
 
 @pytest.fixture
 def on_rest_catalog(lake_settings: Settings, tmp_path: Path) -> Iterator[Dependent]:
     with RestCatalogServer(tmp_path / "server", lake_settings.catalog.warehouse_uri) as server:
         settings = changed(lake_settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=server.uri)
-        yield Dependent(settings, server, f"The catalog {server.uri}")
+        yield Dependent(settings, server, f"Cannot open the catalog {server.uri}")
 
 
 @pytest.fixture
 def on_postgres_landing_log(lake_settings: Settings, tmp_path: Path) -> Iterator[Dependent]:
     with PostgresServer(tmp_path / "server") as server:
         settings = changed(lake_settings, LAKE_LANDING_LOG_URI=server.new_database(PASSWORD))
-        yield Dependent(settings, server, "The landing log")
+        yield Dependent(settings, server, "Cannot use the landing log")
 
 
 def check_away_at_the_start(lake: Dependent) -> None:

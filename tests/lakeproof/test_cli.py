@@ -97,7 +97,7 @@ def test_a_bad_contract_is_refused_with_line_and_field(lakeproof, tmp_path):
     for arguments, named in ((["events"], str(bad)), ([str(bad)], str(bad)), ([], str(bad))):
         done = lakeproof("contract", "check", *arguments, LAKE_CONTRACTS=str(tmp_path))
         assert done.returncode == 2
-        assert done.stderr.startswith(f"Error: {named}:{line}: _product: a property is named '_product'")
+        assert done.stderr.startswith(f"Error: {named}:{line}: _product: '_product' is not a valid name for a property")
         assert len(done.stderr.splitlines()) == 2
     together = lakeproof("contract", "check", str(bad), "sensors", "nothing")
     assert together.returncode == 2
@@ -122,7 +122,7 @@ def test_a_contract_that_is_not_there(lakeproof, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "code", "says"),
     [
-        ("status: active", "status: draft", 0, "No change that a reader could see"),
+        ("status: active", "status: draft", 0, "No changes that affect readers"),
         ("What happened.", "What it was.", 0, "full:"),
         ("- value: purchase", "- value: purchase\n          - value: search", 10, "backward:"),
         ("          - value: purchase\n", "", 11, "forward:"),
@@ -136,7 +136,7 @@ def test_the_exit_code_says_what_a_change_means(lakeproof, tmp_path, old, new, c
     done = lakeproof("contract", "diff", "events", str(changed))
     assert done.returncode == code, done.stdout + done.stderr
     assert says in done.stdout
-    assert ("Raise it." in done.stdout) == (code >= 10)
+    assert ("Increase it:" in done.stdout) == (code >= 10)
     told = lakeproof("contract", "diff", "--help").stdout
     assert f" {code} " in " ".join(told.split())
 

@@ -160,14 +160,14 @@ def test_a_closed_pipe_ends_it_quietly(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--data-sink", "s3"], "does not fit the landing zone"),
-        (["--data-sink", "s3", "--target", "folder"], "does not fit --target folder"),
-        (["--data-sink", "local", "--target", "s3://bucket"], "does not fit --target s3://bucket"),
-        (["--data-sink", "stdout", "--target", "folder"], "has no --target"),
-        (["--target", "ftp://host/folder"], "neither file:// nor s3://"),
-        (["--target", "s3://"], "names no bucket"),
+        (["--data-sink", "s3"], "does not match the landing zone"),
+        (["--data-sink", "s3", "--target", "folder"], "does not match --target folder"),
+        (["--data-sink", "local", "--target", "s3://bucket"], "does not match --target s3://bucket"),
+        (["--data-sink", "stdout", "--target", "folder"], "cannot be used with --target"),
+        (["--target", "ftp://host/folder"], "is not a file:// or s3:// address"),
+        (["--target", "s3://"], "has no bucket name"),
         (["--target", "s3:/bucket"], "looks like an address"),
-        (["--target", "file:///"], "no place for batches"),
+        (["--target", "file:///"], "Cannot land batches at"),
     ],
 )
 def test_what_cannot_be_is_refused(produce: Any, tmp_path: Path, arguments: list[str], problem: str) -> None:
@@ -215,5 +215,5 @@ def test_a_mistake_is_one_line_and_a_hint(tmp_path: Path) -> None:
     process = start(tmp_path, "--data-sink", "s3", "--batches", "1")
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 2
-    assert errors.decode().startswith("Error: --data-sink s3 does not fit the landing zone")
+    assert errors.decode().startswith("Error: --data-sink s3 does not match the landing zone")
     assert len(errors.decode().splitlines()) == 2

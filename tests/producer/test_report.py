@@ -65,5 +65,5 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_lands(produc
     (tmp_path / "file").touch()
     result = produce("--batches", 1, "--target", tmp_path / "landing", "--report", tmp_path / "file" / "report.json")
     assert result.exit_code != 0
-    assert "cannot be written" in str(result.exception)
+    assert "Cannot write the report to" in str(result.exception)
     assert not (tmp_path / "landing").exists()

@@ -84,7 +84,7 @@ class MicroBatches(Generic[PartT]):
             parts = self._source.as_they_are(unaccounted_units(spark, self._tables, marker))
         totals = self._complete(spark, parts, marker)
         log.warning(
-            "finished a micro-batch that was interrupted",
+            "finished an interrupted micro-batch",
             stream=self._stream,
             checkpoint=marker.checkpoint_id,
             id=marker.micro_batch_id,
@@ -142,10 +142,10 @@ class MicroBatches(Generic[PartT]):
         outcomes = dict(written.outcomes)
         if written.changed:
             # What they held when they were judged is in the tables, and can only be counted there.
-            log.warning("changed since they were judged", stream=self._stream, files=sorted(written.changed))
+            log.warning("files changed after they were judged", stream=self._stream, files=sorted(written.changed))
             held = unaccounted_units(spark, names, marker)
             outcomes |= {(source, None): held[source] for source in written.changed if held.get(source)}
-            # The dead letters of a file that is gone can be had no more: the ledger says so, and verify tells it.
+            # The dead letters of a file that is gone are lost: the ledger records it, and verify reports it.
             gone = {part.name for part in parts if part.given_up}
             outcomes |= {(source, str(Reason.ABSENT)): 1 for source in written.changed if source in gone}
         # The ledger comes last: a ledger row means that all before it is committed.
@@ -168,8 +168,8 @@ class MicroBatches(Generic[PartT]):
         text = self._contracts.text(digest)
         if text is None:
             raise LakeproofError(
-                f"A micro-batch was begun under a contract ({digest[:12]}…) whose text the landing log does not have.",
-                "Restore the landing log's database, or give LAKE_LANDING_LOG_URI its address.",
+                f"A micro-batch was started with a contract ({digest[:12]}…) that the landing log does not have.",
+                "Restore the landing log's database, or set LAKE_LANDING_LOG_URI to its address.",
             )
         return parse_contract(text, f"contract {digest[:12]}")
 

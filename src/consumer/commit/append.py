@@ -86,7 +86,7 @@ class OpenTable:
         jvm: Any = self.spark._jvm
         schema = Schema.model_validate_json(jvm.org.apache.iceberg.SchemaParser.toJson(self.loaded.schema()))
         if self.loaded.spec().fields().isEmpty():
-            raise LakeproofError(f"{self.name} has no partitions any more: it was replaced.", self._undo(schema))
+            raise LakeproofError(f"{self.name} is no longer partitioned: it was replaced.", self._undo(schema))
         day = self.loaded.spec().fields().get(0)
         return Target(
             folder=f"{self.loaded.location()}/data",
@@ -100,8 +100,9 @@ class OpenTable:
         specs = sorted(self.loaded.specs().values(), key=lambda spec: int(spec.specId()))
         for day in (spec.fields().get(0) for spec in reversed(specs) if not spec.fields().isEmpty()):
             column = schema.find_column_name(day.sourceId())
-            return f"Undo that: ALTER TABLE {CATALOG}.{self.name} ADD PARTITION FIELD days({column}) AS {day.name()}."
-        return "Restore the stream's tables from a back-up."
+            field = f"days({column}) AS {day.name()}"
+            return f"To undo this, run: ALTER TABLE {CATALOG}.{self.name} ADD PARTITION FIELD {field}."
+        return "Restore the stream's tables from a backup."
 
     def _find(self, snapshot_id: int) -> Snapshot | None:
         return _snapshot(self.loaded.snapshot(snapshot_id))
@@ -138,7 +139,7 @@ def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> 
             if kind in _GONE:
                 raise UnavailableError(
                     f"Files for {table.name} were removed before their commit: {error.java_exception.getMessage()}.",
-                    "Run it again: the micro-batch is done anew. Keep orphan files of the last day.",
+                    "Run the consumer again, to repeat the micro-batch. Do not remove orphan files of the last day.",
                 ) from error
             if kind != _REFUSED:
                 raise

@@ -31,7 +31,7 @@ class Target:
     schema
         Its columns as Arrow types, each with its Iceberg field id.
     day_of
-        The timestamp column by whose day it is partitioned, or the path of one within it: ``event.timestamp``.
+        The timestamp column whose day is the partition, or the path of one within it: ``event.timestamp``.
     partition
         Name of the partition field.
     """
@@ -127,8 +127,8 @@ def _fitted(rows: pa.Table, target: Target) -> pa.Table:
     unknown = _unknown(pa.struct(list(rows.schema)), pa.struct(list(target.schema)))
     if unknown:
         raise LakeproofError(
-            f"The table at {target.folder} lacks what a contract has: {', '.join(unknown)}. "
-            "Run `lakeproof contract apply` for the stream, then go on."
+            f"The table at {target.folder} does not have all fields of its contract: {', '.join(unknown)}.",
+            "Run `lakeproof contract apply` for the stream, then run the consumer again.",
         )
     has = set(rows.column_names)
     columns: list[Any] = [
@@ -139,7 +139,7 @@ def _fitted(rows: pa.Table, target: Target) -> pa.Table:
 
 
 def _unknown(rows: pa.DataType, table: pa.DataType, within: str = "") -> list[str]:
-    """Paths of the fields of `rows` that a table does not have; a cast would leave them out without a word."""
+    """Paths of the fields of `rows` that a table does not have; a cast would drop them silently."""
     if pa.types.is_struct(rows) and pa.types.is_struct(table):
         has = {field.name: field.type for field in table}
         return [

@@ -3,7 +3,7 @@
 A marker names what its micro-batch holds: where it starts and ends in its source. A table keeps the newest one of each
 query in a property, which is set in the same commit as the append. No expiry or compaction reaches it there. It is
 kept in the snapshot's summary too, and the property names the snapshot: so a table that was rolled back, or replaced,
-is told from one whose old snapshots were expired.
+is distinguished from one whose old snapshots were expired.
 """
 
 import json
@@ -129,9 +129,9 @@ def has_done(newest: Committed | None, marker: Marker, table: str) -> bool:
     if newest.marker.holds_the_same(marker):
         return True
     raise MarkerLostError(
-        f"{table} holds everything up to {_short(newest.marker.end)}, but the micro-batch {marker.micro_batch_id} goes "
-        f"from {_short(marker.start)} to {_short(marker.end)}.",
-        f"Run `consumer reset {_stream(table)}`: it goes on where the tables are, and takes nothing twice.",
+        f"{table} is at {_short(newest.marker.end)}, but micro-batch {marker.micro_batch_id} goes from "
+        f"{_short(marker.start)} to {_short(marker.end)}.",
+        f"Run `consumer reset {_stream(table)}`, to resume from the position in the tables. Nothing is read twice.",
     )
 
 
@@ -145,9 +145,9 @@ def check_marked(properties: Mapping[str, str], rows: int, table: str) -> None:
     """
     if rows and not any(name.startswith(MARKER) for name in properties):
         raise MarkerLostError(
-            f"{table} has {rows:,} rows, and nothing says which files they are of: its property {MARKER}… was removed, "
-            "and no snapshot that has it is left.",
-            f"Put the property back, from a back-up of the catalog. {_read_again(_stream(table))}",
+            f"Cannot determine which files the {rows:,} rows of {table} come from: its property {MARKER}… was removed, "
+            "and no snapshot with it is left.",
+            f"Restore the property from a backup of the catalog. {_read_again(_stream(table))}",
         )
 
 
@@ -182,13 +182,13 @@ def check_history(
         if snapshot is None:
             return  # its ancestors were expired; it came after the append
     back = (
-        f"Undo that: CALL lake.system.set_current_snapshot('{table}', {newest.snapshot_id})."
+        f"To undo this, run: CALL lake.system.set_current_snapshot('{table}', {newest.snapshot_id})."
         if find(newest.snapshot_id)
-        else f"Restore the stream's tables from a back-up. {_read_again(_stream(table))}"
+        else f"Restore the stream's tables from a backup. {_read_again(_stream(table))}"
     )
     raise MarkerLostError(
-        f"{table} was rolled back or replaced: it does not have the rows of micro-batch "
-        f"{newest.marker.micro_batch_id} any more, which the consumer had appended.",
+        f"{table} was rolled back or replaced: it no longer has the rows of micro-batch "
+        f"{newest.marker.micro_batch_id}, which the consumer appended.",
         back,
     )
 
@@ -217,8 +217,8 @@ def unfinished(
                 for name, each in (("bronze", bronze), ("dead letters", dead_letters), ("ledger", ledger))
             )
             raise MarkerLostError(
-                f"The tables of {stream} are not of the same moment; they hold everything up to: {ends}.",
-                f"Restore the tables together, from one back-up of the catalog. {_read_again(stream)}",
+                f"The tables of {stream} are from different points in time: {ends}.",
+                f"Restore the tables together, from one backup of the catalog. {_read_again(stream)}",
             )
     if bronze is None or (ledger and bronze.marker.holds_the_same(ledger.marker)):
         return None
@@ -239,8 +239,8 @@ def _is_ahead(ledger: Marker, dead_letters: Marker) -> bool:
 
 def _read_again(stream: str) -> str:
     return (
-        f"Or drop bronze.{stream}, dead_letters.{stream} and ledger.{stream}, and run `consumer reset {stream}`: then "
-        "everything that is in the landing zone is read again."
+        f"Or drop bronze.{stream}, dead_letters.{stream} and ledger.{stream}, and run `consumer reset {stream}`, to "
+        "read everything in the landing zone again."
     )
 
 

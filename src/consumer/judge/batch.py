@@ -99,7 +99,7 @@ class Judge:
 
     def _too_large(self, size: int) -> str:
         limit = f"LAKE_MAX_RECORD_BYTES is {self.limits.record_bytes:,}"
-        return f"it has {size:,} bytes, which stay in the file that {SOURCE} names; {limit}"
+        return f"{size:,} bytes, but {limit}; the content is only in the landed file (see {SOURCE})"
 
     def _dead_letter(self, position: int, faults: list[Fault], raw: bytes | None) -> Judged:
         nothing = [pa.nulls(0, field.type) for field in value_schema(self.contract)]

@@ -30,18 +30,18 @@ def examiner(constraints: Constraints) -> Examine:
     def examine(value: Any, converted: Any) -> Iterator[tuple[Reason, str]]:
         if constraints.minimum and not _is_above(converted, least, constraints.minimum.exclusive):
             word = "more than" if constraints.minimum.exclusive else "at least"
-            yield Reason.OUT_OF_RANGE, f"{word} {_shown(constraints.minimum)} is due, not {shown(value)}"
+            yield Reason.OUT_OF_RANGE, f"expected {word} {_shown(constraints.minimum)}, got {shown(value)}"
         if constraints.maximum and not _is_above(most, converted, constraints.maximum.exclusive):
             word = "less than" if constraints.maximum.exclusive else "at most"
-            yield Reason.OUT_OF_RANGE, f"{word} {_shown(constraints.maximum)} is due, not {shown(value)}"
+            yield Reason.OUT_OF_RANGE, f"expected {word} {_shown(constraints.maximum)}, got {shown(value)}"
         if constraints.min_length is not None and len(converted) < constraints.min_length:
-            due = f"a length of at least {constraints.min_length} is due"
-            yield Reason.WRONG_LENGTH, f"{due}, not {len(converted)}: {shown(value)}"
+            expected = f"expected a length of at least {constraints.min_length}"
+            yield Reason.WRONG_LENGTH, f"{expected}, got {len(converted)}: {shown(value)}"
         if constraints.max_length is not None and len(converted) > constraints.max_length:
-            due = f"a length of at most {constraints.max_length} is due"
-            yield Reason.WRONG_LENGTH, f"{due}, not {len(converted)}: {shown(value)}"
+            expected = f"expected a length of at most {constraints.max_length}"
+            yield Reason.WRONG_LENGTH, f"{expected}, got {len(converted)}: {shown(value)}"
         if constraints.pattern is not None and not _is_found(matches, converted):
-            yield Reason.PATTERN_MISMATCH, f"text with the pattern {constraints.pattern} is due, not {shown(value)}"
+            yield Reason.PATTERN_MISMATCH, f"expected text matching {constraints.pattern}, got {shown(value)}"
 
     return examine
 
@@ -91,7 +91,7 @@ def _is_found(matches: Callable[[Any], Any], text: str) -> bool:
     try:
         return bool(matches(pa.array([text], pa.string()))[0].as_py())
     except UnicodeEncodeError:
-        return True  # no text, which is told as such
+        return True  # not text, which is reported separately
 
 
 def _number(bound: Bound | None) -> Any:

@@ -104,14 +104,14 @@ class ExactJudge:
             and reasons, where the contract's policy lets the record pass.
         """
         if _depth(unit) > MAX_DEPTH:
-            return [Fault(Reason.TOO_DEEP, "$", f"more than {MAX_DEPTH} brackets within each other")]
+            return [Fault(Reason.TOO_DEEP, "$", f"nested more than {MAX_DEPTH} levels deep")]
         faults = _Faults()
         # What is not UTF-8 becomes lone surrogates, so that it can be found in its place later.
         try:
             text, not_utf8 = unit.decode(), None
         except UnicodeDecodeError as error:
             text = unit.decode("utf-8", "surrogateescape")
-            not_utf8 = f"byte {error.start} is not UTF-8"
+            not_utf8 = f"invalid UTF-8 at byte {error.start}"
         self._doubled = False
         try:
             value = self._decode(text)
@@ -119,9 +119,9 @@ class ExactJudge:
             byte = len(text[: error.pos].encode("utf-8", "surrogateescape"))
             faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error.msg} at byte {byte}")
         except _ConstantError as error:
-            faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error} is not JSON")
+            faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error} is not valid JSON")
         except RecursionError:  # the caller's own stack is nearly full
-            faults.add(Reason.TOO_DEEP, RECORD, "more brackets within each other than can be read")
+            faults.add(Reason.TOO_DEEP, RECORD, "nested too deeply to be parsed")
         if faults.are_final:
             if not_utf8:
                 faults.add(Reason.INVALID_UTF8, RECORD, not_utf8)
@@ -131,7 +131,7 @@ class ExactJudge:
         if isinstance(value, dict):
             values: dict[str, Any] = self._read(value, RECORD, faults)
         else:
-            faults.add(Reason.NOT_AN_OBJECT, RECORD, f"an object is due, not {shown(value)}")
+            faults.add(Reason.NOT_AN_OBJECT, RECORD, f"expected an object, got {shown(value)}")
         if faults.are_final:
             return faults.list()
         if not faults.drift:
@@ -182,15 +182,15 @@ def _check_text(value: Any, faults: _Faults) -> None:
             for key, child in item.pairs if isinstance(item, _Doubled) else item.items():
                 child_place = (place, key)
                 if key in seen:
-                    faults.add(Reason.DUPLICATE_KEY, child_place, "the key is there more than once")
+                    faults.add(Reason.DUPLICATE_KEY, child_place, "duplicate key")
                 seen.add(key)
                 if _is_no_text(key):
-                    faults.add(Reason.INVALID_UTF8, child_place, "the key is not Unicode text")
+                    faults.add(Reason.INVALID_UTF8, child_place, "the key is not valid Unicode")
                 children.append((child_place, child))
         elif isinstance(item, list):
             children.extend(((place, index), child) for index, child in enumerate(item))
         elif type(item) is str and _is_no_text(item):
-            faults.add(Reason.INVALID_UTF8, place, f"{shown(item)} is not Unicode text")
+            faults.add(Reason.INVALID_UTF8, place, f"{shown(item)} is not valid Unicode")
         waiting.extend(reversed(children))
 
 
@@ -246,7 +246,7 @@ def _scalar_reader(
             return None
         fits = True
         if allowed and to_text(value) not in allowed:
-            faults.add(Reason.NOT_ALLOWED, place, f"{shown(value)} is not among the allowed values", may_drift)
+            faults.add(Reason.NOT_ALLOWED, place, f"{shown(value)} is not an allowed value", may_drift)
             fits = False
         if examine:
             for code, detail in examine(value, converted):
@@ -263,7 +263,7 @@ def _object_reader(fields: tuple[Field, ...], may_drift: bool, takes_drift: bool
 
     def read(value: Any, place: Place, faults: _Faults) -> dict[str, Any] | None:
         if not isinstance(value, dict):
-            faults.add(Reason.WRONG_TYPE, place, f"an object is due, not {shown(value)}", may_drift)
+            faults.add(Reason.WRONG_TYPE, place, f"expected an object, got {shown(value)}", may_drift)
             return None
         values = {}
         found = 0
@@ -274,14 +274,14 @@ def _object_reader(fields: tuple[Field, ...], may_drift: bool, takes_drift: bool
                 item = read_field(item, (place, name), faults)
             elif required:
                 if item is None:
-                    faults.add(Reason.NULL_FIELD, (place, name), "it is required, and null")
+                    faults.add(Reason.NULL_FIELD, (place, name), "required, but null")
                 else:
-                    faults.add(Reason.MISSING_FIELD, (place, name), "it is required, and not there")
+                    faults.add(Reason.MISSING_FIELD, (place, name), "required, but missing")
             values[name] = None if item is _ABSENT else item
         if found != len(value):
             for name in value:
                 if name not in known:
-                    detail = f"the contract does not know it; it has {shown(value[name])}"
+                    detail = f"not in the contract (value: {shown(value[name])})"
                     faults.add(Reason.UNKNOWN_FIELD, (place, name), detail, takes_drift)
         return values
 
@@ -291,7 +291,7 @@ def _object_reader(fields: tuple[Field, ...], may_drift: bool, takes_drift: bool
 def _map_reader(read_value: _Reader, may_drift: bool) -> _Reader:
     def read(value: Any, place: Place, faults: _Faults) -> list[tuple[str, Any]] | None:
         if not isinstance(value, dict):
-            faults.add(Reason.WRONG_TYPE, place, f"an object is due, not {shown(value)}", may_drift)
+            faults.add(Reason.WRONG_TYPE, place, f"expected an object, got {shown(value)}", may_drift)
             return None
         return [(key, None if item is None else read_value(item, (place, key), faults)) for key, item in value.items()]
 
@@ -301,7 +301,7 @@ def _map_reader(read_value: _Reader, may_drift: bool) -> _Reader:
 def _list_reader(read_item: _Reader, may_drift: bool) -> _Reader:
     def read(value: Any, place: Place, faults: _Faults) -> list[Any] | None:
         if not isinstance(value, list):
-            faults.add(Reason.WRONG_TYPE, place, f"an array is due, not {shown(value)}", may_drift)
+            faults.add(Reason.WRONG_TYPE, place, f"expected an array, got {shown(value)}", may_drift)
             return None
         return [None if item is None else read_item(item, (place, index), faults) for index, item in enumerate(value)]
 

@@ -1,7 +1,7 @@
 """Columns of the fast judge: one class for each way to read values with msgspec and to build an Arrow column of them.
 
-msgspec is strict about most things; where it is not, a column looks again and declines the record: text that it passed
-over unread (`Raw`), -0 read as a double, values beyond the column's range.
+msgspec is strict about most things; where it is not, a column looks again and declines the record: text that it skipped
+unread (`Raw`), -0 read as a double, values beyond the range of the column.
 """
 
 from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ class _Column(Protocol):
     """Reads values of one type."""
 
     annotation: Any
-    """What msgspec is told to read."""
+    """The type that msgspec decodes."""
 
     def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
         """Make the column.

@@ -34,7 +34,7 @@ class Fault(NamedTuple):
     path
         JSONPath of the place in the record; ``$`` for the whole unit.
     detail
-        What was due and what was found, for a person.
+        What was expected and what was found, for a person to read.
     """
 
     code: Reason

@@ -45,12 +45,12 @@ def json_path(place: Place) -> str:
 
 
 def exact_path(place: Place) -> str:
-    """JSONPath of a place, from which the place can be had back."""
+    """JSONPath of a place, from which the place can be restored."""
     return _path(place, None)
 
 
 def verbatim(unit: bytes, places: Iterable[Place]) -> list[str]:
-    """What stands at places of a record: its JSON text as landed, without the white space around it.
+    """The JSON text at places of a record, as landed, without the white space around it.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class UnfitError(Exception):
     code
         ``wrong_type``, ``wrong_format`` or ``out_of_range``.
     detail
-        What was due, and what was found.
+        What was expected, and what was found.
     """
 
     def __init__(self, code: Reason, detail: str) -> None:
@@ -119,21 +119,21 @@ def to_timestamp(value: Any) -> int:
 def _to_unusual_timestamp(value: str) -> int:
     match = _TIMESTAMP.fullmatch(value)
     if not match:
-        raise _unfit(Reason.WRONG_FORMAT, "an ISO 8601 timestamp with date, time and zone", value)
+        raise _unfit(Reason.WRONG_FORMAT, "an ISO 8601 timestamp with date, time and UTC offset", value)
     year, month, day, hour, minute, second, fraction, sign, zone_hours, zone_minutes = match.groups()
     days = _days(year, month, day)
     hours, minutes, seconds = int(hour), int(minute), int(second or 0)
     offset_hours, offset_minutes = int(zone_hours or 0), int(zone_minutes or 0)
     if days is None or max(hours, offset_hours) > 23 or max(minutes, seconds, offset_minutes) > 59:
-        raise _unfit(Reason.WRONG_FORMAT, "a time that exists", value)
+        raise _unfit(Reason.WRONG_FORMAT, "a valid date and time", value)
     nanoseconds = (fraction or "").ljust(9, "0")
     if nanoseconds[6:] != "000":
-        raise _unfit(Reason.OUT_OF_RANGE, "a timestamp of whole microseconds", value)
+        raise _unfit(Reason.OUT_OF_RANGE, "a timestamp with microsecond precision", value)
     offset = (offset_hours * 60 + offset_minutes) * (-1 if sign == "-" else 1)
     since_midnight = ((hours * 60 + minutes - offset) * 60 + seconds) * _SECOND + int(nanoseconds[:6])
     microseconds = days * _DAY + since_midnight
     if not _FIRST_MICROSECOND <= microseconds < _BEHIND_LAST_MICROSECOND:
-        raise _unfit(Reason.OUT_OF_RANGE, "a timestamp in the years 0001 to 9999 of UTC", value)
+        raise _unfit(Reason.OUT_OF_RANGE, "a timestamp between the years 0001 and 9999 in UTC", value)
     return microseconds
 
 
@@ -143,26 +143,26 @@ def to_date(value: Any) -> int:
         raise _wrong_type("a string", value)
     match = _DATE.fullmatch(value)
     if not match:
-        raise _unfit(Reason.WRONG_FORMAT, "a date like 2026-11-21", value)
+        raise _unfit(Reason.WRONG_FORMAT, "an ISO 8601 date (YYYY-MM-DD)", value)
     days = _days(*match.groups())
     if days is None:
-        raise _unfit(Reason.WRONG_FORMAT, "a date that exists", value)
+        raise _unfit(Reason.WRONG_FORMAT, "a valid calendar date", value)
     if match[1] == "0000":
-        raise _unfit(Reason.OUT_OF_RANGE, "a date in the years 0001 to 9999", value)
+        raise _unfit(Reason.OUT_OF_RANGE, "a date between the years 0001 and 9999", value)
     return days
 
 
 def shown(value: Any) -> str:
-    """A value for a person to read: what it is, and its first characters. Always valid Unicode."""
+    """A value as a person reads it: its kind, or its first characters. Always valid Unicode."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
         return "an array"
     if type(value) is str:
-        return f'the string "{cut(value)}"'
+        return f'"{cut(value)}"'
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    return f"the number {cut(value)}"
+    return cut(value)
 
 
 def cut(text: str) -> str:
@@ -189,12 +189,12 @@ def _to_boolean(value: Any) -> bool:
 
 def _to_integer(value: Any, bits: int) -> int:
     if not isinstance(value, IntToken):
-        raise _wrong_type("an integer without point or exponent", value)
+        raise _wrong_type("an integer without a decimal point or exponent", value)
     if len(value) <= _LONGEST_INT:  # Python refuses to read very long ones
         number = int(value)
         if -(1 << (bits - 1)) <= number < 1 << (bits - 1):
             return number
-    raise _unfit(Reason.OUT_OF_RANGE, f"an integer of {bits} bits", value)
+    raise _unfit(Reason.OUT_OF_RANGE, f"a {bits}-bit integer", value)
 
 
 def _to_double(value: Any) -> float:
@@ -202,7 +202,7 @@ def _to_double(value: Any) -> float:
         raise _wrong_type("a number", value)
     number = float(value)
     if math.isinf(number):
-        raise _unfit(Reason.OUT_OF_RANGE, "a number that a double can hold", value)
+        raise _unfit(Reason.OUT_OF_RANGE, "a number that fits in a double", value)
     return number
 
 
@@ -211,7 +211,7 @@ def _to_float(value: Any) -> float:
     try:
         struct.pack("<f", number)
     except OverflowError:
-        raise _unfit(Reason.OUT_OF_RANGE, "a number that a float can hold", value) from None
+        raise _unfit(Reason.OUT_OF_RANGE, "a number that fits in a float", value) from None
     return number
 
 
@@ -224,7 +224,7 @@ def _to_decimal(value: Any, precision: int, scale: int, exact: Context) -> Decim
             return 0 * unit  # whatever its exponent
         return Decimal(value).quantize(unit, context=exact)
     except (Inexact, InvalidOperation):
-        detail = f"a number of at most {precision - scale} digits before the point and {scale} behind it"
+        detail = f"a number with at most {precision - scale} digits before the decimal point and {scale} after it"
         raise _unfit(Reason.OUT_OF_RANGE, detail, value) from None
 
 
@@ -239,9 +239,9 @@ def _days(year: str, month: str, day: str) -> int | None:
         return None
 
 
-def _wrong_type(due: str, found: Any) -> UnfitError:
-    return _unfit(Reason.WRONG_TYPE, due, found)
+def _wrong_type(expected: str, found: Any) -> UnfitError:
+    return _unfit(Reason.WRONG_TYPE, expected, found)
 
 
-def _unfit(code: Reason, due: str, found: Any) -> UnfitError:
-    return UnfitError(code, f"{due} is due, not {shown(found)}")
+def _unfit(code: Reason, expected: str, found: Any) -> UnfitError:
+    return UnfitError(code, f"expected {expected}, got {shown(found)}")

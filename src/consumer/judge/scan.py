@@ -93,14 +93,14 @@ def container_end(value: bytes, start: int, end: int) -> tuple[int, int]:
                 if depth > deepest:
                     deepest = depth
             elif closers.pop() != byte:
-                raise StructureError(f"a '{chr(byte)}' at byte {position} closes nothing of its kind", deepest)
+                raise StructureError(f"unexpected '{chr(byte)}' at byte {position}", deepest)
             else:
                 depth -= 1
             position += 1
             if not depth:
                 return position, deepest
         position = skip(value, position, end).end()  # type: ignore[union-attr]  # if only nothing, it matches
-    raise StructureError(f"it ends at byte {end} with {depth} brackets open", deepest)
+    raise StructureError(f"batch ends at byte {end} with {depth} unclosed bracket{'s' * (depth > 1)}", deepest)
 
 
 def element_end(value: bytes, start: int, end: int) -> int:
@@ -116,16 +116,16 @@ def element_end(value: bytes, start: int, end: int) -> int:
         byte = value[position]
         if byte in (_COMMA, _CLOSE_ARRAY):
             if skip_space(value, start, position) == position:
-                raise StructureError(f"no element before the '{chr(byte)}' at byte {position}")
+                raise StructureError(f"expected a value, got '{chr(byte)}' at byte {position}")
             return position
         if byte == _QUOTE:
             position = string_end(value, position, end)
         elif byte == _CLOSE_OBJECT:
-            raise StructureError(f"a '}}' at byte {position} closes nothing of its kind")
+            raise StructureError(f"unexpected '}}' at byte {position}")
         else:
             position, _ = container_end(value, position, end)
         position = _skip(_ELEMENT, value, position, end)
-    raise StructureError(f"it ends at byte {end} inside the array")
+    raise StructureError(f"batch ends at byte {end} inside an array")
 
 
 def string_end(value: bytes, start: int, end: int, depth: int = 0) -> int:
@@ -144,7 +144,7 @@ def string_end(value: bytes, start: int, end: int, depth: int = 0) -> int:
         if after == position:  # a backslash is the last byte
             break
         position = after
-    raise StructureError(f"it ends at byte {end} inside the string that began at byte {start}", depth)
+    raise StructureError(f"batch ends at byte {end} inside the string that starts at byte {start}", depth)
 
 
 def _skip(pattern: re.Pattern[bytes], value: bytes, start: int, end: int) -> int:

@@ -73,7 +73,7 @@ def split(value: bytes, most: int = sys.maxsize) -> Refused | Iterator[Unit]:
     Parameters
     ----------
     value
-        The batch as landed, decompressed. A UTF-8 byte order mark at its start is passed over.
+        The batch as landed, decompressed. A UTF-8 byte order mark at its start is skipped.
     most
         Bytes of a unit at most; of a larger one there is no copy.
 
@@ -86,15 +86,15 @@ def split(value: bytes, most: int = sys.maxsize) -> Refused | Iterator[Unit]:
     start = skip_space(value, len(_BOM) if value.startswith(_BOM) else 0, len(value))
     end = content_end(value, start, len(value))
     if start >= end:
-        return Refused(Reason.EMPTY_BATCH, f"no JSON in {len(value)} bytes")
+        return Refused(Reason.EMPTY_BATCH, f"batch contains no JSON ({len(value)} bytes)")
     match value[start : start + 1]:
         case b"[":
             return _split_array(value, start, end, most)
         case b"{":
             return _split_objects(value, start, end, most)
     if _is_scalar(value, start, end):
-        return Refused(Reason.NOT_A_BATCH, "a JSON scalar, where an array or objects are due")
-    return Refused(Reason.CORRUPT_BATCH, f"not JSON: neither an array nor an object begins at byte {start}")
+        return Refused(Reason.NOT_A_BATCH, "expected an array or newline-delimited objects, got a single JSON scalar")
+    return Refused(Reason.CORRUPT_BATCH, f"expected a JSON array or object at byte {start}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _read_elements(text: bytes) -> tuple[list[msgspec.Raw] | None, int]:
 
 def _check_last(stop: int, end: int) -> None:
     if stop != end - 1:
-        raise StructureError(f"the array is complete at byte {stop}, but more follows")
+        raise StructureError(f"unexpected data after the array that ends at byte {stop}")
 
 
 def _elements(value: bytes, segments: list[_Segment], most: int) -> Iterator[Unit]:
@@ -206,7 +206,7 @@ def _unit(value: bytes, start: int, stop: int, most: int) -> Unit:
 def _split_objects(value: bytes, start: int, end: int, most: int) -> Refused | Iterator[Unit]:
     try:
         stop, _ = container_end(value, start, end)
-        problem = f"the object is complete at byte {stop - 1}, but more follows"
+        problem = f"unexpected data after the object that ends at byte {stop - 1}"
     except StructureError as error:
         stop, problem = -1, str(error)
     if stop == end:

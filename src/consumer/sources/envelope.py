@@ -18,7 +18,7 @@ class Envelope:
     landed_at
         When it landed, UTC.
     failure
-        Why it could not be read, as (reason code, detail); then `value` is what there is of it.
+        Why it could not be read, as (reason code, detail); then `value` is the part that could be read.
     content_hash
         Hash of its bytes as they lie there, see :func:`lakeproof.landing.zone.content_hash`; None
         where they were not read.

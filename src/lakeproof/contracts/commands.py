@@ -17,9 +17,7 @@ from lakeproof.contracts.odcs import contract_text, parse_contract, unjudged
 from lakeproof.errors import UsageError
 from lakeproof.settings import load_settings
 
-contract_commands = typer.Typer(
-    help="Check contracts, compare them, apply them to the tables, and hand them on.", no_args_is_help=True
-)
+contract_commands = typer.Typer(help="Check, compare, apply and export contracts.", no_args_is_help=True)
 
 _WIDE = 500
 _EXIT_CODES = {
@@ -29,12 +27,12 @@ _EXIT_CODES = {
     Compatibility.BREAKING: 12,
 }
 _MEANINGS = {
-    Compatibility.FULL: "full: old and new readers take old and new data.",
-    Compatibility.BACKWARD: "backward: the new contract takes all old data, the old one not all new data. "
+    Compatibility.FULL: "full: old and new readers accept old and new data.",
+    Compatibility.BACKWARD: "backward: the new contract accepts all old data, but the old one not all new data. "
     "Change the consumer first, then the producers.",
-    Compatibility.FORWARD: "forward: the old contract takes all new data, the new one not all old data. "
+    Compatibility.FORWARD: "forward: the old contract accepts all new data, but the new one not all old data. "
     "Change the producers first, then the consumer.",
-    Compatibility.BREAKING: "breaking: each contract refuses some of the other's data. Go in steps.",
+    Compatibility.BREAKING: "breaking: each contract rejects some of the other's data. Make the change in steps.",
 }
 _NAME = "NAME (contracts/NAME.yaml) or a file"
 
@@ -44,15 +42,15 @@ def check(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME|FILE]...", help="Contracts; by default all of LAKE_CONTRACTS.", show_default=False
+            metavar="[NAME|FILE]...", help="Contracts to check. Default: all in LAKE_CONTRACTS.", show_default=False
         ),
     ] = None,
 ) -> None:
-    """Check contracts as the consumer does when it starts. Exit code 2 if one is refused, with line and remedy."""
+    """Check contracts as the consumer does when it starts. Exits with 2 if one is rejected, with line and hint."""
     folder = load_settings().contracts
     chosen = names or sorted(path.stem for path in folder.glob("*.yaml"))
     if not chosen:
-        raise UsageError(f"There are no contracts in {folder}.", "Run in the project's folder, or set LAKE_CONTRACTS.")
+        raise UsageError(f"No contracts found in {folder}.", "Run in the project's folder, or set LAKE_CONTRACTS.")
     refused = False
     for name in chosen:
         try:
@@ -75,12 +73,12 @@ def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help=f"{_NAME}.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help=f"{_NAME}.")],
 ) -> None:
-    """Say what changes from OLD to NEW, and whether each can read the other's data, in a schema registry's words.
+    """Show what changes from OLD to NEW, and whether each can read the other's data, in schema registry terms.
 
-    Backward: a reader with NEW takes data of OLD. Forward: a reader with OLD takes data of NEW.
+    Backward: a reader with NEW accepts data of OLD. Forward: a reader with OLD accepts data of NEW.
 
     Exit codes: 0 full (both, or no change), 10 backward only, 11 forward only, 12 breaking (neither), 2 a contract is
-    refused.
+    rejected.
     """
     folder = load_settings().contracts
     before, after = _load(folder, old), _load(folder, new)
@@ -88,13 +86,14 @@ def diff(
     verdict = compatibility(found)
     console = _console()
     if not found:
-        console.print("No change that a reader could see.", highlight=False)
+        console.print("No changes that affect readers.", highlight=False)
     else:
         console.print(_table(found))
         console.print(_MEANINGS[verdict], highlight=False)
     if any(not (change.backward and change.forward) for change in found) and before.version == after.version:
         console.print(
-            f"Both have the version {after.version}: rows could not say which judged them. Raise it.", highlight=False
+            f"Both have version {after.version}. Increase it: each row records the version that judged it.",
+            highlight=False,
         )
     raise typer.Exit(_EXIT_CODES[verdict])
 
@@ -102,15 +101,15 @@ def diff(
 @contract_commands.command()
 def apply(
     stream: Annotated[str, typer.Argument(metavar="NAME", help="Name of the stream (contracts/NAME.yaml).")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, without doing it.")] = False,
 ) -> None:
-    """Let the tables of a stream follow its contract; a consumer that runs takes it with its next micro-batch.
+    """Change the tables of a stream to match its contract. A running consumer uses it from its next micro-batch on.
 
-    New optional fields become columns, and types are widened; field ids and rows stay. What would drop, narrow or
-    require is refused (exit code 2). Afterwards, ops.schema_changes says from what to what, and when.
+    New optional fields become columns, and types are widened. Field ids and rows are kept. A change that would drop or
+    narrow a column, or require a field, is rejected (exit code 2). ops.schema_changes records each change.
     """
     settings = load_settings()
-    contract_text(settings.contracts, stream)  # a name that is none is told before anything is opened
+    contract_text(settings.contracts, stream)  # an unknown name is reported before anything is opened
     from lakeproof.catalog import open_catalog
     from lakeproof.history.apply import carry_out, lines, plan
     from lakeproof.state.contract_log import ContractLog
@@ -121,11 +120,11 @@ def apply(
         carry_out(catalog, planned, ContractLog(settings.state.database))
     version, applied = planned.contract.version, planned.applied
     if planned.is_applied:
-        sys.stdout.write(f"{stream}: {version} is applied already.\n")
+        sys.stdout.write(f"{stream}: {version} is already applied.\n")
         return
     would = "would be " if dry_run else ""
     if planned.creates:
-        sys.stdout.write(f"{stream}: tables {would}made by {version}.\n")
+        sys.stdout.write(f"{stream}: tables {would}created by {version}.\n")
     else:
         sys.stdout.write(f"{stream}: {f'{applied.version} → ' if applied else ''}{version} {would}applied.\n")
     sys.stdout.writelines(f"  {line}\n" for line in lines(planned.changes))
@@ -133,7 +132,7 @@ def apply(
 
 @contract_commands.command("json-schema")
 def print_json_schema(name: Annotated[str, typer.Argument(metavar="NAME|FILE", help=f"{_NAME}.")]) -> None:
-    """Print a contract as JSON Schema (draft-07), for a schema registry: what meets the contract is valid."""
+    """Print a contract as JSON Schema (draft-07), for a schema registry. Records that meet the contract are valid."""
     contract = _load(load_settings().contracts, name)
     sys.stdout.write(json.dumps(json_schema(contract), indent=2, ensure_ascii=False) + "\n")
 
@@ -154,7 +153,7 @@ def _text(folder: Path, name: str) -> tuple[bytes, str]:
     try:
         return Path(name).read_bytes(), name
     except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}.", "Name a stream with a contract, or a contract's file.") from None
+        raise UsageError(f"{name}: {error.strerror}.", "Use the name of a stream, or the path of a contract.") from None
 
 
 def _is_file(name: str) -> bool:

@@ -19,7 +19,7 @@ _INTEGERS: dict[Type, int] = {PrimitiveType.INT: 2**31, PrimitiveType.LONG: 2**6
 _FLOATING = {PrimitiveType.FLOAT, PrimitiveType.DOUBLE}
 _STRINGS = {PrimitiveType.STRING, PrimitiveType.SCALAR}
 _BOUNDS: dict[Type, str] = {
-    PrimitiveType.TIMESTAMP: "a timestamp with a zone, like 2026-11-21T00:00:00Z",
+    PrimitiveType.TIMESTAMP: "a timestamp with a UTC offset, like 2026-11-21T00:00:00Z",
     PrimitiveType.DATE: "a date, like 2026-11-21",
 }
 _LARGEST = Decimal(sys.float_info.max)
@@ -57,7 +57,7 @@ def known_options(kind: Type) -> tuple[str, ...]:
 
 
 def read_constraints(options: dict[str, Any], kind: Type, place: Place) -> Constraints:
-    """Read ``logicalTypeOptions``, which stand at `place`.
+    """Read the ``logicalTypeOptions`` at `place`.
 
     Raises
     ------
@@ -67,8 +67,8 @@ def read_constraints(options: dict[str, Any], kind: Type, place: Place) -> Const
     known = known_options(kind)
     for name in options:
         if name not in known:
-            told = f"There are: {', '.join(known)}." if known else "This type has none: remove it."
-            raise ContractError((*place, name), f"{name!r} is not an option that is judged for this type.", told)
+            hint = f"Supported options: {', '.join(known)}." if known else "Remove it. This type has no options."
+            raise ContractError((*place, name), f"{name!r} is not a supported option of this type.", hint)
     found = Constraints(
         minimum=_bound(options, kind, place, "minimum", "exclusiveMinimum"),
         maximum=_bound(options, kind, place, "maximum", "exclusiveMaximum"),
@@ -89,7 +89,7 @@ def read_allowed(values: list[Any], kind: Type, place: Place) -> tuple[str, ...]
         The type takes no such values.
     """
     if not isinstance(kind, PrimitiveType | DecimalType):
-        raise ContractError(place, "it has an enum, which only a scalar can have.", "Remove the enum.")
+        raise ContractError(place, "only a scalar can have an enum.", "Remove the enum.")
     found = []
     for index, value in enumerate(values):
         text = ("true" if value else "false") if isinstance(value, bool) else str(value)
@@ -97,8 +97,8 @@ def read_allowed(values: list[Any], kind: Type, place: Place) -> tuple[str, ...]
             shown = "null" if value is None else text
             raise ContractError(
                 (*place, index),
-                f"no value of the type {type_name(kind)} is written {shown!r}.",
-                "List values as JSON writes them; what is not required may be null anyway.",
+                f"{shown!r} is not a value of the type {type_name(kind)}.",
+                "Write values as in JSON. Null is always allowed for a field that is not required.",
             )
         found.append(text)
     return tuple(found)
@@ -119,17 +119,15 @@ def _is_token(text: str, kind: PrimitiveType | DecimalType) -> bool:
 def _bound(options: dict[str, Any], kind: Type, place: Place, inclusive: str, exclusive: str) -> Bound | None:
     names = [name for name in (inclusive, exclusive) if name in options]
     if len(names) == 2:
-        raise ContractError(
-            (*place, exclusive), f"it has {inclusive} and {exclusive}; one would do.", "Remove one of them."
-        )
+        raise ContractError((*place, exclusive), f"both {inclusive} and {exclusive} are set.", "Remove one of them.")
     if not names:
         return None
     (name,) = names
     text = str(options[name])
     value = None if isinstance(options[name], bool) else _value(text, kind, name)
     if value is None:
-        due = _BOUNDS.get(kind, "a number that leaves values of the type")
-        raise ContractError((*place, name), f"{name} is {text!r}, and not {due}.", f"Write {due}.")
+        expected = _BOUNDS.get(kind, "a number within the range of the type")
+        raise ContractError((*place, name), f"{name}: expected {expected}, got {text!r}.", "Correct the value.")
     return Bound(value, name == exclusive and kind not in _INTEGERS)
 
 
@@ -180,7 +178,7 @@ def _length(options: dict[str, Any], place: Place, name: str) -> int | None:
     value = options[name]
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_LENGTH:
         raise ContractError(
-            (*place, name), f"{name} is {value!r}, and not a number of characters.", f"Write 0 to {_MAX_LENGTH}."
+            (*place, name), f"{name}: expected a number of characters, got {value!r}.", f"Use 0 to {_MAX_LENGTH}."
         )
     return value
 
@@ -191,11 +189,11 @@ def _pattern(options: dict[str, Any], place: Place) -> str | None:
     pattern = options["pattern"]
     try:
         if not isinstance(pattern, str):
-            raise PatternError("it is not text")  # noqa: TRY301 - told as the others are
+            raise PatternError("expected a string")  # noqa: TRY301 - reported as the others are
         portable(pattern)
     except PatternError as error:
         raise ContractError(
-            (*place, "pattern"), f"the pattern {pattern!r} cannot be used: {error}.", "docs/contracts.md says what can."
+            (*place, "pattern"), f"invalid pattern {pattern!r}: {error}.", "See docs/contracts.md for the syntax."
         ) from None
     return pattern
 
@@ -205,6 +203,6 @@ def _refuse_contradiction(found: Constraints, place: Place) -> None:
     if low and high:
         ends_meet = low.value == high.value and (low.exclusive or high.exclusive)
         if low.value > high.value or ends_meet:  # type: ignore[operator]  # both are of the field's type
-            raise ContractError(place, "no value is in a range that ends before it begins.", "Correct the range.")
+            raise ContractError(place, "the range contains no value.", "Correct the range.")
     if found.min_length is not None and found.max_length is not None and found.min_length > found.max_length:
-        raise ContractError(place, "minLength is more than maxLength.", "Correct the lengths.")
+        raise ContractError(place, "minLength is greater than maxLength.", "Correct the lengths.")

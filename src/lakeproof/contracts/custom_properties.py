@@ -27,7 +27,7 @@ def check_names(document: Any) -> None:
     Raises
     ------
     ContractError
-        A name is nearly one of ours, or one of ours is not at the contract's top, or is there twice.
+        A name is nearly one of ours, or one of ours is not at the contract's top, or is duplicated.
     """
     seen = set()
     for place, name in _names(document, ()):
@@ -37,15 +37,17 @@ def check_names(document: Any) -> None:
         if name != meant:
             raise ContractError(
                 place,
-                f"there is no custom property {name!r}; did you mean {meant}?",
-                f"Write {meant}, or give the name a namespace if it is another tool's, like acme.{name}.",
+                f"unknown custom property {name!r}; did you mean {meant}?",
+                f"Use {meant}. If the property belongs to another tool, add a namespace, like acme.{name}.",
             )
         if place[0] != _KEY:
             raise ContractError(
-                place, f"the custom property {name} is not read here.", f"Move it to {_KEY} at the top of the contract."
+                place,
+                f"the custom property {name} has no effect here.",
+                f"Move it to {_KEY} at the top of the contract.",
             )
         if name in seen:
-            raise ContractError(place, f"the custom property {name} is there twice.", "Remove one of them.")
+            raise ContractError(place, f"duplicate custom property {name}.", "Remove one of them.")
         seen.add(name)
 
 

@@ -27,13 +27,13 @@ from lakeproof.contracts.model import (
     type_name,
 )
 
-_LACKED = "rows that are there may lack it"
+_LACKED = "existing rows may not have it"
 _WIDER = {(PrimitiveType.INT, PrimitiveType.LONG), (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)}
 
 _BECOMES = {
-    DriftPolicy.FREEZE: "makes a dead letter",
-    DriftPolicy.RESCUE: "is kept in _rescued",
-    DriftPolicy.DISCARD: "goes, and is only counted",
+    DriftPolicy.FREEZE: "make a dead letter",
+    DriftPolicy.RESCUE: "are kept in _rescued",
+    DriftPolicy.DISCARD: "are dropped and only counted",
 }
 
 
@@ -85,10 +85,10 @@ def changes(old: Contract, new: Contract) -> tuple[Change, ...]:
 
 def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
     if old.stream != new.stream:
-        yield _breaking("", f"stream {old.stream} → {new.stream}: other tables", "it would have other tables")
+        yield _breaking("", f"stream {old.stream} → {new.stream}: other tables", "another stream has other tables")
     if old.primary_key != new.primary_key:
         what = f"primary key {', '.join(old.primary_key)} → {', '.join(new.primary_key)}: other identities"
-        yield _breaking("", what, "the rows are told apart by the old one")
+        yield _breaking("", what, "existing rows are identified by the old one")
     if old.event_time != new.event_time:
         what = f"event time {old.event_time} → {new.event_time}: other partitions"
         yield _breaking("", what, "the table is partitioned by the old one")
@@ -96,7 +96,7 @@ def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
         # Under the other policies, data may hold what a contract that freezes refuses.
         yield Change(
             "",
-            f"drift policy {old.drift} → {new.drift}: what does not fit {_BECOMES[new.drift]}",
+            f"drift policy {old.drift} → {new.drift}: values that do not fit {_BECOMES[new.drift]}",
             backward=new.drift is not DriftPolicy.FREEZE,
             forward=old.drift is not DriftPolicy.FREEZE,
         )
@@ -111,7 +111,7 @@ def _of_fields(old: tuple[Field, ...], new: tuple[Field, ...], within: str) -> I
             yield from _of_field(field, after[name], within + name)
         else:
             what = f"{_need(field)} field removed"
-            yield Change(within + name, what, False, not field.required, "rows have it; a column is never dropped")
+            yield Change(within + name, what, False, not field.required, "columns are never dropped")
     for name, field in after.items():
         if name not in before:
             obstacle = _LACKED if field.required else ""
@@ -143,7 +143,7 @@ def _of_type(old: Type, new: Type, path: str) -> Iterator[Change]:
         case _ if old != new:
             wider, narrower = _widens(old, new), _widens(new, old)
             word = "widened" if wider else "narrowed" if narrower else "changed"
-            obstacle = "" if wider else f"rows have the type {type_name(old)}, which is only ever widened"
+            obstacle = "" if wider else f"existing rows have {type_name(old)}, which can only be widened"
             yield Change(path, f"type {word}: {type_name(old)} → {type_name(new)}", wider, narrower, obstacle)
 
 

@@ -10,7 +10,7 @@ from lakeproof.contracts.model import Type
 
 
 class Operator(StrEnum):
-    """What is done with operands. Null stands for unknown, as in SQL."""
+    """What is done with operands. Null means unknown, as in SQL."""
 
     AND = "and"
     OR = "or"
@@ -75,7 +75,7 @@ class Rule:
     path
         JSONPath of what the rule is about: ``$`` for the record.
     text
-        What is told of it: its description, or its SQL.
+        Its text in a reason: its description, or its SQL.
     condition
         The boolean expression.
     """

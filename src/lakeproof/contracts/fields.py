@@ -25,7 +25,7 @@ _LOGICAL = f"{', '.join(_PHYSICAL)}, object, array, map"
 
 
 def read_fields(properties: Sequence[SchemaProperty], place: Place) -> tuple[Field, ...]:
-    """Read properties, which stand at `place`.
+    """Read the properties at `place`.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def read_fields(properties: Sequence[SchemaProperty], place: Place) -> tuple[Fie
         One of them is not possible.
     """
     if not properties:
-        raise ContractError(place, "it has no properties.", "List the fields that a record has.")
+        raise ContractError(place, "missing properties.", "List the fields of a record.")
     fields = tuple(_field(item, (*place, index)) for index, item in enumerate(properties))
     folded: dict[str, str] = {}
     for index, field in enumerate(fields):
@@ -58,8 +58,8 @@ def identifier(name: str | None, place: Place, what: str) -> str:
     if not name or not _IDENTIFIER.fullmatch(name):
         raise ContractError(
             place,
-            f"{what} is named {name!r}, which is not an identifier.",
-            "Use letters, digits and _, beginning with a letter; names that begin with _ are lakeproof's own columns.",
+            f"{name!r} is not a valid name for {what}.",
+            "Use letters, digits and _, starting with a letter. Names that start with _ are lakeproof's own columns.",
         )
     return name
 
@@ -69,7 +69,7 @@ def _field(item: SchemaProperty, place: Place) -> Field:
     kind = _type(item, place)
     if item.primaryKey and len(place) > len(("schema", 0, "properties", 0)):
         raise ContractError(
-            (*place, "primaryKey"), "it is within an object, and cannot be in the primary key.", "Choose another field."
+            (*place, "primaryKey"), "a field inside an object cannot be in the primary key.", "Use a top-level field."
         )
     return Field(
         name=name,
@@ -86,7 +86,7 @@ def _type(item: SchemaProperty, place: Place) -> Type:
         case "object":
             return ObjectType(read_fields(item.properties or [], (*place, "properties")))
         case "array":
-            return ListType(_inner(item.items, "it is an array without items.", (*place, "items")))
+            return ListType(_inner(item.items, "an array needs items.", (*place, "items")))
         case "map":
             return _map(item, place)
     return _scalar(item, place)
@@ -99,18 +99,18 @@ def _map(item: SchemaProperty, place: Place) -> MapType:
         raise ContractError(
             (*inner, "key", "logicalType"), "the keys of a JSON object are strings.", "Write `logicalType: string`."
         )
-    return MapType(_inner(item.map.value if item.map else None, "it is a map without map.value.", (*inner, "value")))
+    return MapType(_inner(item.map.value if item.map else None, "a map needs map.value.", (*inner, "value")))
 
 
 def _inner(item: SchemaProperty | None, missing: str, place: Place) -> Type:
     """The type of a list's items or of a map's values, of which nothing else can be asked."""
     if item is None:
-        raise ContractError(place, missing, "Say there of which type they are.")
+        raise ContractError(place, missing, "Add it, with the type of the items or values.")
     for name in ("required", "enum", "primaryKey", "logicalTypeOptions"):
         if getattr(item, name):
             raise ContractError(
                 (*place, name),
-                f"{name} is judged for fields only, not for the items of an array or the values of a map.",
+                f"{name} is only supported for fields, not for the items of an array or the values of a map.",
                 "Remove it, or make the items objects with a field.",
             )
     return _type(item, place)
@@ -119,10 +119,10 @@ def _inner(item: SchemaProperty | None, missing: str, place: Place) -> Type:
 def _scalar(item: SchemaProperty, place: Place) -> PrimitiveType | DecimalType:
     logical = item.logicalType
     if logical is not None and logical not in _PHYSICAL:
-        raise ContractError((*place, "logicalType"), f"unknown type {logical!r}.", f"Known are {_LOGICAL}.")
+        raise ContractError((*place, "logicalType"), f"unknown type {logical!r}.", f"Expected one of: {_LOGICAL}.")
     name = item.physicalType or (_PHYSICAL[logical][0] if logical else "")
     if not name:
-        raise ContractError(place, "it has no logicalType.", f"Add one of {_LOGICAL}.")
+        raise ContractError(place, "missing logicalType.", f"Add one of: {_LOGICAL}.")
     match = _DECIMAL.fullmatch(name)
     form = "decimal(p,s)" if match else name
     known = _PHYSICAL[logical] if logical else tuple(kept for forms in _PHYSICAL.values() for kept in forms)
@@ -130,7 +130,7 @@ def _scalar(item: SchemaProperty, place: Place) -> PrimitiveType | DecimalType:
         raise ContractError(
             (*place, "physicalType"),
             f"unknown type {name!r}{f' for a {logical}' if logical else ''}.",
-            f"Known are {', '.join(known)}.",
+            f"Expected one of: {', '.join(known)}.",
         )
     if not match:
         return PrimitiveType(name)
@@ -138,7 +138,7 @@ def _scalar(item: SchemaProperty, place: Place) -> PrimitiveType | DecimalType:
     if not 0 <= scale <= precision <= _MAX_DECIMAL_PRECISION or precision == 0:
         raise ContractError(
             (*place, "physicalType"),
-            f"{name} is not possible.",
-            f"Write at most {_MAX_DECIMAL_PRECISION} digits in all, and no more than that behind the point.",
+            f"invalid type {name!r}.",
+            f"Use a precision from 1 to {_MAX_DECIMAL_PRECISION}, and a scale that is not greater than the precision.",
         )
     return DecimalType(precision, scale)

@@ -85,7 +85,7 @@ def _optional(kind: Type, drift: DriftPolicy) -> dict[str, Any]:
     # Of an object or an array what is within it, of anything else nothing.
     asked = {"properties", "required", "additionalProperties", "items"}
     return {name: schema[name] for name in schema if name in asked} | {
-        "$comment": f"due: {type_name(kind)}; what does not fit is {_GOES[drift]}"
+        "$comment": f"expected: {type_name(kind)}; other values are {_GOES[drift]}"
     }
 
 

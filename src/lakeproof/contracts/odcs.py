@@ -44,8 +44,8 @@ def contract_text(folder: Path, stream: str) -> bytes:
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml"))) or "none"
         raise UsageError(
-            f"There is no contract for the stream {stream!r} at {path}.",
-            f"Contracts there: {known}. Run in the project's folder, or set LAKE_CONTRACTS.",
+            f"No contract found for the stream {stream!r} at {path}.",
+            f"Contracts in this folder: {known}. Run in the project's folder, or set LAKE_CONTRACTS.",
         )
     return path.read_bytes()
 
@@ -91,7 +91,7 @@ def unjudged(text: bytes, origin: str) -> list[str]:
         what = _unjudged(place, part)
         if what:
             field = _field_at(source.document, place)
-            found.append(f"{origin}:{line}: {f'{field}: ' if field else ''}{what} is not judged.")
+            found.append(f"{origin}:{line}: {f'{field}: ' if field else ''}{what} is not checked.")
     return found
 
 
@@ -109,8 +109,8 @@ def _validated(document: Any) -> OpenDataContractStandard:
     if not isinstance(document, dict):
         raise ContractError(
             _ROOT,
-            "it holds no keys, so it is no contract.",
-            "Begin it with `apiVersion: v3.2.0` and `kind: DataContract`.",
+            "not a contract: the file has no keys.",
+            "Start it with `apiVersion: v3.2.0` and `kind: DataContract`.",
         )
     try:
         return OpenDataContractStandard.model_validate(document, extra="forbid")
@@ -120,7 +120,7 @@ def _validated(document: Any) -> OpenDataContractStandard:
         name = place[-1] if place else "the file"
         if first["type"] == "extra_forbidden":
             raise ContractError(
-                place, f"the standard has no key {name!r} here.", "Correct or remove it: it would not be read."
+                place, f"unknown key {name!r}.", "The standard has no such key here. Correct or remove it."
             ) from None
         raise ContractError(
             place, f"{name}: {first['msg']}.", "See docs/contracts.md, or the Open Data Contract Standard v3."
@@ -144,20 +144,20 @@ def _contract(document: OpenDataContractStandard, digest: str, due: str | None) 
     if document.kind != "DataContract" or not (document.apiVersion or "").startswith("v3."):
         raise ContractError(
             ("apiVersion",) if document.kind == "DataContract" else ("kind",),
-            "it is not a data contract of the Open Data Contract Standard v3.",
-            "Begin it with `apiVersion: v3.2.0` and `kind: DataContract`.",
+            "not a data contract of the Open Data Contract Standard v3.",
+            "Start it with `apiVersion: v3.2.0` and `kind: DataContract`.",
         )
     if not document.version:
-        raise ContractError(_ROOT, "it has no version.", "Add one, like `version: 1.0.0`; rows say which judged them.")
+        raise ContractError(_ROOT, "missing version.", "Add one, like `version: 1.0.0`. Each row records it.")
     if not document.schema_ or len(document.schema_) != 1:
-        raise ContractError(("schema",), "it must have exactly one schema object.", "Write one file for each stream.")
+        raise ContractError(("schema",), "expected exactly one schema object.", "Write one file for each stream.")
     table = document.schema_[0]
     stream = identifier(table.name, (*_TABLE, "name"), "the schema object")
     if due not in (None, stream):
         raise ContractError(
             (*_TABLE, "name"),
-            f"the schema object is named {stream!r}, and the file is the contract of {due!r}.",
-            "Name both alike: the tables get that name.",
+            f"the schema object is named {stream!r}, but the file is the contract of {due!r}.",
+            "Use the same name for both. It is also the name of the tables.",
         )
     properties = table.properties or []
     fields = read_fields(properties, _FIELDS)
@@ -180,13 +180,13 @@ def _primary_key(properties: list[SchemaProperty], fields: tuple[Field, ...]) ->
             continue
         if not isinstance(field.type, PrimitiveType | DecimalType):
             raise ContractError(
-                (*_FIELDS, index, "primaryKey"), "only a scalar can be in the primary key.", "Choose another field."
+                (*_FIELDS, index, "primaryKey"), "only a scalar can be in the primary key.", "Use another field."
             )
         keys.append((item.primaryKeyPosition or 0, field.name))
     if not keys:
         raise ContractError(
             _FIELDS,
-            "no property has primaryKey: true; records could not be told apart.",
+            "no property has primaryKey: true.",
             "Add it to the field, or the fields, that identify a record.",
         )
     return tuple(name for _, name in sorted(keys, key=lambda key: key[0]))
@@ -200,14 +200,14 @@ def _event_time(document: OpenDataContractStandard, fields: tuple[Field, ...]) -
             if custom.value not in known:
                 raise ContractError(
                     ("customProperties", index, "value"),
-                    f"the custom property eventTime names {custom.value!r}, which is not a timestamp field.",
+                    f"the custom property eventTime is {custom.value!r}, which is not a timestamp field.",
                     f"Timestamp fields of the contract: {names}.",
                 )
             return str(custom.value)
     raise ContractError(
         ("customProperties",),
-        "it has no custom property eventTime, so nothing says when a record happened.",
-        f"Name a timestamp field there. Those of the contract: {names}.",
+        "missing custom property eventTime.",
+        f"Set it to the timestamp field that says when a record happened. Timestamp fields of the contract: {names}.",
     )
 
 
@@ -217,8 +217,8 @@ def _drift(document: OpenDataContractStandard) -> DriftPolicy:
             if custom.value not in list(DriftPolicy):
                 raise ContractError(
                     ("customProperties", index, "value"),
-                    f"the custom property driftPolicy is {custom.value!r}, which is no policy.",
-                    f"Write one of {', '.join(DriftPolicy)}.",
+                    f"unknown driftPolicy {custom.value!r}.",
+                    f"Expected one of: {', '.join(DriftPolicy)}.",
                 )
             return DriftPolicy(custom.value)
     return DriftPolicy.FREEZE

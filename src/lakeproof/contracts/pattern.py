@@ -1,8 +1,8 @@
 r"""Regular expressions that mean the same wherever a contract goes.
 
-A pattern is judged with RE2, whose time is linear in the text, and goes to registries in a JSON Schema, which speak
-ECMA-262. What both read alike is taken, the rest refused: literals, ``.``, classes, ``\d \D \w \W``, groups, ``|``,
-``* + ? {n,m}``, ``^`` and ``$``. As in JSON Schema it is searched for anywhere in the text; ``^…$`` is the whole of it.
+A pattern is judged with RE2, whose time is linear in the text, and goes to registries in a JSON Schema, which uses
+ECMA-262. Only what means the same in both is supported: literals, ``.``, classes, ``\d \D \w \W``, groups, ``|``,
+``* + ? {n,m}``, ``^`` and ``$``. As in JSON Schema, it can match anywhere in the text; ``^…$`` matches all of it.
 """
 
 import re
@@ -37,7 +37,7 @@ def portable(pattern: str) -> str:
     Raises
     ------
     PatternError
-        It does not compile, is too large, or uses what is not read alike everywhere.
+        It does not compile, is too large, or uses what engines interpret differently.
     """
     return _Parser(pattern).parse()
 
@@ -53,17 +53,17 @@ class _Parser:
     def parse(self) -> str:
         self._branches(0)
         if self._next():
-            raise PatternError("it has a ) without a (")
+            raise PatternError("unmatched )")
         return "".join(self._out)
 
     def _branches(self, depth: int) -> int:
         if depth > MAX_DEPTH:
-            raise PatternError(f"more than {MAX_DEPTH} groups within each other")
+            raise PatternError(f"groups are nested more than {MAX_DEPTH} levels deep")
         size = 1
         while (letter := self._next()) and letter != ")":
             size += self._take() if letter == "|" else self._piece(depth)
             if size > MAX_SIZE:
-                raise PatternError(f"with its repeats written out, it has more than {MAX_SIZE} characters")
+                raise PatternError(f"more than {MAX_SIZE} characters when its repeats are expanded")
         return size
 
     def _piece(self, depth: int) -> int:
@@ -87,7 +87,7 @@ class _Parser:
                 size = 1
             case _ if letter in _SYNTAX and letter != "/":
                 raise PatternError(
-                    f"{letter} at character {self._at + 1} has nothing to stand for; for itself, \\{letter}"
+                    f"unexpected {letter} at character {self._at + 1}; to match it literally, write \\{letter}"
                 )
             case _:
                 size = self._take()
@@ -95,11 +95,11 @@ class _Parser:
 
     def _group(self, depth: int) -> int:
         if self._text.startswith("(?", self._at) and not self._text.startswith("(?:", self._at):
-            raise PatternError("of groups with (?, only (?:…) is read alike everywhere")
+            raise PatternError("of the groups with (?, only (?:…) is supported")
         self._take(3 if self._text.startswith("(?:", self._at) else 1)
         size = self._branches(depth + 1)
         if not self._next():
-            raise PatternError("it has a ( without a )")
+            raise PatternError("unmatched (")
         self._take()
         return size
 
@@ -110,17 +110,17 @@ class _Parser:
             return 1
         self._take(len(match[0]))
         if _REPEAT.match(self._text, self._at):
-            raise PatternError(f"two repeats follow each other at character {self._at + 1}")
+            raise PatternError(f"two quantifiers in a row at character {self._at + 1}")
         least = int(match[1] or 1)
         most = int(match[3]) if match[3] else least + bool(match[2])
         if least > most:
-            raise PatternError(f"{match[0]} has its ends the wrong way round")
+            raise PatternError(f"in {match[0]}, the minimum is greater than the maximum")
         return max(most, 1)
 
     def _class(self) -> int:
         self._take(2 if self._text.startswith("[^", self._at) else 1)
         if self._next() == "]":
-            raise PatternError("an empty class [] is not read alike everywhere")
+            raise PatternError("an empty class [] is not supported")
         size = 0
         while (letter := self._next()) != "]":
             size += 1
@@ -130,17 +130,17 @@ class _Parser:
             self._take()
             last = self._member()
             if not first or not last or first > last:
-                raise PatternError(f"the range that begins with {letter} is none; for a - in a class, write \\-")
+                raise PatternError(f"invalid range after {letter}; to match - in a class, write \\-")
         self._take()
         return size
 
     def _member(self) -> str:
-        """Read one character of a class; return it, or nothing for one that stands for several."""
+        """Read one character of a class; return it, or nothing for a class of several."""
         letter = self._next()
         if not letter:
-            raise PatternError("it has a [ without a ]")
+            raise PatternError("unmatched [")
         if letter == "[":
-            raise PatternError("a [ in a class is not read alike everywhere; write \\[")
+            raise PatternError("unescaped [ in a class; write \\[")
         if letter != "\\":
             self._take()
             return letter
@@ -155,7 +155,7 @@ class _Parser:
         elif escaped and escaped in known:
             self._take(2)
         else:
-            raise PatternError(f"\\{escaped} is not read alike everywhere")
+            raise PatternError(f"\\{escaped} is not supported")
         return escaped
 
     def _next(self) -> str:

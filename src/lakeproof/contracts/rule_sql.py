@@ -32,7 +32,7 @@ from lakeproof.contracts.rule_types import (
 MAX_SIZE = 4_000
 """Characters of a rule."""
 MAX_DEPTH = 40
-"""Parts of a rule within each other."""
+"""Levels of nesting in a rule."""
 
 _BOOLEAN, _TEXT, _INT, _LONG, _DOUBLE = (
     PrimitiveType.BOOLEAN,
@@ -42,7 +42,7 @@ _BOOLEAN, _TEXT, _INT, _LONG, _DOUBLE = (
     PrimitiveType.DOUBLE,
 )
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_DUE = 'Write an SQL expression, like `amount > 0`, and fields that are named like a keyword as "order".'
+_SYNTAX = 'Write an SQL expression like `amount > 0`. Quote a field that is named like a keyword: "order".'
 _FUNCTIONS = ("abs", "coalesce", "length")
 _COMPARISONS: dict[type[exp.Expr], tuple[Operator, bool, bool]] = {  # operator, operands swapped, inverted
     exp.EQ: (Operator.EQUAL, False, False),
@@ -60,11 +60,11 @@ _ARITHMETIC: dict[type[exp.Expr], Operator] = {
 # Engines bind these differently where one is the operand of another.
 _LOOSE: tuple[Any, ...] = (exp.Connector, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, *_COMPARISONS)
 _HINTS: dict[type[exp.Expr], str] = {
-    exp.Div: "Engines divide integers, and by 0, differently. Multiply the other side instead.",
-    exp.Mod: "Engines differ on it where the divisor is 0.",
-    exp.Null: "What is compared with it is null, and holds; write IS NULL or IS NOT NULL.",
-    exp.Cast: "A value has its field's type. A time is written as text alone: '2026-11-21T00:00:00Z'.",
-    exp.Escape: "Write a pattern of %, _ and characters that stand for themselves.",
+    exp.Div: "Engines differ on integer division and on division by 0. Multiply the other side instead.",
+    exp.Mod: "Engines differ on a divisor of 0.",
+    exp.Null: "A comparison with NULL is never false, so the rule would always hold. Use IS NULL or IS NOT NULL.",
+    exp.Cast: "A value has the type of its field. Write a time as plain text: '2026-11-21T00:00:00Z'.",
+    exp.Escape: "Use a pattern with %, _ and literal characters only.",
 }
 
 
@@ -77,7 +77,7 @@ def parse_rule(sql: str, fields: tuple[Field, ...]) -> Expression:
         It does not parse, is not on the list, or does not fit the types of the fields.
     """
     if len(sql) > MAX_SIZE:
-        raise RuleError(f"it has {len(sql)} characters", f"Write at most {MAX_SIZE}, or several rules.")
+        raise RuleError(f"it has {len(sql)} characters", f"Use at most {MAX_SIZE}, or several rules.")
     try:
         _check_tokens(sql)
         tree = sqlglot.parse_one(sql, into=exp.Condition)
@@ -85,35 +85,35 @@ def parse_rule(sql: str, fields: tuple[Field, ...]) -> Expression:
     except ParseError as error:
         found = error.errors[0] if error.errors else {}
         near = f" at {cut(str(found['highlight']))!r}, character {found['col']}" if found.get("highlight") else ""
-        raise RuleError(f"it does not parse{near}", _DUE) from None
+        raise RuleError(f"syntax error{near}", _SYNTAX) from None
     except SqlglotError as error:
-        raise RuleError(f"it does not parse: {error}", _DUE) from None
+        raise RuleError(f"syntax error: {error}", _SYNTAX) from None
     except RecursionError:
         raise _too_deep() from None
     if condition.kind is not _BOOLEAN:
-        raise RuleError("it is not a condition, which holds or does not", "Compare it with something.")
+        raise RuleError("it is not a condition", "Compare it with a value.")
     if not _names_field(condition):
-        raise RuleError("it names no field, so it would say the same of every record", "Name a field of the contract.")
+        raise RuleError("it does not use any field of the record", "Use a field of the contract.")
     return condition
 
 
 def _check_tokens(sql: str) -> None:
     tokens = sqlglot.tokenize(sql)
     if not tokens:
-        raise RuleError("it is empty", _DUE)
+        raise RuleError("it is empty", _SYNTAX)
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         kind = token.token_type
         if token.comments or kind is sqlglot.TokenType.HINT:
-            raise RuleError("it has a comment", "Say it in the rule's description.")
+            raise RuleError("it has a comment", "Use the rule's description instead.")
         if kind is sqlglot.TokenType.SELECT:
             raise RuleError(
-                "it has a SELECT, and a rule speaks of one record and its fields only",
-                "Write the condition alone that each record must meet.",
+                "it has a SELECT, but a rule can only use the fields of one record",
+                "Write only the condition that each record must meet.",
             )
         is_called = following is not None and following.token_type is sqlglot.TokenType.L_PAREN
         if is_called and kind is sqlglot.TokenType.VAR and token.text.lower() not in _FUNCTIONS:
             raise RuleError(
-                f"the function {cut(token.text)} is not known here", f"There are: {', '.join(_FUNCTIONS).upper()}."
+                f"unknown function {cut(token.text)}", f"Supported functions: {', '.join(_FUNCTIONS).upper()}."
             )
 
 
@@ -149,7 +149,7 @@ class _Reader:
             return arithmetic(_ARITHMETIC[kind], part(node.this), part(node.expression), node)
         reader = self._READERS.get(kind)
         if reader is None:
-            raise RuleError(f"{shown(node)} is not possible in a rule", _HINTS.get(kind, OUTSIDE))
+            raise RuleError(f"{shown(node)} is not supported in a rule", _HINTS.get(kind, OUTSIDE))
         return reader(self, node, part)
 
     def _compare(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
@@ -172,7 +172,7 @@ class _Reader:
         _only(node, "this", "expressions")
         _refuse_loose(node, node.this)
         if not node.expressions:
-            raise RuleError(f"{shown(node)} has an empty list", "List values.")
+            raise RuleError(f"{shown(node)} has an empty list", "List at least one value.")
         _refuse_loose(node, *node.expressions)
         value = part(node.this)
         found = tuple(comparison(Operator.EQUAL, value, part(item), node) for item in node.expressions)
@@ -183,22 +183,22 @@ class _Reader:
         _refuse_loose(node, node.this)
         value, pattern = part(node.this), node.expression
         if not isinstance(pattern, exp.Literal) or not pattern.is_string:
-            raise RuleError(f"the pattern of {shown(node)} is no text", "Write it out, like 'A%'.")
+            raise RuleError(f"the pattern of {shown(node)} is not a string literal", "Use a literal, like 'A%'.")
         if value.kind is not _TEXT:
-            raise RuleError(f"{shown(node.this)} is not text, which LIKE is for", "Compare it otherwise.")
+            raise RuleError(f"LIKE requires text, but {shown(node.this)} is not text", "Use another comparison.")
         found = Call(Operator.LIKE, (value, part(pattern)), _BOOLEAN)
         return _not(found) if node.args.get("negate") else found
 
     def _is(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
         _only(node, "this", "expression")
         if isinstance(node.this, _LOOSE):
-            raise RuleError(f"{shown(node)} is read differently by engines", "Put what is before IS in brackets.")
+            raise RuleError(f"{shown(node)} is ambiguous", "Put the expression before IS in parentheses.")
         value, what = part(node.this), node.expression
         unknown = Call(Operator.IS_NULL, (value,), _BOOLEAN)
         if isinstance(what, exp.Null):
             return unknown
         if not isinstance(what, exp.Boolean):
-            raise RuleError(f"{shown(node)} is not possible in a rule", "There are IS NULL, IS TRUE and IS FALSE.")
+            raise RuleError(f"{shown(node)} is not supported in a rule", "Use IS NULL, IS TRUE or IS FALSE.")
         right = value if what.this else _not(value)
         return Call(Operator.AND, (_not(unknown), _boolean(right, node.this)), _BOOLEAN)
 
@@ -224,7 +224,7 @@ class _Reader:
         _only(node, "this")
         value = part(node.this)
         if value.kind is not _TEXT:
-            raise RuleError(f"{shown(node.this)} is not text, which has a length", "Compare it otherwise.")
+            raise RuleError(f"LENGTH requires text, but {shown(node.this)} is not text", "Use another comparison.")
         return Call(Operator.LENGTH, (value,), _INT)
 
     def _signed(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
@@ -241,11 +241,11 @@ class _Reader:
         text = str(node.this)
         if node.is_string:
             if "\\" in text:
-                raise RuleError(f"{shown(node)} has a backslash, which engines read differently", "Do without it.")
+                raise RuleError(f"{shown(node)} has a backslash, which engines interpret differently", "Remove it.")
             return Literal(text, _TEXT)
         match = _NUMBER.fullmatch(text)
         if not match:
-            raise RuleError(f"{cut(text)} is not a number", "Write it in digits.")
+            raise RuleError(f"{cut(text)} is not a number", "Use decimal digits.")
         if match[2]:
             return Literal(float(text), _DOUBLE)
         number = Decimal(text)
@@ -254,7 +254,7 @@ class _Reader:
         scale = -int(number.as_tuple().exponent)
         precision = max(len(number.as_tuple().digits), scale)
         if precision > MAX_DIGITS:
-            raise RuleError(f"{cut(text)} has more than {MAX_DIGITS} digits", "Write fewer.")
+            raise RuleError(f"{cut(text)} has more than {MAX_DIGITS} digits", "Use fewer digits.")
         return Literal(number, DecimalType(precision, scale))
 
     def _truth(self, node: exp.Expr, _part: Callable[[Any], Expression]) -> Expression:
@@ -267,15 +267,15 @@ class _Reader:
             path.insert(0, inner.expression.name)
             inner = inner.this
         if not isinstance(inner, exp.Column) or not all(isinstance(step, exp.Identifier) for step in inner.parts):
-            raise RuleError(f"{shown(node)} is not possible in a rule")
+            raise RuleError(f"{shown(node)} is not supported in a rule")
         _only(inner, "this", "table", "db", "catalog")
         path = [step.name for step in inner.parts] + path
         fields, kind = self._fields, None
         for index, name in enumerate(path):
             found = next((field for field in fields if field.name == name), None)
             if found is None:
-                known = ", ".join(field.name for field in fields) or "none, since it is not an object"
-                raise RuleError(f"there is no field {cut('.'.join(path[: index + 1]))}", f"There are: {known}.")
+                known = ", ".join(field.name for field in fields) or "none, because it is not an object"
+                raise RuleError(f"unknown field {cut('.'.join(path[: index + 1]))}", f"Available fields: {known}.")
             kind = found.type
             fields = kind.fields if isinstance(kind, ObjectType) else ()
         return Column(tuple(path), _TEXT if kind is PrimitiveType.SCALAR else kind)  # type: ignore[arg-type]
@@ -299,7 +299,7 @@ class _Reader:
 
 def _boolean(item: Expression, node: exp.Expr) -> Expression:
     if item.kind is not _BOOLEAN:
-        raise RuleError(f"{shown(node)} is neither true nor false", "Compare it with something.")
+        raise RuleError(f"{shown(node)} is not a boolean", "Compare it with a value.")
     return item
 
 
@@ -311,13 +311,13 @@ def _only(node: exp.Expr, *known: str) -> None:
     """Refuse what an expression can have beside its usual parts."""
     for name, value in node.args.items():
         if value and name not in known:
-            raise RuleError(f"{shown(node)} is not possible in a rule")
+            raise RuleError(f"{shown(node)} is not supported in a rule")
 
 
 def _refuse_loose(node: exp.Expr, *operands: exp.Expr) -> None:
     if any(isinstance(operand.unnest(), _LOOSE) for operand in operands):
         raise RuleError(
-            f"{shown(node)} compares what is itself a condition, which engines read differently",
+            f"{shown(node)} compares a condition, which engines interpret differently",
             "Join conditions with AND, OR and NOT.",
         )
 
@@ -327,4 +327,4 @@ def _names_field(item: Expression) -> bool:
 
 
 def _too_deep() -> RuleError:
-    return RuleError(f"it has more than {MAX_DEPTH} parts within each other", "Make several rules of it.")
+    return RuleError(f"it is nested more than {MAX_DEPTH} levels deep", "Split it into several rules.")

@@ -8,7 +8,7 @@ from lakeproof.contracts.constraints import read_moment
 from lakeproof.contracts.expression import Call, Column, Expression, Literal, Operator
 from lakeproof.contracts.model import DecimalType, ListType, MapType, ObjectType, PrimitiveType, Type
 
-OUTSIDE = "docs/contracts.md lists what a rule is made of: what is the same in every engine."
+OUTSIDE = "See docs/contracts.md for what a rule can contain."
 MAX_DIGITS = 38
 
 _EXACT_IN_DOUBLE = 15
@@ -35,7 +35,7 @@ def comparison(operator: Operator, left: Expression, right: Expression, node: ex
     """A boolean, of two expressions of any types that go together."""
     left, right = unified([left, right], node)
     if operator is Operator.LESS and left.kind is _BOOLEAN:
-        raise RuleError(f"{shown(node)}: true and false have no order", "Compare them with =.")
+        raise RuleError(f"{shown(node)}: booleans cannot be ordered", "Compare them with =.")
     return Call(operator, (left, right), _BOOLEAN)
 
 
@@ -77,13 +77,13 @@ def _number(item: Expression, node: exp.Expr) -> Expression:
     if item.kind in (_INT, _LONG) or isinstance(item.kind, DecimalType):
         return item
     if item.kind is PrimitiveType.FLOAT:
-        raise RuleError(f"{shown(node)}: engines compare float differently", "Make the field a double.")
+        raise RuleError(f"{shown(node)}: engines compare float differently", "Change the type of the field to double.")
     if isinstance(item.kind, ObjectType | ListType | MapType):
         raise RuleError(
             f"{shown(node)} compares an object, an array or a map",
-            "Name a field within the object; of the others, only IS NULL can be asked.",
+            "Use a field within the object. Arrays and maps only support IS NULL.",
         )
-    raise RuleError(f"{shown(node)} puts together what is of different types", "Bring together values of one type.")
+    raise RuleError(f"{shown(node)} mixes different types", "Use values of the same type.")
 
 
 def digits(item: Expression, node: exp.Expr) -> tuple[int, int]:
@@ -106,13 +106,13 @@ def convert(item: Expression, kind: Type, node: exp.Expr) -> Expression:
         if len(Decimal(item.value).as_tuple().digits) <= _EXACT_IN_DOUBLE:
             return Literal(float(item.value), kind)
         raise RuleError(
-            f"{shown(node)}: next to a double, engines read numbers of many digits differently",
-            f"Write at most {_EXACT_IN_DOUBLE} digits.",
+            f"{shown(node)}: engines round a long number next to a double differently",
+            f"Use at most {_EXACT_IN_DOUBLE} digits.",
         )
     if kind is _DOUBLE and not (item.kind in (_INT, _LONG) and isinstance(item, Column)):
         raise RuleError(
-            f"{shown(node)}: a double goes with doubles, fields of integers and numbers that are written out",
-            "Bring together values of one type.",
+            f"{shown(node)}: a double can only be combined with doubles, integer fields and number literals",
+            "Use values of the same type.",
         )
     return Call(Operator.CONVERT, (item,), kind)
 
@@ -120,20 +120,20 @@ def convert(item: Expression, kind: Type, node: exp.Expr) -> Expression:
 def _moment(item: Expression, kind: PrimitiveType, node: exp.Expr) -> Expression:
     if item.kind is kind:
         return item
-    due = f"a {kind.value} is written like '{_MOMENTS[kind]}'"
+    hint = f"Write a {kind.value} like '{_MOMENTS[kind]}'."
     if not isinstance(item, Literal) or not isinstance(item.value, str):
-        raise RuleError(f"{shown(node)} puts together what is of different types", f"Here, {due}.")
+        raise RuleError(f"{shown(node)} mixes different types", hint)
     value = read_moment(item.value, kind)
     if value is None:
-        raise RuleError(f"{shown(node)}: {cut(item.value)!r} is not a {kind.value}", f"Here, {due}.")
+        raise RuleError(f"{shown(node)}: {cut(item.value)!r} is not a {kind.value}", hint)
     return Literal(value, kind)
 
 
 def _fitting(kind: DecimalType, node: exp.Expr) -> DecimalType:
     if kind.precision > MAX_DIGITS:
         raise RuleError(
-            f"{shown(node)} can have {kind.precision} digits, and engines hold {MAX_DIGITS}",
-            "Give the fields types with fewer: int, or a smaller decimal.",
+            f"{shown(node)} can have {kind.precision} digits, but the maximum is {MAX_DIGITS}",
+            "Use field types with fewer digits: int, or a smaller decimal.",
         )
     return kind
 

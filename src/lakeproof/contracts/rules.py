@@ -28,13 +28,13 @@ _EXPECTATIONS = (
     "implementation",
 )
 _Found = tuple[DataQuality, Place, str]
-"""An entry, its place, and the JSONPath of what it is about; empty if that is not a field."""
+"""An entry, its place, and the JSONPath of its field; empty if it is not about a field."""
 
 
 def read_rules(
     quality: Sequence[DataQuality], properties: Sequence[SchemaProperty], fields: tuple[Field, ...], place: Place
 ) -> tuple[Rule, ...]:
-    """Read the rules of a schema object, which stands at `place`: its own, then those of its properties.
+    """Read the rules of the schema object at `place`: its own, then those of its properties.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def read_rules(
     for entry, at, path in _entries(quality, properties, place):
         if entry.type not in (None, *_TYPES):
             raise ContractError(
-                (*at, "type"), f"unknown type of quality {entry.type!r}.", f"Known are {', '.join(_TYPES)}."
+                (*at, "type"), f"unknown quality type {entry.type!r}.", f"Expected one of: {', '.join(_TYPES)}."
             )
         if entry.type == "sql":
             rule = _rule(entry, at, path, fields)
@@ -62,20 +62,20 @@ def _rule(entry: DataQuality, place: Place, path: str, fields: tuple[Field, ...]
 
     name = identifier(entry.name, (*place, "name"), "a rule")
     if not path:
-        raise ContractError(place, f"the rule {name} is about what is in an array or a map.", "Ask it of a field.")
+        raise ContractError(place, f"the rule {name} is on a value in an array or a map.", "Move it to a field.")
     for key in _EXPECTATIONS:
         if getattr(entry, key) is not None:
             raise ContractError(
                 (*place, key),
-                f"the rule {name} has {key}, which is not judged.",
-                "Remove it; the query is a condition that each record must meet.",
+                f"the rule {name} has {key}, which is not supported.",
+                "Remove it. The query itself is the condition that each record must meet.",
             )
     if entry.query is None:
         raise ContractError(place, f"the rule {name} has no query.", "Add one, like `query: amount > 0`.")
     try:
         condition = parse_rule(entry.query, fields)
     except RuleError as error:
-        raise ContractError((*place, "query"), f"the rule {name} cannot be used: {error}.", error.hint) from None
+        raise ContractError((*place, "query"), f"invalid rule {name}: {error}.", error.hint) from None
     text = " ".join((entry.description or entry.query).split())
     return Rule(name, path, text, condition)
 

@@ -27,7 +27,7 @@ class Source:
     lines: dict[Place, int]
 
     def line(self, place: Place) -> int:
-        """Line of `place`, or of what it is, or should be, in."""
+        """Line of `place`, or of the nearest part around it."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place, 1)
@@ -37,7 +37,9 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="an alias (*name) is not read here; write it out", problem_mark=mark)
+            raise yaml.MarkedYAMLError(
+                problem="aliases (*name) are not supported; write the value out", problem_mark=mark
+            )
         return super().compose_node(parent, index)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -79,7 +81,7 @@ def read_source(text: bytes, origin: str) -> Source:
     except UnicodeDecodeError as error:
         raise _not_yaml(origin, 1, str(error)) from None
     except RecursionError:
-        raise _not_yaml(origin, 1, "too many brackets within each other") from None
+        raise _not_yaml(origin, 1, "nested too deeply") from None
 
 
 def _find_lines(node: yaml.Node, place: Place, lines: dict[Place, int]) -> None:
@@ -91,10 +93,10 @@ def _find_lines(node: yaml.Node, place: Place, lines: dict[Place, int]) -> None:
         for key, value in node.value:
             within = (*place, str(key.value))
             if within in lines:
-                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is there twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"duplicate key {key.value!r}", problem_mark=key.start_mark)
             lines[within] = key.start_mark.line + 1
             _find_lines(value, within, lines)
 
 
 def _not_yaml(origin: str, line: int, problem: str) -> UsageError:
-    return UsageError(f"{origin}:{line}: not YAML as a contract has it: {problem}.", "Correct the file at that line.")
+    return UsageError(f"{origin}:{line}: not valid YAML: {problem}.", "Correct the file at this line.")

@@ -90,7 +90,7 @@ def record(catalog: "Catalog", contract: Contract, text: bytes, changes: Sequenc
             continue
         return
     raise AppliedMeanwhileError(
-        f"Another contract was applied to the stream {contract.stream} at the same time.", "Run it again."
+        f"Another contract was applied to the stream {contract.stream} at the same time.", "Try again."
     )
 
 

@@ -1,6 +1,6 @@
 """A stream's tables follow its contract: new fields become columns, types are widened, nothing is dropped or narrowed.
 
-The tables change first, then ``ops.schema_changes`` says so, then a consumer that runs is told. Each step is left out
+The tables change first, then ``ops.schema_changes`` says so, then a running consumer is notified. Each step is left out
 where it has been done, so that after a crash between them, doing it again finishes.
 """
 
@@ -109,8 +109,8 @@ def adopt(catalog: "Catalog", settings: Settings, stream: str, log: ContractLog)
         planned = plan(catalog, settings, stream)
         if planned.columns:
             raise UsageError(
-                f"The contract {planned.contract.version} of {stream} has not been applied: bronze.{stream} lacks "
-                f"{', '.join(planned.columns)}, or has a narrower type there.",
+                f"Contract {planned.contract.version} of {stream} has not been applied: bronze.{stream} does not have "
+                f"{', '.join(planned.columns)}, or has a narrower type.",
                 f"Run `lakeproof contract apply {stream}`.",
             )
         carry_out(catalog, planned, log)
@@ -137,10 +137,10 @@ def _check_possible(contract: Contract, before: Contract | None, found: Sequence
     ]
     if before and refused:
         raise UsageError(
-            f"The tables of {contract.stream} cannot follow from contract {before.version} to {contract.version}: "
+            f"Cannot change the tables of {contract.stream} from contract {before.version} to {contract.version}: "
             f"{'; '.join(refused)}.",
-            "Add optional fields, widen types, or make fields optional; all else needs a field, or a stream, of "
-            "another name.",
+            "You can add optional fields, widen types and make fields optional. For anything else, use a new field or "
+            "a new stream.",
         )
 
 
@@ -151,9 +151,9 @@ def _check_version(contract: Contract, past: Sequence[Applied]) -> None:
             found = changes(each.contract(), contract)
             if any(not (change.backward and change.forward) for change in found):
                 raise UsageError(
-                    f"The contract of {contract.stream} was changed ({'; '.join(lines(found))}), but a contract with "
-                    f"its version {contract.version} was applied before.",
-                    "Raise its version: rows say by it which contract judged them.",
+                    f"The contract of {contract.stream} has changed ({'; '.join(lines(found))}), but version "
+                    f"{contract.version} was applied before.",
+                    "Increase the version: each row records the version of the contract that judged it.",
                 )
 
 
@@ -163,7 +163,7 @@ def _check_made_by(contract: Contract, bronze: "Table") -> None:
     differ = {*lacking(has, due), *lacking(due, has)}
     if fields := sorted(path for path in differ if not path.startswith("_")):
         raise UsageError(
-            f"The lake does not say which contract made bronze.{contract.stream}, and {contract.version} did not: "
-            f"{', '.join(fields)} differ.",
-            f"Put back the contract that did, run `lakeproof contract apply {contract.stream}`, then apply this one.",
+            f"The lake has no record of the contract of bronze.{contract.stream}, and contract {contract.version} "
+            f"does not match the table: {', '.join(fields)} differ.",
+            f"Restore the old contract, run `lakeproof contract apply {contract.stream}`, then apply this one.",
         )

@@ -21,10 +21,10 @@ def _group() -> None:
 def move(
     stream: Annotated[str, typer.Argument(help="Name of the stream.", show_default=False)],
 ) -> None:
-    """Say that the files of STREAM are now below LAKE_LANDING: they were moved, or are mounted elsewhere.
+    """Record that the files of STREAM are now below LAKE_LANDING, because they were moved or mounted elsewhere.
 
-    Nothing is moved by this, and nothing is read again: files are known by their names below the landing folder. It is
-    refused where none of the files that were read before is there.
+    This command moves no files, and no file is read again: files are identified by their names below the landing
+    folder. It fails if none of the files that were read before is in the new folder.
     """
     from lakeproof.catalog import catalog_errors, open_catalog
     from lakeproof.landing.root import check_same_files, record_landing_root
@@ -38,7 +38,9 @@ def move(
     zone = landing_zone(settings, stream)
     with catalog_errors(), lease(settings.state.database, stream):
         if not catalog.table_exists(stream_tables(stream).ledger):
-            raise UsageError(f"The stream {stream} has read nothing yet.", "Set LAKE_LANDING and run the consumer.")
+            raise UsageError(
+                f"The stream {stream} has not read any files yet.", "Set LAKE_LANDING and run the consumer."
+            )
         looked, found = check_same_files(catalog, stream, zone)
         record_landing_root(catalog, stream, zone)
-    typer.echo(f"{stream} lands in {zone.root}. {found:,} of {looked:,} files that were looked for are there.")
+    typer.echo(f"The landing zone of {stream} is now {zone.root}. Found {found:,} of {looked:,} files.")

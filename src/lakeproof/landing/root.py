@@ -26,8 +26,8 @@ def check_landing_root(catalog: "Catalog", stream: str, zone: LandingZone) -> No
         record_landing_root(catalog, stream, zone)
     elif recorded != zone.root:
         raise UsageError(
-            f"The files of {stream} landed in {recorded} so far, and LAKE_LANDING now names {zone.root}.",
-            f"Set LAKE_LANDING back. If these are the same files (moved, or mounted elsewhere): "
+            f"The landing zone of {stream} was {recorded}, but LAKE_LANDING is now {zone.root}.",
+            f"Change LAKE_LANDING back. If the same files were moved or mounted elsewhere, run "
             f"`lakeproof landing move {stream}`.",
         )
 
@@ -56,7 +56,7 @@ def check_same_files(catalog: "Catalog", stream: str, zone: LandingZone) -> tupl
     found = sum((seen := zone.stat(row["source"])) is not None and seen.size == row["size"] for row in rows)
     if rows and not found:
         raise UsageError(
-            f"None of {len(rows):,} files that {stream} has read is in {zone.root}.",
-            "Set LAKE_LANDING to the folder that they were moved to. For other files, use another stream or lake.",
+            f"None of the {len(rows):,} files that {stream} has read is in {zone.root}.",
+            "Set LAKE_LANDING to the folder where they are now. For other files, use another stream or lake.",
         )
     return len(rows), found

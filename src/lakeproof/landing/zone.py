@@ -105,7 +105,7 @@ def landing_zone(settings: Settings, stream: str) -> LandingZone:
 
 
 def content_hash(content: bytes) -> str:
-    """BLAKE2b of a file's bytes, 128 bits, as the ledger keeps it: a copy of the file elsewhere is told by it."""
+    """BLAKE2b of a file's bytes, 128 bits, as the ledger keeps it: a copy of the file is recognized by it."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 

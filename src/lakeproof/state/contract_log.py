@@ -1,7 +1,7 @@
 """Which contract holds for a stream now, and the text of each that ever did; in the landing log's database.
 
 The process that forms micro-batches asks here at each of them, so that a contract that was applied holds from the next
-one on. What has been applied, and when, stands in the lake itself, see :mod:`lakeproof.history.applied`.
+one on. What has been applied, and when, is recorded in the lake itself, see :mod:`lakeproof.history.applied`.
 """
 
 from contextlib import suppress

@@ -42,11 +42,12 @@ def open_database(uri: str) -> Engine:
                     migrate(connection)
     except StateTooNewError:
         raise LakeproofError(
-            "The landing log's database was made by a newer version of lakeproof.", "Use that version, or a newer one."
+            "The landing log's database was created by a newer version of lakeproof.",
+            "Use that version or a newer one.",
         ) from None
     except (SQLAlchemyError, OSError) as error:
         raise UnavailableError(
-            f"The landing log cannot be opened: {_first_line(error.__cause__ or error)}.", "Check LAKE_LANDING_LOG_URI."
+            f"Cannot use the landing log: {_first_line(error.__cause__ or error)}.", "Check LAKE_LANDING_LOG_URI."
         ) from error
     return engine
 
@@ -69,8 +70,8 @@ def transaction(engine: Engine) -> Iterator[Connection]:
         raise
     except SQLAlchemyError as error:
         raise UnavailableError(
-            f"The landing log's database cannot be used: {_first_line(getattr(error, 'orig', error))}.",
-            "Check LAKE_LANDING_LOG_URI, its server, and the disk.",
+            f"Cannot use the landing log: {_first_line(getattr(error, 'orig', error))}.",
+            "Check LAKE_LANDING_LOG_URI, its server and the disk.",
         ) from error
 
 
@@ -78,8 +79,8 @@ def _refuse_unversioned(connection: Connection) -> None:
     tables = set(inspect(connection).get_table_names())
     if "landed_files" in tables and "state_version" not in tables:
         raise LakeproofError(
-            "The landing log's database was made by a development version of lakeproof before 0.1.",
-            "That version's lakes cannot be read: use a new LAKE_HOME, and let the files land there again.",
+            "The landing log's database was created by a development version of lakeproof before 0.1.",
+            "Lakes of that version cannot be read. Use a new LAKE_HOME, and land the files there again.",
         )
 
 

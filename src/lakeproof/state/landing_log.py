@@ -182,7 +182,7 @@ class LandingLog:
             return self._given_up(connection)
 
     def rebuild(self, base: Position, accounted: Iterable[LandedFile]) -> None:
-        """Begin the log anew at `base`, with files that the ledger has; forget whatever else is in it.
+        """Rebuild the log from `base` on, with the files of the ledger; forget everything else in it.
 
         Parameters
         ----------

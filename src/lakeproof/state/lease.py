@@ -110,8 +110,8 @@ class Lease:
             )
         if renewed.rowcount != 1:
             raise LeaseHeldError(
-                f"Another consumer took over the stream {self._stream!r} while this one did not renew its lease.",
-                "Nothing is lost or doubled by that. Leave one of them running.",
+                f"Another consumer took over the stream {self._stream!r} because this one did not renew its lease.",
+                "No data is lost or duplicated. Run only one of them.",
             )
 
     def renew_until(self, done: Event) -> None:
@@ -131,12 +131,12 @@ class Lease:
             with transaction(self._engine) as connection:
                 connection.execute(update(LEASES).where(mine).values(expires_at=0.0))
         except UnavailableError as error:
-            log.warning("the lease was not given back", stream=self._stream, why=error.message)
+            log.warning("the lease was not released", stream=self._stream, why=error.message)
 
     def _held(self, by: str, seconds: float) -> LeaseHeldError:
         return LeaseHeldError(
-            f"The stream {self._stream!r} is run by {by} already.",
-            f"Stop that one first. A lease of a machine that died runs out within {max(seconds, 1):.0f} s.",
+            f"The stream {self._stream!r} is already run by {by}.",
+            f"Stop that consumer first. The lease of a machine that died expires within {max(seconds, 1):.0f} s.",
         )
 
 

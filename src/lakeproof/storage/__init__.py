@@ -41,5 +41,5 @@ def scheme_of(uri: str) -> str:
     """
     scheme, separator, _ = uri.partition("://")
     if not separator or scheme not in _BACKENDS:
-        raise UsageError(f"{uri} is neither file:// nor s3://.", "Give a folder, a file:// or an s3:// address.")
+        raise UsageError(f"{uri} is not a file:// or s3:// address.", "Use a folder, a file:// or an s3:// address.")
     return scheme

@@ -9,7 +9,7 @@ class FileChangedError(LakeproofError):
     def __init__(self, uri: str, how: str) -> None:
         super().__init__(
             f"{uri} changed after it was listed: {how}.",
-            "Land new content under a new name; put the listed content back, or wait for the next listing.",
+            "Land new content under a new name. Restore the listed content, or wait for the next listing.",
         )
         self.uri = uri
 
@@ -19,6 +19,7 @@ class FileAbsentError(UnavailableError):
 
     def __init__(self, uri: str) -> None:
         super().__init__(
-            f"{uri} is not there.", "Mount its disk or put the file back. If it will not come back: `consumer give-up`."
+            f"{uri} does not exist.",
+            "Mount its disk or restore the file. If it is gone for good, run `consumer give-up`.",
         )
         self.uri = uri

@@ -83,7 +83,7 @@ class LocalStorage:
             return None
         except OSError as error:
             raise UnavailableError(
-                f"{path} cannot be looked at: {error.strerror}.", "Check its permissions."
+                f"Cannot read the metadata of {path}: {error.strerror}.", "Check its permissions."
             ) from error
 
     def read(self, uri: str, etag: str | None = None) -> bytes:
@@ -96,7 +96,7 @@ class LocalStorage:
         except (FileNotFoundError, NotADirectoryError):
             raise FileAbsentError(uri) from None
         except OSError as error:
-            raise UnavailableError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
+            raise UnavailableError(f"Cannot read {path}: {error.strerror}.", "Check its permissions.") from error
         if etag is not None and _etag(status) != etag:
             raise FileChangedError(uri, "it was written to after it was listed")
         return data
@@ -118,7 +118,7 @@ class LocalStorage:
                     taken = True
         except OSError as error:
             raise UnavailableError(
-                f"{path} cannot be written: {error.strerror}.", "Check the folder, its permissions and the disk."
+                f"Cannot write {path}: {error.strerror}.", "Check the folder, its permissions and the disk."
             ) from error
         if taken:
             raise FileExistsError(uri)
@@ -149,7 +149,7 @@ def _scan(folder: str, root: Path) -> tuple[list[StoredFile], list[str]]:
         return [], []
     except OSError as error:
         raise UnavailableError(
-            f"{error.filename} cannot be listed: {error.strerror}.", "Check the folder's permissions."
+            f"Cannot list {error.filename}: {error.strerror}.", "Check the folder's permissions."
         ) from error
     return files, folders
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import GetObjectRequestTypeDef
 
 _HINTS = {
-    "NoSuchBucket": "Create the bucket, or name another.",
+    "NoSuchBucket": "Create the bucket, or use another one.",
     "InvalidAccessKeyId": "Check AWS_ACCESS_KEY_ID.",
     "SignatureDoesNotMatch": "Check AWS_SECRET_ACCESS_KEY.",
-    "AccessDenied": "Let this key list, read and write the bucket.",
-    "403": "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that they may use the bucket.",
-    "404": "Create the bucket, or name another.",
+    "AccessDenied": "Allow this key to list, read and write the bucket.",
+    "403": "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that this key has access to the bucket.",
+    "404": "Create the bucket, or use another one.",
     "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
 }
 
@@ -47,7 +47,7 @@ def check_bucket(uri: str, s3: S3Settings) -> None:
     try:
         s3_client(s3).list_objects_v2(Bucket=bucket, MaxKeys=1)
     except (BotoCoreError, ClientError) as error:
-        raise _unavailable(f"The bucket {bucket} cannot be used", error) from error
+        raise _unavailable(f"Cannot use the bucket {bucket}", error) from error
 
 
 def remove_prefix(root: str, s3: S3Settings) -> int:
@@ -70,7 +70,7 @@ def remove_prefix(root: str, s3: S3Settings) -> int:
                 client.delete_objects(Bucket=bucket, Delete={"Objects": found, "Quiet": True})  # type: ignore[typeddict-item]
             removed += len(found)
     except (BotoCoreError, ClientError) as error:
-        raise _unavailable(f"{root} cannot be removed", error) from error
+        raise _unavailable(f"Cannot remove {root}", error) from error
     return removed
 
 
@@ -103,7 +103,7 @@ def s3_client(s3: S3Settings) -> "S3Client":
         )
     except ValueError:
         raise UsageError(
-            f"AWS_ENDPOINT_URL is {s3.endpoint_url}, which is not an address.", "Write it like http://127.0.0.1:9000."
+            f"AWS_ENDPOINT_URL is not a valid URL: {s3.endpoint_url}.", "Use a URL like http://127.0.0.1:9000."
         ) from None
 
 
@@ -134,9 +134,9 @@ class S3Storage:
         except ClientError as error:
             if _code(error) in {"404", "NoSuchKey"}:
                 return None
-            raise _unavailable(f"{uri} cannot be looked at", error) from error
+            raise _unavailable(f"Cannot read the metadata of {uri}", error) from error
         except BotoCoreError as error:
-            raise _unavailable(f"{uri} cannot be looked at", error) from error
+            raise _unavailable(f"Cannot read the metadata of {uri}", error) from error
         return StoredFile(uri, head["ContentLength"], head["ETag"].strip('"'), head["LastModified"])
 
     def _list(self, start_after: str) -> Iterator[StoredFile]:
@@ -156,7 +156,7 @@ class S3Storage:
                             modified_at=item["LastModified"],
                         )
         except (BotoCoreError, ClientError) as error:
-            raise _unavailable(f"s3://{self._bucket}/{self._prefix} cannot be listed", error) from error
+            raise _unavailable(f"Cannot list s3://{self._bucket}/{self._prefix}", error) from error
 
     def read(self, uri: str, etag: str | None = None) -> bytes:
         """Read an object; see the protocol."""
@@ -172,9 +172,9 @@ class S3Storage:
                 raise FileChangedError(uri, "it was overwritten") from None
             if _code(error) == "NoSuchKey":
                 raise FileAbsentError(uri) from None
-            raise _unavailable(f"{uri} cannot be read", error) from error
+            raise _unavailable(f"Cannot read {uri}", error) from error
         except BotoCoreError as error:
-            raise _unavailable(f"{uri} cannot be read", error) from error
+            raise _unavailable(f"Cannot read {uri}", error) from error
 
     def write_new(self, uri: str, data: bytes) -> None:
         """Put an object on the condition that its key is free."""
@@ -190,9 +190,9 @@ class S3Storage:
                 if self._client.head_object(Bucket=self._bucket, Key=key)["Metadata"] == mark:
                     return
                 raise FileExistsError(uri) from None
-            raise _unavailable(f"{uri} cannot be written", error) from error
+            raise _unavailable(f"Cannot write {uri}", error) from error
         except BotoCoreError as error:
-            raise _unavailable(f"{uri} cannot be written", error) from error
+            raise _unavailable(f"Cannot write {uri}", error) from error
 
     def _key(self, uri: str) -> str:
         return uri.removeprefix(f"s3://{self._bucket}/")
@@ -205,5 +205,5 @@ def _code(error: Exception) -> str:
 
 
 def _unavailable(what: str, error: Exception) -> UnavailableError:
-    hint = _HINTS.get(_code(error) or type(error).__name__, "Check AWS_ENDPOINT_URL and that the server runs.")
+    hint = _HINTS.get(_code(error) or type(error).__name__, "Check AWS_ENDPOINT_URL, and that the server is running.")
     return UnavailableError(f"{what}: {error}.", hint)

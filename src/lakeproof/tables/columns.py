@@ -1,4 +1,4 @@
-"""Columns of a table: what it lacks of those that are due, and how it gets them, with the field ids that it has."""
+"""Columns of a table: which of the expected ones are missing, and adding them, with stable field ids."""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ def evolve(table: "Table", due: "Schema") -> None:
     Raises
     ------
     UsageError
-        A column is there with a type that cannot be widened to what is due.
+        A column has a type that cannot be widened to the expected one.
     UnavailableError
         Others commit to the table all the time.
     """
@@ -50,13 +50,13 @@ def evolve(table: "Table", due: "Schema") -> None:
             table.refresh()
         except (ResolveError, ValidationError, ValueError) as error:
             raise UsageError(
-                f"The table {'.'.join(table.name())} cannot be changed: {str(error).splitlines()[0]}.",
-                "Give the field another name, or its old type.",
+                f"Cannot change the table {'.'.join(table.name())}: {str(error).splitlines()[0]}.",
+                "Rename the field, or restore its old type.",
             ) from error
         else:
             return
     raise UnavailableError(
-        f"The table {'.'.join(table.name())} is being changed by others all the time.", "Run it again."
+        f"Cannot commit to the table {'.'.join(table.name())}: other writers keep changing it.", "Try again."
     )
 
 

@@ -46,7 +46,7 @@ _PROPERTIES = {
 # A look-up of sources prunes files by their bounds. Iceberg cuts those to 16 characters: all of a month would be alike.
 _LEDGER_PROPERTIES = {"write.metadata.metrics.column.source": "full"}
 
-# A row is added by who has seen the newest one: what came between must not be passed over by trying again.
+# A row is added by who has seen the newest one: a retry must not skip what came in between.
 _SCHEMA_CHANGES_PROPERTIES = {"commit.retry.num-retries": "0"}
 
 

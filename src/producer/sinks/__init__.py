@@ -75,20 +75,20 @@ def choose_sink(kind: SinkKind | None, target: str | None, stream: str, settings
     """
     if kind is SinkKind.STDOUT:
         if target:
-            raise UsageError("--data-sink stdout has no --target.", "Leave one of them out.")
+            raise UsageError("--data-sink stdout cannot be used with --target.", "Remove one of them.")
         return kind, ""
     uri = as_uri(place(target)) if target else f"{settings.landing.uri}/{stream}"
     scheme, _, rest = uri.partition("://")
     fitting = _KIND_OF_SCHEME.get(scheme)
     if fitting is None or not rest.strip("/"):
-        raise UsageError(f"{uri} is no place for batches.", "Give a folder, file:///FOLDER or s3://BUCKET/PREFIX.")
+        raise UsageError(f"Cannot land batches at {uri}.", "Use a folder, file:///FOLDER or s3://BUCKET/PREFIX.")
     if kind is not None and kind is not fitting:
         example = _EXAMPLES[kind]
         if target:
-            raise UsageError(f"--data-sink {kind} does not fit --target {target}.", f"Give --target {example}.")
+            raise UsageError(f"--data-sink {kind} does not match --target {target}.", f"Use --target {example}.")
         raise UsageError(
-            f"--data-sink {kind} does not fit the landing zone {settings.landing.uri}.",
-            f"Set LAKE_LANDING={example}, or give --target {example}.",
+            f"--data-sink {kind} does not match the landing zone {settings.landing.uri}.",
+            f"Set LAKE_LANDING={example}, or use --target {example}.",
         )
     return fitting, uri
 

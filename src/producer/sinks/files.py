@@ -23,6 +23,6 @@ class FileSink:
             self._storage.write_new(f"{self._root}/{name}", data)
         except FileExistsError:
             raise UsageError(
-                f"{self._root}/{name} exists already, and a landed batch is never overwritten.",
-                "Give another --start or --target. What landed before stays.",
+                f"{self._root}/{name} already exists, and a landed batch is never overwritten.",
+                "Use another --start or --target. Batches that landed before are kept.",
             ) from None

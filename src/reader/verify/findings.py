@@ -34,7 +34,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A source, what it is, and why."""
+    """A source, its status, and why."""
 
     source: str
     status: Status
@@ -107,7 +107,7 @@ class Evidence:
     passed
         Whether a position is behind it already, so that it will not be read.
     units
-        How many units it has: counted anew, or else as the ledger says.
+        How many units it has: recounted, or else as the ledger says.
     whole
         Whether it was found to be a batch that cannot be split.
     missing, extra
@@ -133,10 +133,10 @@ def judge(source: str, evidence: Evidence) -> Finding:
     landed, account, booking = evidence.landed, evidence.account, evidence.booking
     if not booking and not account:
         if evidence.passed:
-            return Finding(source, Status.LOST, ("no table has it, and a position is behind it already",))
+            return Finding(source, Status.LOST, ("it is in no table, and the consumer is already past its position",))
         return Finding(source, Status.PENDING)
     if not booking and not landed:
-        return Finding(source, Status.DOUBLED, ("has rows, but neither the landing zone nor the ledger knows it",))
+        return Finding(source, Status.DOUBLED, ("it has rows, but is neither in the landing zone nor in the ledger",))
     problems = _problems(evidence, account or Account())
     if problems:
         worst = min((status for status, _ in problems), key=list(Status).index)
@@ -169,21 +169,21 @@ def _problems(evidence: Evidence, account: Account) -> list[tuple[Status, str]]:
     landed, booking = evidence.landed, evidence.booking
     problems = []
     if evidence.missing[0]:
-        problems.append((Status.LOST, f"of {evidence.units:,} units, {_listed(evidence.missing)} in no table"))
+        problems.append((Status.LOST, f"of {evidence.units:,} units, {_listed(evidence.missing)} are in no table"))
     if evidence.extra[0]:
-        text = f"of {evidence.units:,} units; rows without one of their own: {_listed(evidence.extra)}"
+        text = f"it has {evidence.units:,} units; rows without a unit of their own: {_listed(evidence.extra)}"
         problems.append((Status.DOUBLED, text))
     if evidence.whole and account.bronze:
-        problems.append((Status.LOST, "the batch cannot be split and is one dead letter, but bronze has rows of it"))
+        problems.append((Status.LOST, "the batch cannot be split, so it is one dead letter, but bronze has rows of it"))
     if not booking:
-        problems.append((Status.LOST, "the ledger has no row of it"))
+        problems.append((Status.LOST, "the ledger has no row for it"))
     elif booking.rows > 1:
-        problems.append((Status.DOUBLED, f"the ledger has {booking.rows} rows of it"))
+        problems.append((Status.DOUBLED, f"the ledger has {booking.rows} rows for it"))
     if Reason.CHANGED in account.dead:
-        problems.append((Status.CHANGED, "it was overwritten between its listing and its reading"))
+        problems.append((Status.CHANGED, "it was overwritten after it was listed and before it was read"))
     elif Reason.ABSENT in account.dead:
-        if landed:  # somebody said that it would not come back
-            problems.append((Status.LOST, "it was given up, and is back: let it land again under another name"))
+        if landed:  # somebody said that it is gone for good
+            problems.append((Status.LOST, "it was given up, but is back: land it again under another name"))
     elif booking and landed and is_changed(landed, account, booking, evidence.content_hash):
         how = "another size" if landed.size != booking.size else "the same size, other bytes"
         problems.append((Status.CHANGED, f"it was overwritten after it was read: {how}"))
@@ -204,11 +204,11 @@ def _difference(booking: Booking, account: Account) -> str:
     booked |= _dead(booking.dead)
     held = {"units": account.rows, "bronze": account.bronze, "rescued values": account.rescued, **_dead(account.dead)}
     parts = [
-        f"{name}: {booked.get(name, 0):,} instead of {held.get(name, 0):,}"
+        f"{name}: ledger {booked.get(name, 0):,}, tables {held.get(name, 0):,}"
         for name in {**booked, **held}
         if booked.get(name, 0) != held.get(name, 0)
     ]
-    return f"the ledger has other counts than the tables: {'; '.join(parts)}" if parts else ""
+    return f"the counts of ledger and tables differ: {'; '.join(parts)}" if parts else ""
 
 
 def _dead(counts: Mapping[str, int]) -> dict[str, int]:

@@ -32,7 +32,7 @@ _MIN_TWIN_BYTES = 3
 
 @dataclass(frozen=True)
 class Recount:
-    """A landed file, counted anew.
+    """A landed file, recounted.
 
     Parameters
     ----------

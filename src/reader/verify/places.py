@@ -25,7 +25,7 @@ def parse_path(path: str) -> Place | None:
 
 
 def text_at(record: str, place: Place) -> str:
-    """The text of what stands at a place of a record, which has it."""
+    """The text at a place that a record has."""
     text = record
     for step in place:
         text = next(text[start:end] for key, start, end in _members(text) if key == step)

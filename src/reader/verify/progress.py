@@ -57,8 +57,8 @@ def passed_files(
     problems = []
     if reached and reached.seq >= behind and reached != accounted and reached.seq:
         problems.append(
-            f"The checkpoint is at position {reached.seq:,} of the landing log, but the tables hold everything up to "
-            f"{behind:,}: what lies between will not be read. Run `consumer reset {stream}`, then the consumer."
+            f"The checkpoint is at position {reached.seq:,} of the landing log, but the tables are at position "
+            f"{behind:,}. The files in between will not be read. Run `consumer reset {stream}`, then the consumer."
         )
     end = max(behind, reached.seq if reached else 0)
     names = _names(settings, stream, end) & pending if pending and end else frozenset()
@@ -73,6 +73,6 @@ def _names(settings: Settings, stream: str, end: int) -> frozenset[str]:
         with engine.connect() as connection:
             return frozenset(connection.scalars(before))
     except SQLAlchemyError:
-        return frozenset()  # the problem is told in any case
+        return frozenset()  # the problem is reported in any case
     finally:
         engine.dispose()

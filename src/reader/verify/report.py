@@ -66,7 +66,7 @@ def _print(verifications: Sequence["Verification"]) -> None:
     from reader.verify.findings import Status
 
     out = console()
-    summary = Table("stream", title="Sources, recounted")
+    summary = Table("stream", title="Recounted sources")
     for status in Status:
         summary.add_column(status, justify="right")
     for heading in ("landed units", "in bronze", "dead letters"):
@@ -77,13 +77,13 @@ def _print(verifications: Sequence["Verification"]) -> None:
     out.print(summary)
     for found in verifications:
         if found.sampled_rows:
-            out.print(f"{found.stream}: values of {found.sampled_rows:,} rows of bronze were compared.")
+            out.print(f"{found.stream}: compared the values of {found.sampled_rows:,} bronze rows.")
         if found.resent:
             out.print(_resent(found), soft_wrap=True, highlight=False)
         if found.hidden:
-            out.print(f"{found.stream}: {found.hidden:,} files with hidden names (such as _SUCCESS) are no batches.")
+            out.print(f"{found.stream}: ignored {found.hidden:,} files with hidden names (such as _SUCCESS).")
         if found.off:
-            _print_off(found.off, f"{found.stream}: sources that are off")
+            _print_off(found.off, f"{found.stream}: sources with problems")
         for problem in found.problems:
             out.print(Text(f"{found.stream}: {problem}", "red"), soft_wrap=True)
     out.print(_verdict(verifications))
@@ -95,31 +95,31 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
     from reader.verify.findings import Status
 
     if not all(found.clean for found in verifications):
-        return Text("Not clean: something is lost, doubled or changed; see above.", "red")
+        return Text("Not clean: some units are lost, doubled or changed (see above).", "red")
     pending = sum(found.counts()[Status.PENDING] for found in verifications)
     if pending:
-        waits = "1 file waits" if pending == 1 else f"{pending:,} files wait"
-        return Text(f"Nothing is lost or doubled so far; {waits} for the consumer.", "yellow")
-    return Text("Clean: each landed unit is in one table, once.", "green")
+        files = "1 file is" if pending == 1 else f"{pending:,} files are"
+        return Text(f"Nothing is lost or doubled so far. {files} not consumed yet.", "yellow")
+    return Text("Clean: each landed unit is in exactly one table, once.", "green")
 
 
 def _print_off(off: Sequence["Finding"], title: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("source", "is", "why", title=f"{title}: {len(off):,}")
+    table = Table("source", "status", "details", title=f"{title}: {len(off):,}")
     table.columns[0].overflow = table.columns[2].overflow = "fold"
     for finding in off[:_NAMED]:
         table.add_row(Text(finding.source), finding.status, Text("\n".join(finding.details)))
     out = console()
     out.print(table)
     if len(off) > _NAMED:
-        out.print(f"and {len(off) - _NAMED:,} more; all of them with --format json")
+        out.print(f"and {len(off) - _NAMED:,} more; use --format json to list all")
 
 
 def _resent(found: "Verification") -> str:
     copies = sum(len(names) - 1 for names in found.resent)
     first = " = ".join(found.resent[0][:2])
-    return f"{found.stream}: {copies:,} files were landed again under another name with the same bytes: {first}" + (
+    return f"{found.stream}: {copies:,} files are copies of another file, with the same bytes: {first}" + (
         ", …" if copies > 1 else ""
     )

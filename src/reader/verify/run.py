@@ -182,13 +182,13 @@ def _check_folder(zone: LandingZone, recorded: str | None, books: _Books) -> Non
     """Tell a landing zone from which all files are gone from one that is not there, or is another one."""
     if books.bookings and not books.landed and not zone.is_there():
         raise UnavailableError(
-            f"The ledger has sources, but the landing zone {local_path(zone.root)} is not there.",
-            "Check LAKE_LANDING and that its disk is mounted.",
+            f"The ledger has sources, but the landing zone {local_path(zone.root)} does not exist.",
+            "Check LAKE_LANDING, and that its disk is mounted.",
         )
     if recorded and recorded != zone.root:
         raise UnavailableError(
-            f"The files landed in {recorded}, and LAKE_LANDING now names {zone.root}.",
-            "Set LAKE_LANDING back, or see `lakeproof landing move --help`.",
+            f"The files landed in {recorded}, but LAKE_LANDING is now {zone.root}.",
+            "Change LAKE_LANDING back, or see `lakeproof landing move --help`.",
         )
 
 
@@ -275,7 +275,7 @@ def _look_again(zone: LandingZone, books: _Books, name: str) -> None:
 
 def _altered(letters: Mapping[int, Sequence[str | None]], picked: Mapping[int, bytes]) -> list[str]:
     altered = [
-        f"the dead letter of unit {position} has other bytes than were landed"
+        f"the dead letter of unit {position} differs from the landed bytes"
         for position, raw_hashes in sorted(letters.items())
         if position in picked and set(raw_hashes) != {hashlib.sha256(picked[position]).hexdigest()}
     ]
@@ -284,7 +284,7 @@ def _altered(letters: Mapping[int, Sequence[str | None]], picked: Mapping[int, b
 
 def _first(texts: list[str]) -> list[str]:
     more = len(texts) - _SHOWN_DIFFERENCES
-    return [*texts[:_SHOWN_DIFFERENCES], f"and {more:,} more of the kind"] if more > 0 else texts
+    return [*texts[:_SHOWN_DIFFERENCES], f"and {more:,} more of this kind"] if more > 0 else texts
 
 
 def _drift(books: _Books, uri: str) -> tuple[int, int]:
@@ -297,7 +297,7 @@ def _is_even(books: _Books, name: str, content_hash: str | None, units: int) -> 
     """Whether as many units as there should be are in the tables, each once."""
     account = books.accounts.get(name, Account())
     if is_changed(books.landed.get(name), account, books.bookings.get(name), content_hash):
-        # Its units cannot be counted anew, and the ledger says how many were taken, not which.
+        # Its units cannot be recounted, and the ledger says how many were read, not which.
         return account.rows == account.positions == units
     return account.is_exactly(units)
 

@@ -65,14 +65,15 @@ def _streams(settings: Settings, stream: str | None) -> Sequence[str]:
     catalog = open_catalog(settings)
     contracts = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
     missing = {name: _missing_tables(catalog, name) for name in ([stream] if stream else contracts)}
-    # A stream that nothing was read from yet has none of its own tables; one that lost a table is told.
+    # A stream that nothing was read from yet has none of its own tables; one that lost a table is reported.
     begun = [name for name, lacking in missing.items() if stream or not _own_tables(name) <= lacking]
     if not begun:
-        raise UnavailableError("The lake has no tables yet.", "Run `make start`, or producer and consumer.")
+        raise UnavailableError("The lake has no tables yet.", "Run `make start`, or the producer and the consumer.")
     for name in begun:
         if missing[name]:
             raise UnavailableError(
-                f"The stream {name} lacks the table {min(missing[name])}.", "Run the consumer, or restore the table."
+                f"The table {min(missing[name])} of the stream {name} is missing.",
+                "Run the consumer, or restore the table.",
             )
     return begun
 

@@ -82,7 +82,7 @@ class Sample:
         missing: list[str] = []
         places = self._places.get(source, {})
         for position, number in sorted(places.items()):
-            if position in units:  # else there is no such unit, which is told elsewhere
+            if position in units:  # else there is no such unit, which is reported elsewhere
                 for text, is_missing in self._of_row(units[position], number):
                     told = f"unit {position}{text}"
                     if is_missing:
@@ -103,25 +103,25 @@ class Sample:
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
-            yield " is in bronze, but it is no JSON object", False
+            yield " is in bronze, but it is not a JSON object", False
             return
         missing: _Missing = {}
         contract = self._contracts[number]
         for field in contract:
             kept, token = self._rows[field.name][number], record.get(field.name)
             if not _is_field_same(field, token, kept, (), missing):
-                yield f": {field.name} is {_short(str(kept))} in bronze, landed is {_shown(token)}", False
+                yield f": {field.name} is {_short(str(kept))} in bronze, but {_shown(token)} landed", False
         missing |= _unknown(contract.fields, record, ())
         rescued = self._rows[RESCUED][number].as_py() if RESCUED in self._rows.column_names else None
         for path, text in rescued or ():
             place = parse_path(path)
             if place is None or place not in missing:
-                yield f": {path} is in _rescued, but bronze lacks nothing there", False
+                yield f": {path} is in _rescued, but its value is not missing in bronze", False
             elif text != (landed := text_at(unit.decode(), place)):
-                yield f": {path} is {_short(str(text))} in _rescued, landed is {_short(landed)}", False
+                yield f": {path} is {_short(str(text))} in _rescued, but {_short(landed)} landed", False
             missing.pop(place or (), None)
         for place, token in missing.items():
-            yield f": {'.'.join(map(str, place))} is null in bronze, landed is {_shown(token)}", True
+            yield f": {'.'.join(map(str, place))} is null in bronze, but {_shown(token)} landed", True
 
 
 _Missing = dict[Place, Any]
@@ -143,7 +143,7 @@ def _is_field_same(field: Field, token: Any, kept: "pa.Scalar[Any]", within: Pla
 
 
 def _is_same(kind: Type, token: Any, kept: "pa.Scalar[Any]", place: Place, missing: _Missing) -> bool:
-    """Whether a column's value is what the JSON `token` stands for (None for null), as far as it is there."""
+    """Whether a column's value has the value of the JSON `token` (None for null), as far as it is there."""
     if token is None:
         return not kept.is_valid
     if not kept.is_valid:

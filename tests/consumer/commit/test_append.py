@@ -153,8 +153,8 @@ def test_a_table_that_was_rolled_back_is_refused_until_that_is_undone(
         spark.sql(f"insert into lake.{name} values (7, timestamp '2026-11-20 12:00:00')")
     with pytest.raises(MarkerLostError, match="rolled back") as raised:
         append_once(table(), marker(2), rows())
-    assert raised.value.hint.startswith("Undo that: CALL lake.system.set_current_snapshot(")
-    spark.sql(raised.value.hint.removeprefix("Undo that: ").rstrip("."))
+    assert raised.value.hint.startswith("To undo this, run: CALL lake.system.set_current_snapshot(")
+    spark.sql(raised.value.hint.removeprefix("To undo this, run: ").rstrip("."))
     assert append_once(table(), marker(2), rows(3))
     assert ids(spark, name) == [1, 2, 3]
 
@@ -176,10 +176,10 @@ def test_a_table_that_was_replaced_without_partitions_goes_on_when_both_are_undo
     spark.sql(f"create or replace table lake.{name} using iceberg as select * from lake.{name}")
     with pytest.raises(MarkerLostError, match="rolled back or replaced") as replaced:
         table().target(marker(1))
-    spark.sql(replaced.value.hint.removeprefix("Undo that: ").rstrip("."))
-    with pytest.raises(LakeproofError, match="no partitions any more") as raised:
+    spark.sql(replaced.value.hint.removeprefix("To undo this, run: ").rstrip("."))
+    with pytest.raises(LakeproofError, match="no longer partitioned") as raised:
         table().target(marker(1))
-    spark.sql(raised.value.hint.removeprefix("Undo that: ").rstrip("."))
+    spark.sql(raised.value.hint.removeprefix("To undo this, run: ").rstrip("."))
     assert append_once(table(), marker(1), rows(2))
     assert ids(spark, name) == [1, 2]
 

@@ -181,6 +181,9 @@ def test_what_the_table_lacks_is_not_left_out_without_a_word(
     target = Target(tmp_path.as_uri(), schema, "at", "at_day")
     out = DataFileWriter(target, open_storage(target.folder, S3Settings()))
     out.write(pa.RecordBatch.from_pylist([ROW], schema=ROWS).select([name, "at"]))
-    with pytest.raises(LakeproofError, match=f"lacks what a contract has: {missing}. Run `lakeproof contract apply`"):
+    with pytest.raises(
+        LakeproofError,
+        match=rf"does not have all fields of its contract: {missing}\.\n  Run `lakeproof contract apply`",
+    ):
         out.close()
     assert list(tmp_path.iterdir()) == []

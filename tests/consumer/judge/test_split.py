@@ -182,12 +182,12 @@ def test_refusals(value: bytes, code: str) -> None:
 @pytest.mark.parametrize(
     ("value", "detail"),
     [
-        (b'[{"a":1}] x', "the array is complete at byte 8, but more follows"),
-        (b"[1,]", "no element before the ']' at byte 3"),
-        (b'[{"a":1]', "a ']' at byte 7 closes nothing of its kind"),
-        (b'[{"a":1}, {"b": [', "it ends at byte 17 with 2 brackets open"),
-        (b'[1, "abc', "it ends at byte 8 inside the string that began at byte 4"),
-        (b'{"a":1}{}', "the object is complete at byte 6, but more follows"),
+        (b'[{"a":1}] x', "unexpected data after the array that ends at byte 8"),
+        (b"[1,]", "expected a value, got ']' at byte 3"),
+        (b'[{"a":1]', "unexpected ']' at byte 7"),
+        (b'[{"a":1}, {"b": [', "batch ends at byte 17 with 2 unclosed brackets"),
+        (b'[1, "abc', "batch ends at byte 8 inside the string that starts at byte 4"),
+        (b'{"a":1}{}', "unexpected data after the object that ends at byte 6"),
     ],
 )
 def test_a_refusal_says_where(value: bytes, detail: str) -> None:

@@ -289,14 +289,14 @@ WORKER_FAILED = """An exception was thrown from the Python worker. Please see th
 Traceback (most recent call last):
   File "/somewhere/write.py", line 1, in write_group
     raise UnavailableError("x: y")
-lakeproof.errors.UnavailableError: s3://b/a.json cannot be read: it is away.
+lakeproof.errors.UnavailableError: Cannot read s3://b/a.json: it is away.
 """
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (WORKER_FAILED, "UnavailableError: s3://b/a.json cannot be read: it is away."),
+        (WORKER_FAILED, "UnavailableError: Cannot read s3://b/a.json: it is away."),
         ("one line\nand more", "one line"),
         ("", "RuntimeError"),
     ],
@@ -314,11 +314,11 @@ def test_what_failed_in_the_jvm_is_its_first_cause(spark: SparkSession) -> None:
 
 def test_what_failed_in_a_task_is_what_it_raised(spark: SparkSession) -> None:
     def fail(_: int) -> None:
-        raise UnavailableError("s3://landing is not there.")
+        raise UnavailableError("s3://landing does not exist.")
 
     with pytest.raises(Py4JJavaError) as caught:
         spark.sparkContext.parallelize([0], 1).foreach(fail)
-    assert first_cause(caught.value) == "UnavailableError: s3://landing is not there."
+    assert first_cause(caught.value) == "UnavailableError: s3://landing does not exist."
 
 
 def test_the_ledger_can_be_pruned_by_the_whole_name_of_a_source(

@@ -134,7 +134,7 @@ def test_an_older_catalog_is_told_by_verify_and_at_the_start(
     (verified,) = verify(lake_settings, "events")
     assert [(found.source, found.status) for found in verified.off] == [("2.json", "lost")]
     assert "consumer reset events" in verified.problems[0]
-    with pytest.raises(LakeproofError, match=r"position 2 .* up to 1"):
+    with pytest.raises(LakeproofError, match=r"position 2 .* position 1\."):
         drain(lake_settings)
     reset(lake_settings, "events")
     drain(lake_settings)
@@ -163,7 +163,7 @@ def test_a_catalog_that_names_what_is_gone_is_one_clear_line(
     drain(lake_settings)
     for file in (lake_settings.home / "warehouse" / "ledger").rglob("*.metadata.json"):
         file.unlink()
-    with pytest.raises(UnavailableError, match="The catalog cannot be read"):
+    with pytest.raises(UnavailableError, match="Cannot read the catalog"):
         drain(lake_settings)
 
 
@@ -258,7 +258,7 @@ def test_a_landing_folder_that_was_moved_is_refused_and_then_goes_on(
     else:
         shutil.copytree(landing.parent, tmp_path / "elsewhere", copy_function=shutil.copyfile)  # not their times
     moved = changed(lake_settings, LAKE_LANDING=str(tmp_path / "elsewhere"))
-    with pytest.raises(UsageError, match=r"landed in .* so far") as refused:
+    with pytest.raises(UsageError, match=r"landing zone of events was .*, but LAKE_LANDING is now") as refused:
         drain(moved)
     assert "lakeproof landing move events" in refused.value.hint
     catalog, zone = open_catalog(moved), landing_zone(moved, "events")
@@ -276,7 +276,7 @@ def test_another_folder_is_not_taken_for_a_moved_one(
     drain(lake_settings)
     other = changed(lake_settings, LAKE_LANDING=str(tmp_path / "other"))
     land(tmp_path / "other" / "events", "2.json")
-    with pytest.raises(UsageError, match="None of 1 files"):
+    with pytest.raises(UsageError, match="None of the 1 files"):
         check_same_files(open_catalog(other), "events", landing_zone(other, "events"))
 
 
@@ -312,11 +312,11 @@ def test_what_is_absent_is_waited_for(
         lose(lake_settings, Piece.CHECKPOINTS)
     landing.rename(landing.with_name("unmounted"))
     landing.mkdir()
-    with pytest.raises(UnavailableError, match="is not there") as absent:
+    with pytest.raises(UnavailableError, match="does not exist") as absent:
         drain(lake_settings)
     assert absent.value.exit_code == 3
     landing.rmdir()
-    with pytest.raises(UnavailableError, match="is not there"):
+    with pytest.raises(UnavailableError, match="does not exist"):
         drain(lake_settings)
     landing.with_name("unmounted").rename(landing)
     drain(lake_settings)
@@ -457,4 +457,4 @@ def test_verify_does_not_say_clean_while_files_wait(
     said = CliRunner().invoke(reader_app, ["verify", "events"])
     assert said.exit_code == 0
     assert "Clean" not in said.stdout
-    assert "1 file waits for the consumer" in said.stdout
+    assert "1 file is not consumed yet" in said.stdout

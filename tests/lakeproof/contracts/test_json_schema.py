@@ -127,4 +127,4 @@ def test_what_a_schema_says_where_values_may_drift(policy: DriftPolicy) -> None:
         assert isinstance(judge.judge(json.dumps(record).encode()), list) == (change in bad), change
     told = json_schema(contract)["properties"]["may"]
     goes = {DriftPolicy.RESCUE: "rescued", DriftPolicy.DISCARD: "discarded"}[policy]
-    assert told == {"$comment": f"due: int; what does not fit is {goes}", "description": "told"}
+    assert told == {"$comment": f"expected: int; other values are {goes}", "description": "told"}

@@ -58,7 +58,7 @@ def test_a_newer_database_is_refused(tmp_path: Path) -> None:
     open_database(f"sqlite:///{path}").dispose()
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE state_version SET version = 99")
-    with pytest.raises(LakeproofError, match="made by a newer version"):
+    with pytest.raises(LakeproofError, match="created by a newer version"):
         open_database(f"sqlite:///{path}")
 
 

@@ -110,42 +110,42 @@ def test_what_drifted_is_no_difference(
     assert verify(lake) == (0, {})
 
 
-RESCUED = "other counts than the tables: rescued values"
+RESCUED = "the counts of ledger and tables differ: rescued values"
 PLANTED: dict[str, tuple[DriftPolicy, Callable[[Lake], None], str, str]] = {
     "a rescued value is lost": (
         DriftPolicy.RESCUE, alter(BRONZE, put(1, "_rescued", without("$.product_id"))), "a.json",
-        "unit 1: product_id is null in bronze, landed is \"1.50\""),
+        "unit 1: product_id is null in bronze, but \"1.50\" landed"),
     "a rescued unknown field is lost": (
         DriftPolicy.RESCUE, alter(BRONZE, put(1, "_rescued", without("$.n"))), "a.json", RESCUED),
     "all that was rescued is lost": (DriftPolicy.RESCUE, alter(BRONZE, put(2, "_rescued", None)), "a.json", RESCUED),
     "a rescued text is another": (
         DriftPolicy.RESCUE, alter(BRONZE, put(1, "_rescued", with_text("$.product_id", "1.5"))), "a.json",
-        "unit 1: $.product_id is 1.5 in _rescued, landed is 1.50"),
+        "unit 1: $.product_id is 1.5 in _rescued, but 1.50 landed"),
     "a path that is none": (
         DriftPolicy.RESCUE, alter(BRONZE, put(0, "_rescued", [("product_id", "1")])), "a.json",
-        "unit 0: product_id is in _rescued, but bronze lacks nothing there"),
+        "unit 0: product_id is in _rescued, but its value is not missing in bronze"),
     "rescued, and in its column": (
         DriftPolicy.RESCUE, alter(BRONZE, put(0, "_rescued", [("$.user_id", '"u"')])), "a.json",
-        "unit 0: $.user_id is in _rescued, but bronze lacks nothing there"),
+        "unit 0: $.user_id is in _rescued, but its value is not missing in bronze"),
     "the ledger has fewer rescued values": (
         DriftPolicy.RESCUE, alter(LEDGER, put(0, "rescued", [("wrong_type", 4)])), "a.json",
-        f"{RESCUED}: 4 instead of 5"),
+        f"{RESCUED}: ledger 4, tables 5"),
     "the ledger has none of them": (DriftPolicy.RESCUE, alter(LEDGER, put(0, "rescued", None)), "a.json", RESCUED),
     "a value more is gone than were discarded": (
         DriftPolicy.DISCARD, alter(BRONZE, put(2, "properties", [("a", None), ("b", None), ("c\n", None)])), "a.json",
         "the ledger has 5 discarded values, but 6 are missing"),
     "a required value is gone": (
         DriftPolicy.DISCARD, alter(BRONZE, put(1, "user_id", None)), "a.json",
-        "unit 1: user_id is None in bronze, landed is \"u\""),
+        "unit 1: user_id is None in bronze, but \"u\" landed"),
     "more were discarded than are missing": (
         DriftPolicy.DISCARD, alter(LEDGER, put(1, "discarded", [("wrong_type", 1)])), "b.json",
         "the ledger has 1 discarded values, but 0 are missing"),
     "the ledger has no discarded values": (
         DriftPolicy.DISCARD, alter(LEDGER, put(0, "discarded", [])), "a.json",
-        "unit 1: product_id is null in bronze, landed is \"1.50\""),
+        "unit 1: product_id is null in bronze, but \"1.50\" landed"),
     "another value where one was discarded": (
         DriftPolicy.DISCARD, alter(BRONZE, put(1, "product_id", "1.5")), "a.json",
-        "unit 1: product_id is 1.5 in bronze, landed is \"1.50\""),
+        "unit 1: product_id is 1.5 in bronze, but \"1.50\" landed"),
 }  # fmt: skip
 
 

@@ -91,9 +91,9 @@ def test_numbers(double: float, integer: int, decimal: Decimal) -> None:
 
 @pytest.mark.parametrize("unit", [b"[1]", b"{'a':1}", b"\xff", b"[" * 100_000])
 def test_a_unit_that_is_no_record_should_not_be_in_bronze(unit: bytes) -> None:
-    assert differences(unit, judged(b"{}")) == ["unit 0 is in bronze, but it is no JSON object"]
+    assert differences(unit, judged(b"{}")) == ["unit 0 is in bronze, but it is not a JSON object"]
 
 
 def test_a_difference_shows_both_values() -> None:
     (text,) = differences(b'{"f_string": "landed"}', judged(b'{"f_string": "kept"}'))
-    assert text == 'unit 0: f_string is kept in bronze, landed is "landed"'
+    assert text == 'unit 0: f_string is kept in bronze, but "landed" landed'

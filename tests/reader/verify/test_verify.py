@@ -100,7 +100,7 @@ def test_a_clean_lake(lake: Lake, verify: Verify, reader: Run) -> None:
     assert report.stream["resent"] == []
     done = reader(lake.settings, "verify")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Clean: each landed unit is in one table, once." in done.stdout
+    assert "Clean: each landed unit is in exactly one table, once." in done.stdout
 
 
 def plant(source: str, position: int, **changes: Any) -> Callable[[Lake], None]:
@@ -210,18 +210,18 @@ FAULTS: dict[str, tuple[Callable[[Lake], None], str, str, str]] = {
     "a dead letter planted": (bury("b.json", 3), "b.json", "doubled", "1 .at 3"),
     "a dead letter planted, of no known source": (bury("x.json", 0), "x.json", "doubled", "neither"),
     "a unit in both tables": (bury("b.json", 0), "b.json", "doubled", "1 .at 0"),
-    "a row removed": (drop(BRONZE, "b.json", 1), "b.json", "lost", "1 .at 1. in no table"),
-    "the last row removed": (drop(BRONZE, "b.json", 2), "b.json", "lost", "1 .at 2. in no table"),
-    "a dead letter removed": (drop(DEAD_LETTERS, "a.json", 1), "a.json", "lost", "1 .at 1. in no table"),
+    "a row removed": (drop(BRONZE, "b.json", 1), "b.json", "lost", "1 .at 1. are in no table"),
+    "the last row removed": (drop(BRONZE, "b.json", 2), "b.json", "lost", "1 .at 2. are in no table"),
+    "a dead letter removed": (drop(DEAD_LETTERS, "a.json", 1), "a.json", "lost", "1 .at 1. are in no table"),
     "a corrupt batch removed": (drop(DEAD_LETTERS, "cut.json", 0), "cut.json", "lost", "of 1 units, 1 .at 0"),
     "all rows removed": (touch_everything_lost, "b.json", "lost", "of 3 units, 3 .at 0, 1, 2."),
-    "a dead letter in bronze": (in_bronze_instead, "a.json", "changed", "bronze: 3 instead of 4"),
-    "a dead letter's bytes altered": (alter_raw, "a.json", "changed", "dead letter of unit 4 has other bytes"),
-    "a ledger count too high": (book("b.json", units=4), "b.json", "changed", "units: 4 instead of 3"),
-    "a ledger count too low": (book("a.json", bronze=2), "a.json", "changed", "bronze: 2 instead of 3"),
+    "a dead letter in bronze": (in_bronze_instead, "a.json", "changed", "bronze: ledger 3, tables 4"),
+    "a dead letter's bytes altered": (alter_raw, "a.json", "changed", "dead letter of unit 4 differs"),
+    "a ledger count too high": (book("b.json", units=4), "b.json", "changed", "units: ledger 4, tables 3"),
+    "a ledger count too low": (book("a.json", bronze=2), "a.json", "changed", "bronze: ledger 2, tables 3"),
     "another reason in the ledger": (book("cut.json", dead_letters=[("not_a_batch", 1)]), "cut.json", "changed",
-        "dead letters not_a_batch: 1 instead of 0; dead letters corrupt_batch: 0 instead of 1"),
-    "a ledger row missing": (forget("b.json"), "b.json", "lost", "the ledger has no row of it"),
+        "dead letters not_a_batch: ledger 1, tables 0; dead letters corrupt_batch: ledger 0, tables 1"),
+    "a ledger row missing": (forget("b.json"), "b.json", "lost", "the ledger has no row for it"),
     "a ledger row twice": (book_twice, "b.json", "doubled", "2 rows"),
     "a file overwritten": (lambda lake: lake.overwrite("b.json", b"[]"), "b.json", "changed", "another size"),
     "a file overwritten, same size": (overwrite_same_size, "b.json", "changed", "the same size, other bytes"),
@@ -302,7 +302,7 @@ def test_files_sent_again_are_told(lake: Lake, verify: Verify, reader: Run) -> N
     report = verify(lake)
     assert report.exit_code == 0
     assert report.stream["resent"] == [["again.json", "b.json"]]
-    assert "1 files were landed again" in reader(lake.settings, "verify").stdout
+    assert "1 files are copies of another file" in reader(lake.settings, "verify").stdout
 
 
 def test_an_altered_value_is_found_where_values_are_compared(lake: Lake, verify: Verify) -> None:
@@ -377,7 +377,7 @@ def test_names_twenty_sources_in_the_table(lake: Lake, verify: Verify, reader: R
     done = reader(lake.settings, "verify", "events")
     assert done.returncode == 1
     assert len(set(re.findall(r"file:///planted/\d\d", done.stdout))) == 20
-    assert "sources that are off: 25" in done.stdout
+    assert "sources with problems: 25" in done.stdout
     assert "and 5 more" in done.stdout
 
 
@@ -401,7 +401,7 @@ def test_a_table_that_cannot_be_read(lake: Lake, reader: Run) -> None:
 
 def test_a_table_that_is_gone(lake: Lake, reader: Run) -> None:
     lake.catalog.drop_table(LEDGER)
-    assert "lacks the table ledger.events" in could_not_check(reader, lake.settings)
+    assert "The table ledger.events of the stream events is missing" in could_not_check(reader, lake.settings)
 
 
 def test_a_catalog_that_is_out_of_reach(lake: Lake, reader: Run) -> None:
@@ -411,19 +411,19 @@ def test_a_catalog_that_is_out_of_reach(lake: Lake, reader: Run) -> None:
 
 def test_a_landing_zone_that_is_gone(lake: Lake, reader: Run) -> None:
     (lake.settings.home / "landing").rename(lake.settings.home / "elsewhere")
-    assert "is not there" in could_not_check(reader, lake.settings)
+    assert "does not exist" in could_not_check(reader, lake.settings)
 
 
 def test_a_landing_zone_that_cannot_be_listed(lake: Lake, reader: Run) -> None:
     folder = lake.settings.home / "landing" / "events"
     folder.rename(folder.with_name("elsewhere"))
     folder.touch()
-    assert f"{folder} is not there" in could_not_check(reader, lake.settings)
+    assert f"{folder} does not exist" in could_not_check(reader, lake.settings)
 
 
 def test_a_lake_without_tables_and_a_stream_without_contract(lake_settings: Settings, reader: Run) -> None:
     assert "no tables yet" in could_not_check(reader, lake_settings)
-    assert "lacks the table" in could_not_check(reader, lake_settings, "events")
+    assert "of the stream events is missing" in could_not_check(reader, lake_settings, "events")
     assert "no contract" in could_not_check(reader, lake_settings, "nope")
 
 

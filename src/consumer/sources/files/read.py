@@ -68,13 +68,13 @@ def envelopes(
         except UnpackError as error:
             yield Envelope(content, file.name, file.landed_at, (Reason.UNDECODABLE, str(error)), read_hash)
         except TooLargeError:
-            what = f"{file.name} has {file.size:,} bytes, and when unpacked more than {limits.unpacked_bytes:,}"
+            what = f"{file.name} ({file.size:,} bytes) unpacks to more than {limits.unpacked_bytes:,} bytes"
             yield _too_large(file, limits, what, read_hash)
 
 
 def _too_large(file: LandedFile, limits: Limits, what: str, read_hash: str | None = None) -> Envelope:
     limit = f"LAKE_MAX_UNPACKED_BYTES is {limits.unpacked_bytes:,}"
-    failure = (Reason.BATCH_TOO_LARGE, f"{what}; {limit}")
+    failure = (Reason.BATCH_TOO_LARGE, f"{what}, but {limit}")
     return Envelope(None, file.name, file.landed_at, failure, read_hash)
 
 

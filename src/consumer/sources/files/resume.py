@@ -17,7 +17,7 @@ def place_to_go_on(
 ) -> Position:
     """Find the position behind which a query's next micro-batch begins, and bring the landing log there.
 
-    A landing log that was lost, or is older than the tables, is made anew from the ledger, but only where no checkpoint
+    A landing log that was lost, or is older than the tables, is rebuilt from the ledger, but only if no checkpoint
     speaks of what was in it.
 
     Raises
@@ -30,14 +30,14 @@ def place_to_go_on(
     if checkpoint and not checkpoint.fits(place):
         raise LakeproofError(
             f"The checkpoint of {query} is at position {(checkpoint.passed or checkpoint.end).seq:,} of the landing "
-            f"log, but its tables hold everything up to {place.seq:,}.",
+            f"log, but its tables are at position {place.seq:,}.",
             _reset(query),
         )
     if checkpoint and not all(map(log.has, (place, checkpoint.end))):
         raise LakeproofError(
-            f"The landing log does not have position {checkpoint.end.seq:,}, where the checkpoint of {query} is: it is "
-            "another one, or an older copy.",
-            f"Restore it, or give LAKE_LANDING_LOG_URI its address. Or: {_reset(query)}",
+            f"The checkpoint of {query} is at position {checkpoint.end.seq:,}, which the landing log does not have. It "
+            "is another landing log, or an older copy.",
+            f"Restore it, or set LAKE_LANDING_LOG_URI to its address. Or: {_reset(query)}",
         )
     if not log.has(place):
         log.rebuild(place, _accounted_files(ledger) if accounted else ())
@@ -53,4 +53,4 @@ def _accounted_files(ledger: "Table") -> Iterator[LandedFile]:
 
 def _reset(query: str) -> str:
     stream = query.partition("-")[2]
-    return f"Run `consumer reset {stream}`: it goes on where the tables are, and takes nothing twice."
+    return f"Run `consumer reset {stream}`, to resume from the position in the tables. Nothing is read twice."

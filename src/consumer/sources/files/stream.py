@@ -43,7 +43,7 @@ def rows_as_files(rows: list[dict[str, Any]]) -> "list[LandedFile]":
 
 @dataclass(frozen=True)
 class LandingOptions:
-    """What a reader of the landing zone is told.
+    """Options of a reader of the landing zone.
 
     Parameters
     ----------
@@ -154,8 +154,8 @@ class LandingReader(SimpleDataSourceStreamReader):
 
             if not isinstance(error, LakeproofError):
                 error = LakeproofError(
-                    f"The landing log could not be read: {type(error).__name__}: {error}",
-                    f"What was committed stays; run it again. Details: {self._settings.logs / 'spark.log'}",
+                    f"Cannot read the landing log: {type(error).__name__}: {error}",
+                    f"Committed data is safe. Run the consumer again. Details: {self._settings.logs / 'spark.log'}",
                 )
             self._options.bulletin.note(self._options.query, error)
             raise
@@ -196,8 +196,8 @@ class LandingReader(SimpleDataSourceStreamReader):
             from lakeproof.errors import LakeproofError
 
             raise LakeproofError(
-                f"The landing log's database has no contract for the stream {self._options.stream!r}.",
-                "Run `consumer run` again: it makes the one in the contracts' folder current.",
+                f"The landing log has no contract for the stream {self._options.stream!r}.",
+                "Run `consumer run` again, to use the one in the contracts folder.",
             )
         return digest
 
@@ -209,8 +209,8 @@ class LandingReader(SimpleDataSourceStreamReader):
             from lakeproof.errors import LakeproofError
 
             raise LakeproofError(
-                f"The landing log does not have position {position.seq:,}, where the checkpoint is: it is another one, "
-                "or an older copy.",
+                f"The checkpoint is at position {position.seq:,}, which the landing log does not have. It is another "
+                "landing log, or an older copy.",
                 f"Restore it, or run `consumer reset {self._options.stream}`.",
             )
         return position

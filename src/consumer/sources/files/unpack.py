@@ -54,7 +54,7 @@ def _unpack_member(packed: bytes, position: int, unpacked: io.BytesIO, most: int
     while True:
         waiting = packed[position : position + size]
         if not waiting:
-            raise UnpackError(f"it ends at byte {position}, within a member")
+            raise UnpackError(f"file ends at byte {position} inside a gzip member")
         position += len(waiting)
         size = min(2 * size, _LAST_SLICE)
         room = most - unpacked.tell()

@@ -56,5 +56,5 @@ def test_a_contract_that_is_made_current_holds_from_the_next_micro_batch_on(
 
 
 def test_without_a_contract_nothing_is_read(lake_settings: Settings, landing: Path) -> None:
-    with pytest.raises(LakeproofError, match="no contract for the stream 'events'"):
+    with pytest.raises(LakeproofError, match="has no contract for the stream 'events'"):
         reader(lake_settings, landing).initialOffset()
