@@ -94,7 +94,7 @@ def start_session(
     except PySparkRuntimeError as error:
         raise UnavailableError(
             f"Spark's JVM did not start: {str(error).rstrip('.')}.",
-            "What it said stands above. LAKE_DRIVER_MEMORY may be too much; see also `lakeproof doctor`.",
+            "Its output is above. LAKE_DRIVER_MEMORY may be too large. Run `lakeproof doctor` to check the machine.",
         ) from error
     except Py4JError as error:
         raise UnavailableError(

@@ -135,7 +135,7 @@ class BronzeQuery:
             return away
         return LakeproofError(
             f"The query failed: {first_cause(failure)}",
-            f"What was committed stays; run it again to go on. Details: {self._settings.logs / 'spark.log'}",
+            f"Committed data is safe. Run the command again to resume. Details: {self._settings.logs / 'spark.log'}",
         )
 
     @property

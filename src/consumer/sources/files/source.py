@@ -93,7 +93,7 @@ class FileSource:
                 f"The catalog has no table {stream_tables(self._stream).bronze}, but the checkpoint of {self._query} "
                 f"has passed {checkpoint.end.seq:,} files.",
                 f"Restore the catalog, or check LAKE_CATALOG_URI. Or run `consumer reset {self._stream}`: then "
-                "everything that is in the landing zone is read again.",
+                "everything in the landing zone is read again.",
             )
 
     def prepare(self, catalog: "Catalog") -> None:
@@ -106,8 +106,8 @@ class FileSource:
         self._start = place_to_go_on(self._settings, self._query, self._log, ledger, known)
         if known and not self._zone.is_there():
             raise UnavailableError(
-                f"The landing folder {local_path(self.root)} is not there, but {self._start.seq:,} files came from it.",
-                "Mount its disk, or make the folder.",
+                f"The landing folder {local_path(self.root)} does not exist, but {self._start.seq:,} files were read from it.",
+                "Mount its disk, or create the folder.",
             )
         self._until = self._discover_all() if self._available_now else None
 
@@ -166,7 +166,7 @@ class FileSource:
         discovery = Discovery(self._zone, self._log, timedelta(seconds=self._settings.landing.settle_seconds))
         growing = discovery.sweep_until_settled()
         if growing:
-            log.warning("left for later: still being written", files=growing)
+            log.warning("files skipped for now: still being written", files=growing)
         return self._log.head().seq
 
 
