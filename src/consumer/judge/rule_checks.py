@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from consumer.judge.judged import ArrowColumn, Fault, arrow_type
 from lakeproof.contracts import Contract, PrimitiveType
-from lakeproof.contracts.expression import Call, Column, Expression, Literal, Operator
+from lakeproof.contracts.rules.expression import Call, Column, Expression, Literal, Operator
 from lakeproof.reasons import Reason
 
 Columns = dict[str, ArrowColumn]

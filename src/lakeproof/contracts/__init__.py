@@ -1,7 +1,6 @@
 """Contracts: one Open Data Contract Standard file per stream, the only place where a stream's schema is written."""
 
 from lakeproof.contracts.contract import Contract
-from lakeproof.contracts.expression import Rule
 from lakeproof.contracts.model import (
     Bound,
     Constraints,
@@ -14,7 +13,8 @@ from lakeproof.contracts.model import (
     PrimitiveType,
     Type,
 )
-from lakeproof.contracts.odcs import contract_text, load_contract, parse_contract
+from lakeproof.contracts.read.odcs import contract_text, load_contract, parse_contract
+from lakeproof.contracts.rules.expression import Rule
 
 __all__ = [
     "Bound",

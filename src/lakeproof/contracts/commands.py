@@ -13,7 +13,7 @@ from rich.table import Table
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
 from lakeproof.contracts.json_schema import json_schema
-from lakeproof.contracts.odcs import contract_text, parse_contract, unjudged
+from lakeproof.contracts.read.odcs import contract_text, parse_contract, unjudged
 from lakeproof.errors import UsageError
 from lakeproof.settings import load_settings
 

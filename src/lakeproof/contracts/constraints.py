@@ -10,7 +10,7 @@ from typing import Any
 
 from lakeproof.contracts.model import Bound, Constraints, DecimalType, PrimitiveType, Type, type_name
 from lakeproof.contracts.pattern import PatternError, portable
-from lakeproof.contracts.source import Place
+from lakeproof.contracts.read.source import Place
 
 _RANGE = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _TEXT = ("minLength", "maxLength", "pattern")

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakeproof.contracts.expression import Rule
 from lakeproof.contracts.model import DriftPolicy, Field
+from lakeproof.contracts.rules.expression import Rule
 
 
 @dataclass(frozen=True)

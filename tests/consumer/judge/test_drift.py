@@ -26,7 +26,7 @@ from lakeproof.contracts import (
     ObjectType,
     PrimitiveType,
 )
-from lakeproof.contracts.expression import Call, Column, Literal, Operator, Rule
+from lakeproof.contracts.rules.expression import Call, Column, Literal, Operator, Rule
 from lakeproof.tables.names import POSITION, RAW, REASONS, RESCUED
 
 DRIFT = "_drift"

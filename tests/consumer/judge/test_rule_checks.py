@@ -18,8 +18,8 @@ from consumer.judge.batch import Judge
 from consumer.judge.judged import value_columns
 from consumer.judge.rule_checks import evaluate
 from lakeproof.contracts import Contract, DecimalType, Field, ObjectType, PrimitiveType, Rule
-from lakeproof.contracts.rule_sql import parse_rule
-from lakeproof.contracts.rule_types import RuleError
+from lakeproof.contracts.rules.sql import parse_rule
+from lakeproof.contracts.rules.types import RuleError
 
 INNER = ObjectType((Field("n", PrimitiveType.INT), Field("deep", ObjectType((Field("t", PrimitiveType.STRING),)))))
 FIELDS = (

@@ -19,8 +19,8 @@ from lakeproof.contracts import DecimalType, DriftPolicy, PrimitiveType, parse_c
 from lakeproof.contracts.constraints import known_options
 from lakeproof.contracts.diff import Compatibility, changes, compatibility
 from lakeproof.contracts.pattern import PatternError, portable
-from lakeproof.contracts.rule_sql import parse_rule
-from lakeproof.contracts.rule_types import RuleError
+from lakeproof.contracts.rules.sql import parse_rule
+from lakeproof.contracts.rules.types import RuleError
 from lakeproof.errors import UsageError
 
 ROOT = Path(__file__).parents[3]

@@ -106,7 +106,8 @@ class FileSource:
         self._start = place_to_go_on(self._settings, self._query, self._log, ledger, known)
         if known and not self._zone.is_there():
             raise UnavailableError(
-                f"The landing folder {local_path(self.root)} does not exist, but {self._start.seq:,} files were read from it.",
+                f"The landing folder {local_path(self.root)} does not exist, but {self._start.seq:,} files were read "
+                "from it.",
                 "Mount its disk, or create the folder.",
             )
         self._until = self._discover_all() if self._available_now else None

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from lakeproof.contracts.constraints import ContractError
 from lakeproof.contracts.contract import Contract
-from lakeproof.contracts.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names
-from lakeproof.contracts.fields import identifier, read_fields
 from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectType, PrimitiveType
-from lakeproof.contracts.rules import read_rules
-from lakeproof.contracts.source import Place, read_source
+from lakeproof.contracts.read.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names
+from lakeproof.contracts.read.fields import identifier, read_fields
+from lakeproof.contracts.read.source import Place, read_source
+from lakeproof.contracts.rules.read import read_rules
 from lakeproof.errors import UsageError
 
 _ROOT: Place = ()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from lakeproof.contracts import parse_contract
-from lakeproof.contracts.odcs import unjudged
+from lakeproof.contracts.read.odcs import unjudged
 from lakeproof.errors import UsageError
 
-EVENTS = (Path(__file__).parents[3] / "contracts" / "events.yaml").read_bytes()
+EVENTS = (Path(__file__).parents[4] / "contracts" / "events.yaml").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from lakeproof.contracts import Contract, DecimalType, Field, ListType, PrimitiveType, parse_contract
-from lakeproof.contracts.expression import Call, Column, Literal, Operator
-from lakeproof.contracts.rule_sql import MAX_DEPTH, MAX_SIZE, parse_rule
-from lakeproof.contracts.rule_types import RuleError
+from lakeproof.contracts.rules.expression import Call, Column, Literal, Operator
+from lakeproof.contracts.rules.sql import MAX_DEPTH, MAX_SIZE, parse_rule
+from lakeproof.contracts.rules.types import RuleError
 from lakeproof.errors import UsageError
 
-EVENTS = Path(__file__).parents[3] / "contracts" / "events.yaml"
+EVENTS = Path(__file__).parents[4] / "contracts" / "events.yaml"
 FIELDS = (
     Field("s", PrimitiveType.STRING),
     Field("b", PrimitiveType.BOOLEAN),

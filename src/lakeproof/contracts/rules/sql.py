@@ -14,9 +14,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from lakeproof.contracts.expression import Call, Column, Expression, Literal, Operator
 from lakeproof.contracts.model import DecimalType, Field, ObjectType, PrimitiveType
-from lakeproof.contracts.rule_types import (
+from lakeproof.contracts.rules.expression import Call, Column, Expression, Literal, Operator
+from lakeproof.contracts.rules.types import (
     MAX_DIGITS,
     OUTSIDE,
     RuleError,

@@ -5,8 +5,8 @@ from decimal import Decimal
 from sqlglot import exp
 
 from lakeproof.contracts.constraints import read_moment
-from lakeproof.contracts.expression import Call, Column, Expression, Literal, Operator
 from lakeproof.contracts.model import DecimalType, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.contracts.rules.expression import Call, Column, Expression, Literal, Operator
 
 OUTSIDE = "See docs/contracts.md for what a rule can contain."
 MAX_DIGITS = 38

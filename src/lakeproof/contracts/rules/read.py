@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from open_data_contract_standard.model import DataQuality, SchemaProperty
 
 from lakeproof.contracts.constraints import ContractError
-from lakeproof.contracts.expression import Rule
-from lakeproof.contracts.fields import identifier
 from lakeproof.contracts.model import Field
-from lakeproof.contracts.source import Place
+from lakeproof.contracts.read.fields import identifier
+from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.rules.expression import Rule
 
 _TYPES = ("library", "text", "sql", "custom")
 _EXPECTATIONS = (
@@ -57,8 +57,8 @@ def read_rules(
 
 def _rule(entry: DataQuality, place: Place, path: str, fields: tuple[Field, ...]) -> Rule:
     # Here, so that where there are no rules, nobody waits for sqlglot.
-    from lakeproof.contracts.rule_sql import parse_rule
-    from lakeproof.contracts.rule_types import RuleError
+    from lakeproof.contracts.rules.sql import parse_rule
+    from lakeproof.contracts.rules.types import RuleError
 
     name = identifier(entry.name, (*place, "name"), "a rule")
     if not path:

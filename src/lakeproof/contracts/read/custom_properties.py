@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from lakeproof.contracts.constraints import ContractError
-from lakeproof.contracts.source import Place
+from lakeproof.contracts.read.source import Place
 
 EVENT_TIME = "eventTime"
 DRIFT_POLICY = "driftPolicy"

@@ -7,7 +7,7 @@ from open_data_contract_standard.model import SchemaProperty
 
 from lakeproof.contracts.constraints import ContractError, read_allowed, read_constraints
 from lakeproof.contracts.model import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
-from lakeproof.contracts.source import Place
+from lakeproof.contracts.read.source import Place
 
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*", re.IGNORECASE | re.ASCII)
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", re.ASCII)

@@ -1,0 +1,1 @@
+"""Rules of a contract: a small, typed part of SQL."""
