@@ -84,12 +84,12 @@ class Tally:
 
     def table(self) -> Table:
         """Return the report for people."""
-        table = Table(title=f"Made with seed {self.seed}", title_justify="left")
+        table = Table(title=f"Generated with seed {self.seed}", title_justify="left")
         table.add_column("what")
         table.add_column("count", justify="right")
         for what, count in (
             ("batches", self.batches),
-            ("  of them corrupt", self.corrupt_batches),
+            ("  corrupt", self.corrupt_batches),
             ("events", self.events),
             ("  invalid", self.records_with("invalid")),
             ("  with an extra field", self.records_with("extra")),
@@ -102,7 +102,7 @@ class Tally:
         table.add_section()
         table.add_row("expected in bronze", f"{self.bronze:,}")
         for name, count in sorted(self.dead_letters.items()):
-            table.add_row(f"expected dead: {name.replace('+', ' + ')}", f"{count:,}")
+            table.add_row(f"expected dead letters: {name.replace('+', ' + ')}", f"{count:,}")
         return table
 
 

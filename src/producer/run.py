@@ -75,5 +75,5 @@ def produce(plan: Plan, contract: Contract, sink: Sink, run: Run, console: Conso
                 console.print(tally.table())
     if stop.requested:
         made = f"{tally.batches:,} batches with {tally.events:,} events"
-        console.print(f"Stopped when asked to: {made} have landed.", soft_wrap=True)
+        console.print(f"Stopped on request: {made} have landed.", soft_wrap=True)
     return tally

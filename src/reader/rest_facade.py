@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 
     def do_POST(self) -> None:
-        self._refuse(405, "UnsupportedOperationException", "the reader does not write")
+        self._refuse(405, "UnsupportedOperationException", "the reader is read-only")
 
     do_PUT = do_DELETE = do_POST  # noqa: N815
 

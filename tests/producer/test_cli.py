@@ -140,7 +140,7 @@ def test_a_terminal_shows_progress(tmp_path: Path) -> None:
     endless = pexpect.spawn(sys.executable, arguments, **options)
     endless.expect("3 batches, 300 events")
     endless.sendintr()
-    endless.expect("Stopped when asked to")
+    endless.expect("Stopped on request")
     endless.expect(pexpect.EOF)
     endless.close()
     assert endless.exitstatus == 0

@@ -23,7 +23,7 @@ def test_it_says_what_landed_and_why_what_did_not(lake: Settings, capsys: pytest
     assert re.search(r"│ 3 +│ 1 +│ 1 +│ 2026-01-01 12:00:00\+00 │ 2026-01-01 14:00:00\+00 │", out)
     assert re.search(r"│ missing_field +│ +2 │ \$\.event_id  required +│", out)
     assert re.search(r"│ invalid_utf8 \+ unknown_field │ +1 │ \$\.x  not in the contract", out)
-    assert re.search(r"│ in all +│ +3 │", out)
+    assert re.search(r"│ total +│ +3 │", out)
     for command in ("make duckdb", 'reader sql "select', "make consumer-logs", "make stop"):
         assert command in out
 
@@ -33,7 +33,7 @@ def test_tables_without_rows(lake_settings: Settings, capsys: pytest.CaptureFixt
     print_summary(lake_settings, "events")
     out = capsys.readouterr().out
     assert re.search(r"│ 0 +│ 0 +│ 0 +│ none +│ none +│", out)
-    assert re.search(r"│ in all │ +0 │", out)
+    assert re.search(r"│ total  │ +0 │", out)
 
 
 def test_waiting_ends_with_the_first_rows_of_both_tables(lake_settings: Settings, append: Append, bury: Append) -> None:

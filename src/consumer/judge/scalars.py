@@ -128,7 +128,7 @@ def _to_unusual_timestamp(value: str) -> int:
         raise _unfit(Reason.WRONG_FORMAT, "a valid date and time", value)
     nanoseconds = (fraction or "").ljust(9, "0")
     if nanoseconds[6:] != "000":
-        raise _unfit(Reason.OUT_OF_RANGE, "a timestamp with microsecond precision", value)
+        raise _unfit(Reason.OUT_OF_RANGE, "a timestamp with at most microsecond precision", value)
     offset = (offset_hours * 60 + offset_minutes) * (-1 if sign == "-" else 1)
     since_midnight = ((hours * 60 + minutes - offset) * 60 + seconds) * _SECOND + int(nanoseconds[:6])
     microseconds = days * _DAY + since_midnight

@@ -200,12 +200,12 @@ def touch_everything_lost(lake: Lake) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Lake], None], str, str, str]] = {
     # fault: the source that is off, what it is, what the details say
-    "a row planted, at a position that is taken": (plant("b.json", 1), "b.json", "doubled", "of 3 units; .*: 1 .at 1"),
+    "a row planted, at a position that is taken": (plant("b.json", 1), "b.json", "doubled", "has 3 units; .*: 1 .at 1"),
     "a row planted, behind the last unit": (plant("b.json", 3), "b.json", "doubled", "1 .at 3"),
     "a row planted, at a negative position": (plant("b.json", -1), "b.json", "doubled", "1 .at -1"),
     "a row planted, at no position": (plant("b.json", 0, _position=None), "b.json", "doubled", "1 .at None"),
-    "a row planted, of no known source": (plant("x.json", 0), "x.json", "doubled", "neither the landing zone nor"),
-    "a row planted, where there are no units": (plant("none.json", 0), "none.json", "doubled", "of 0 units"),
+    "a row planted, of no known source": (plant("x.json", 0), "x.json", "doubled", "neither in the landing zone nor"),
+    "a row planted, where there are no units": (plant("none.json", 0), "none.json", "doubled", "it has 0 units"),
     "a row planted, of a batch that cannot be split": (plant("cut.json", 0), "cut.json", "lost", "cannot be split"),
     "a dead letter planted": (bury("b.json", 3), "b.json", "doubled", "1 .at 3"),
     "a dead letter planted, of no known source": (bury("x.json", 0), "x.json", "doubled", "neither"),
@@ -279,7 +279,7 @@ def test_a_file_that_changed_before_it_was_read(lake: Lake, verify: Verify) -> N
     lake.consume(changed=frozenset({"early.json"}))
     report = verify(lake)
     assert (report.exit_code, report.sources) == (1, {"early.json": "changed"})
-    assert "between its listing and its reading" in report.details("early.json")
+    assert "after it was listed and before it was read" in report.details("early.json")
     lake.remove("early.json")
     assert verify(lake).sources == {"early.json": "changed"}
 
@@ -424,7 +424,7 @@ def test_a_landing_zone_that_cannot_be_listed(lake: Lake, reader: Run) -> None:
 def test_a_lake_without_tables_and_a_stream_without_contract(lake_settings: Settings, reader: Run) -> None:
     assert "no tables yet" in could_not_check(reader, lake_settings)
     assert "of the stream events is missing" in could_not_check(reader, lake_settings, "events")
-    assert "no contract" in could_not_check(reader, lake_settings, "nope")
+    assert "No contract found" in could_not_check(reader, lake_settings, "nope")
 
 
 @pytest.mark.s3
