@@ -184,7 +184,7 @@ def _failure(query: Query, running: StreamingQuery, bulletin: Bulletin) -> Lakep
     if noted:
         return noted
     error = running.exception()
-    return query.explain(error or RuntimeError("it ended by itself"))
+    return query.explain(error or RuntimeError("it stopped unexpectedly"))
 
 
 def _named(query: Query, error: LakeproofError, queries: int) -> LakeproofError:

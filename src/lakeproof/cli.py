@@ -59,7 +59,7 @@ def show_settings(
         list[str] | None,
         typer.Argument(help="Print only the values of these, one per line.", show_default=False),
     ] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print what there is, as the guide's table.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print all settings, as the guide's table.")] = False,
 ) -> None:
     """Print the settings that the programs use, from the environment and .env. Passwords are masked."""
     if markdown:

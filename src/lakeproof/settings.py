@@ -291,7 +291,7 @@ def load_settings() -> Settings:
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{Path(_DEFAULTS).absolute()} is not UTF-8: {error.reason} at byte {error.start}.",
-            "Write it anew in UTF-8, or remove it.",
+            "Save it as UTF-8, or remove it.",
         ) from None
 
 
@@ -344,7 +344,7 @@ def _refuse_unknown(names: Iterable[str], where: str) -> None:
         if name == own or own in known or name in _OTHERS:
             continue
         likely = get_close_matches(own, known, n=1)
-        hint = f"Did you mean {_PREFIX}{likely[0]}?" if likely else "`lakeproof settings` lists all that there are."
+        hint = f"Did you mean {_PREFIX}{likely[0]}?" if likely else "`lakeproof settings` lists all settings."
         if own.startswith("S3"):
             hint = "S3 is reached by AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION."
         raise UsageError(f"{name} in {where} is not a setting.", hint)

@@ -22,9 +22,9 @@ class Setting:
     variable
         The environment variable that sets it.
     field
-        Where it stands in :class:`lakeproof.settings.Settings`, with dots.
+        Path of the attribute in :class:`lakeproof.settings.Settings`, with dots.
     default
-        What it is when it is not set; empty where that is nothing.
+        Its value when the variable is not set; empty for none.
     meaning
         What it sets.
     """
