@@ -8,4 +8,5 @@ source "$(dirname "$0")/common.sh"
 "$BIN/mypy"
 "$BIN/lint-imports"
 "$BIN/shellcheck" scripts/*.sh .ci/run
-[[ ${1:-} == lint ]] || "$BIN/pytest"
+# Two processes: most tests wait for Spark or a server half of their time. More would need more memory for each JVM.
+[[ ${1:-} == lint ]] || "$BIN/pytest" --numprocesses 2 --dist worksteal

@@ -4,10 +4,16 @@
 # docker-compose.yml without an engine, and a proxy that makes faults.
 source "$(dirname "$0")/common.sh"
 
-# build NAME MODULE PACKAGE VERSION: target/bin/NAME, where it is not there in this version.
+# build NAME MODULE PACKAGE VERSION: target/bin/NAME, unless it is there in this version. What was built is kept in the
+# user's cache, for other clones.
 build() {
   local name=$1 module=$2 package=$3 version=$4 folder
-  ! go version -m "target/bin/$name" 2>/dev/null | grep -qF "$module	$version" || return 0
+  local kept=${XDG_CACHE_HOME:-$HOME/.cache}/lakeproof/$name-$version
+  ! is_built "target/bin/$name" "$module	$version" || return 0
+  if is_built "$kept" "$module	$version"; then
+    cp "$kept" "target/bin/$name"
+    return
+  fi
   command -v go >/dev/null || fail "Go is missing; the tests build $name with it." "Install Go 1.24 or newer."
   say "Building $name …"
   folder=$(mktemp -d)
@@ -17,7 +23,11 @@ build() {
   }
   mv "$folder"/* "target/bin/$name"
   rmdir "$folder"
+  # A cache that cannot be written costs the next clone a build, nothing else.
+  { mkdir -p "${kept%/*}" && cp "target/bin/$name" "$kept.$$" && mv "$kept.$$" "$kept"; } 2>/dev/null || true
 }
+
+is_built() { go version -m "$1" 2>/dev/null | grep -qF "$2"; }
 
 scripts/setup.sh dev
 scripts/jars.sh rest
