@@ -40,6 +40,7 @@ def _own_environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("LAKE_", "AWS_"))]:
             patch.delenv(name)
+        patch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it, and tables would be cut to fit
         # Neither the instance metadata service nor a profile of the user's may answer for a key.
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_CONFIG_FILE", os.devnull)

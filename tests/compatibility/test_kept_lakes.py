@@ -55,7 +55,7 @@ def test_a_kept_lake_goes_on(archive: Path, minio: Minio, tmp_path: Path) -> Non
         after = {table: count(table) for table in before}
         assert after["ledger"] == 12
         assert all(after[table] > before[table] for table in before)
-        assert "Clean: each landed unit is in one table, once." in run("reader", "verify")
+        assert "Clean: each landed unit is in exactly one table, once." in run("reader", "verify")
     finally:
         for each in client.list_objects_v2(Bucket=BUCKET).get("Contents", []):
             client.delete_object(Bucket=BUCKET, Key=each["Key"])

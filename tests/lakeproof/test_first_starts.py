@@ -25,12 +25,12 @@ import sys
 from pathlib import Path
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
-from lakeproof.settings import Settings
+from lakeproof.settings import settings_of
 from lakeproof.tables.schemas import ensure_schema_changes, ensure_tables
 stream, database = sys.argv[1:]
 stream = ("events", "clickstream", "sensors", "events")[int(stream.removeprefix("stream"))]
 warehouse = sys.argv[2].split("/")[-1].removesuffix(".db")
-settings = Settings(_env_file=None, home=Path("lake-" + warehouse), catalog_uri=database)
+settings = settings_of({"LAKE_HOME": "lake-" + warehouse, "LAKE_CATALOG_URI": database})
 print("ready", flush=True)
 sys.stdin.readline()
 catalog = open_catalog(settings)

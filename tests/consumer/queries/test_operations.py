@@ -317,7 +317,7 @@ def test_what_is_absent_is_waited_for(
     assert absent.value.exit_code == 3
     landing.rmdir()
     # Of the folder, if no micro-batch was begun; else of a file.
-    with pytest.raises(UnavailableError, match=r"folder .* is not there|json does not exist"):
+    with pytest.raises(UnavailableError, match=r"folder .* does not exist|json does not exist"):
         drain(lake_settings)
     landing.with_name("unmounted").rename(landing)
     drain(lake_settings)
