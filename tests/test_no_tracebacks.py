@@ -196,4 +196,5 @@ def test_a_producer_that_is_asked_twice(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert "Traceback" not in err
-    assert process.returncode in (0, 128 + signal.SIGINT)  # 0 where it was done before the second one
+    # 0 where it was done before the second one, and the signal itself where that came as the interpreter ended.
+    assert process.returncode in (0, 128 + signal.SIGINT, -signal.SIGINT)
