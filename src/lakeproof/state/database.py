@@ -1,8 +1,10 @@
 """Opening the state database, and its transactions."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event, inspect
@@ -91,5 +93,13 @@ def _first_line(error: object) -> str:
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA busy_timeout=60000")
-    cursor.execute("PRAGMA journal_mode=WAL")
+    deadline = monotonic() + 60
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.OperationalError:  # SQLite does not wait for the lock here, whatever the timeout
+            if monotonic() > deadline:
+                raise
+            sleep(0.01)
     cursor.close()
