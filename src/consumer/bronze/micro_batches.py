@@ -82,7 +82,7 @@ class MicroBatches(Generic[PartT]):
         if parts is None:
             # The source has forgotten. A part that no table has rows of will be found again.
             parts = self._source.as_they_are(unaccounted_units(spark, self._tables, marker))
-        totals = self._complete(spark, parts, marker)
+        totals = self._complete(spark, parts, marker, self._contract(marker.contract))
         log.warning(
             "finished an interrupted micro-batch",
             stream=self._stream,
@@ -100,25 +100,26 @@ class MicroBatches(Generic[PartT]):
         if held is None:
             return  # a new checkpoint begins with an empty micro-batch
         marker = Marker(checkpoint_id, micro_batch_id, held.contract, held.start, held.end, self._limits)
-        totals = self._complete(spark, held.parts, marker)
+        contract = self._contract(held.contract)
+        totals = self._complete(spark, held.parts, marker, contract)
         self.count += 1
         log.info(
             "micro-batch",
             stream=self._stream,
             id=micro_batch_id,
-            contract=self._contract(held.contract).version,
+            contract=contract.version,
             files=len(held.parts),
             bytes=sum(file.size for file in held.parts),
             **totals,
             seconds=round(monotonic() - began, 3),
         )
 
-    def _complete(self, spark: SparkSession, parts: Sequence[PartT], marker: Marker) -> dict[str, object]:
+    def _complete(
+        self, spark: SparkSession, parts: Sequence[PartT], marker: Marker, contract: Contract
+    ) -> dict[str, object]:
         """Append what the tables do not have yet of a micro-batch; return what became of its units, for the log."""
         names = self._tables
-        batch = MicroBatch(
-            marker.micro_batch_id, marker.checkpoint_id, self._contract(marker.contract), datetime.now(UTC)
-        )
+        batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC))
         bronze, dead_letters, ledger = (
             open_table(spark, name, self._query) for name in (names.bronze, names.dead_letters, names.ledger)
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from pyspark.sql import SparkSession
@@ -13,7 +13,7 @@ from consumer.bronze.micro_batches import MicroBatches
 from consumer.bronze.tasks import warm_up
 from consumer.bulletin import Bulletin
 from consumer.commit.marker import Marker
-from consumer.commit.recovery import standing
+from consumer.commit.recovery import Standing, standing
 from consumer.session import first_cause
 from consumer.sources.registry import SOURCES, OpenSource
 from consumer.sources.source import Source
@@ -26,7 +26,10 @@ from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.state.lease import Lease
-from lakeproof.tables.names import stream_tables
+from lakeproof.tables.names import StreamTables, stream_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 log = structlog.get_logger()
 
@@ -97,7 +100,8 @@ class BronzeQuery:
         if plan.unfinished:
             self._process.finish(spark, plan.unfinished)
             with catalog_errors():
-                _resume(self._settings, self.stream, self.name, plan.source)
+                catalog, names = open_catalog(self._settings), stream_tables(self.stream)
+                _resume(catalog, names, plan.source, standing(catalog, names, self.name, plan.source.is_origin))
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery:
         """Start the streaming query."""
@@ -160,18 +164,16 @@ def _prepare(settings: Settings, stream: str, query: str, open_source: OpenSourc
     contracts = ContractLog(settings.state.database)
     catalog = open_catalog(settings)
     source = open_source(settings, stream, query, trigger.available_now)
-    if not catalog.table_exists(stream_tables(stream).bronze):
+    names = stream_tables(stream)
+    if not catalog.table_exists(names.bronze):
         source.check_without_tables()
     contract = adopt(catalog, settings, stream, contracts)
     source.prepare(catalog)
-    unfinished = standing(catalog, stream_tables(stream), query, source.is_origin).unfinished
-    if not unfinished:
-        _resume(settings, stream, query, source)
-    return _Plan(contract, contracts, source, unfinished)
+    found = standing(catalog, names, query, source.is_origin)
+    if not found.unfinished:
+        _resume(catalog, names, source, found)
+    return _Plan(contract, contracts, source, found.unfinished)
 
 
-def _resume(settings: Settings, stream: str, query: str, source: Source[Any]) -> None:
-    names = stream_tables(stream)
-    catalog = open_catalog(settings)
-    accounted = standing(catalog, names, query, source.is_origin).accounted
-    source.resume(catalog.load_table(names.ledger), accounted)
+def _resume(catalog: "Catalog", names: StreamTables, source: Source[Any], found: Standing) -> None:
+    source.resume(catalog.load_table(names.ledger), found.accounted)
