@@ -4,7 +4,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,6 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from consumer.bulletin import Bulletin
 from lakeproof.catalog import catalog_errors
@@ -40,6 +39,10 @@ class Query(Protocol):
         """Name of the lease that keeps a second consumer from running it."""
 
     @property
+    def follows(self) -> str | None:
+        """Name of the query whose tables it reads."""
+
+    @property
     def spark_settings(self) -> Mapping[str, str]:
         """Settings of Spark's session for this query alone."""
 
@@ -53,11 +56,32 @@ class Query(Protocol):
     def resume(self, spark: SparkSession, held: Lease) -> None:
         """Finish what an earlier run began, and find where to go on."""
 
-    def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery:
-        """Start the streaming query."""
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> "Running":
+        """Start it."""
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""
+
+
+class Running(Protocol):
+    """A query that was started: what is used of Spark's StreamingQuery."""
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether it has not ended."""
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Whether it is in a micro-batch."""
+
+    def exception(self) -> Exception | None:
+        """Why it failed."""
+
+    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
+        """Wait until it has taken what there is; raise what it failed with."""
+
+    def stop(self) -> None:
+        """End it."""
 
 
 def run_queries(
@@ -107,12 +131,14 @@ def _prepare(queries: Sequence[Query]) -> None:
 
 
 def _run(spark: SparkSession, queries: Sequence[Query], bulletin: Bulletin, *, available_now: bool) -> None:
-    running: dict[str, StreamingQuery] = {}
+    running: dict[str, Running] = {}
     try:
         for query in queries:
             running[query.name] = _start(spark, query, bulletin)
-        waiting = _wait_until_done if available_now else _wait_for_the_end
-        failed = waiting(running, bulletin.stop_file)
+        if available_now:
+            failed = _wait_until_done(running, {each.name: each.follows for each in queries}, bulletin.stop_file)
+        else:
+            failed = _wait_for_the_end(running, bulletin.stop_file)
         if failed:
             bulletin.stop_file.touch()
             _wait_until_idle(running)
@@ -130,7 +156,7 @@ def _run(spark: SparkSession, queries: Sequence[Query], bulletin: Bulletin, *, a
         )
 
 
-def _start(spark: SparkSession, query: Query, bulletin: Bulletin) -> StreamingQuery:
+def _start(spark: SparkSession, query: Query, bulletin: Bulletin) -> Running:
     """Start a query in a pool of its own. It takes a copy of the session's settings, which are then put back."""
     before = {name: spark.conf.get(name, None) for name in query.spark_settings}
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
@@ -144,19 +170,30 @@ def _start(spark: SparkSession, query: Query, bulletin: Bulletin) -> StreamingQu
             spark.conf.unset(name) if was is None else spark.conf.set(name, was)
 
 
-def _wait_until_done(running: Mapping[str, StreamingQuery], stop_file: Path) -> str | None:
+def _wait_until_done(
+    running: Mapping[str, Running], follows: Mapping[str, str | None], stop_file: Path
+) -> str | None:
     """Wait until each has taken what is there; return the name of the first one that failed."""
-    with ThreadPoolExecutor(len(running)) as pool:
+    draining: dict[str, Future[None]] = {}
+
+    def drain(name: str) -> None:
+        before = draining.get(follows[name] or "")
+        if before:  # it has nothing more to add to what this one follows
+            before.result()
         # With a source that has nothing more to give, this returns once all is committed.
-        draining = {pool.submit(query.processAllAvailable): name for name, query in running.items()}
-        done, _ = wait(draining, return_when=FIRST_EXCEPTION)
-        failed = next((draining[each] for each in done if each.exception()), None)
+        running[name].processAllAvailable()
+
+    with ThreadPoolExecutor(len(running)) as pool:
+        for name in running:
+            draining[name] = pool.submit(drain, name)
+        done, _ = wait(draining.values(), return_when=FIRST_EXCEPTION)
+        failed = next((name for name, each in draining.items() if each in done and each.exception()), None)
         if failed:
             stop_file.touch()  # the others are waited for, and take nothing more
     return failed
 
 
-def _wait_for_the_end(running: Mapping[str, StreamingQuery], stop_file: Path) -> str | None:
+def _wait_for_the_end(running: Mapping[str, Running], stop_file: Path) -> str | None:
     """Wait for a signal, or for a query to fail, whose name is returned."""
     while not stop_file.exists():
         time.sleep(_POLL_SECONDS)
@@ -167,19 +204,19 @@ def _wait_for_the_end(running: Mapping[str, StreamingQuery], stop_file: Path) ->
     return next((name for name, query in running.items() if not query.isActive and query.exception()), None)
 
 
-def _wait_until_idle(running: Mapping[str, StreamingQuery]) -> None:
+def _wait_until_idle(running: Mapping[str, Running]) -> None:
     # The sources begin no micro-batch any more: only one that has begun is worth waiting for, not the next trigger.
     while any(query.isActive and not _is_idle(query) for query in running.values()):
         time.sleep(_IDLE_POLL_SECONDS)
 
 
-def _is_idle(query: StreamingQuery) -> bool:
+def _is_idle(query: Running) -> bool:
     """Whether no trigger is active, and the first one, which may repeat a micro-batch without asking, is over."""
     status = query.status
     return not status["isTriggerActive"] and not status["message"].startswith("Initializing")
 
 
-def _failure(query: Query, running: StreamingQuery, bulletin: Bulletin) -> LakeproofError:
+def _failure(query: Query, running: Running, bulletin: Bulletin) -> LakeproofError:
     noted = bulletin.noted(query.name)
     if noted:
         return noted

@@ -191,6 +191,17 @@ class StateSettings(_InHome, title="State"):
     )
 
 
+class SilverSettings(_Concern, title="Silver"):
+    """How silver follows bronze."""
+
+    max_rows_per_micro_batch: int = Field(
+        500_000,
+        ge=1,
+        alias="LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH",
+        description="rows of bronze that one silver micro-batch decides at most, or one of bronze's micro-batches",
+    )
+
+
 class Limits(_Concern, title="Limits"):
     """How large a batch and a record may be: more is not read, and becomes a dead letter by reference."""
 
@@ -258,6 +269,7 @@ class Settings(_InHome, title="General"):
     catalog: CatalogSettings
     state: StateSettings
     limits: Limits
+    silver: SilverSettings
     spark: SparkSettings
     s3: S3Settings
 

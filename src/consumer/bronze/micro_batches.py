@@ -13,7 +13,7 @@ from consumer.bronze.tasks import Task, contents_of, write_judged
 from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.ledger import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
-from consumer.commit.marker import Marker, MarkerLostError, unfinished
+from consumer.commit.marker import Committed, Marker, MarkerLostError, unfinished
 from consumer.commit.recovery import unaccounted_units
 from consumer.sources.source import PartT, Source
 from lakeproof.contracts import Contract, parse_contract
@@ -23,7 +23,7 @@ from lakeproof.settings import Limits, S3Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
 from lakeproof.storage import open_storage
-from lakeproof.tables.names import stream_tables
+from lakeproof.tables.names import NEXT_MICRO_BATCH, stream_tables
 
 log = structlog.get_logger()
 
@@ -87,7 +87,6 @@ class MicroBatches(Generic[PartT]):
             "finished an interrupted micro-batch",
             stream=self._stream,
             checkpoint=marker.checkpoint_id,
-            id=marker.micro_batch_id,
             files=len(parts),
             **totals,
         )
@@ -106,7 +105,6 @@ class MicroBatches(Generic[PartT]):
         log.info(
             "micro-batch",
             stream=self._stream,
-            id=micro_batch_id,
             contract=contract.version,
             files=len(held.parts),
             bytes=sum(file.size for file in held.parts),
@@ -119,7 +117,6 @@ class MicroBatches(Generic[PartT]):
     ) -> dict[str, object]:
         """Append what the tables do not have yet of a micro-batch; return what became of its units, for the log."""
         names = self._tables
-        batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC))
         bronze, dead_letters, ledger = (
             open_table(spark, name, self._query) for name in (names.bronze, names.dead_letters, names.ledger)
         )
@@ -129,6 +126,8 @@ class MicroBatches(Generic[PartT]):
         rows_of_ledger = ledger.target(marker)
         if rows_of_ledger is None:
             return {"done": "before"}
+        marker = replace(marker, micro_batch_id=_number(marker, begun, ledger))
+        batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC))
         limits = begun.marker.limits if begun and begun.marker.holds_the_same(marker) else marker.limits
         task = Task(batch, bronze.target(marker), dead_letters.target(marker), self._source.reader, self._s3, limits)
         written = write_judged(spark, self._source, parts, task)
@@ -155,7 +154,7 @@ class MicroBatches(Generic[PartT]):
         writer = DataFileWriter(rows_of_ledger, open_storage(rows_of_ledger.folder, self._s3))
         writer.write(ledger_rows(parts, outcomes, written.drift, written.hashes, batch))
         self._append(ledger, marker, writer.close())
-        return _totals(outcomes, written.drift, batch)
+        return {"id": batch.id} | _totals(outcomes, written.drift, batch)
 
     def _append(self, table: OpenTable, marker: Marker, files: list[DataFile]) -> None:
         self._lease.check()
@@ -173,6 +172,14 @@ class MicroBatches(Generic[PartT]):
                 "Restore the landing log's database, or set LAKE_LANDING_LOG_URI to its address.",
             )
         return parse_contract(text, f"contract {digest[:12]}")
+
+
+def _number(marker: Marker, begun: Committed | None, ledger: OpenTable) -> int:
+    """The number of a micro-batch in the tables: one more than that of the one before, whatever checkpoint that had."""
+    if begun and begun.marker.holds_the_same(marker):
+        return begun.marker.micro_batch_id
+    before = ledger.newest()
+    return max(before.marker.micro_batch_id + 1 if before else 0, int(ledger.property(NEXT_MICRO_BATCH) or 0))
 
 
 def _with(parts: Sequence[PartT], touched: Iterable[PartT]) -> list[PartT]:

@@ -71,6 +71,11 @@ class OpenTable:
             check_marked(dict(self.loaded.properties()), int(current.summary().get("total-records") or 0), self.name)
         return newest
 
+    def property(self, name: str) -> str | None:
+        """One of its properties."""
+        value: str | None = self.loaded.properties().get(name)
+        return value
+
     def target(self, marker: Marker) -> Target | None:
         """How to write data files for it; None where it has the micro-batch already.
 

@@ -14,17 +14,16 @@ from consumer.bronze.tasks import warm_up
 from consumer.bulletin import Bulletin
 from consumer.commit.marker import Marker
 from consumer.commit.recovery import Standing, standing
-from consumer.session import first_cause
+from consumer.queries.failures import explained
 from consumer.sources.registry import SOURCES, OpenSource
 from consumer.sources.source import Source
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder
 from lakeproof.contracts import Contract
-from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.errors import LakeproofError
 from lakeproof.history.apply import adopt
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.landing_log import LandingLog
 from lakeproof.state.lease import Lease
 from lakeproof.tables.names import StreamTables, stream_tables
 
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 log = structlog.get_logger()
+
+_SECONDS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class Trigger:
 
     available_now: bool = False
     every: str = "1 second"
+
+    @property
+    def seconds(self) -> float:
+        """The same time in seconds."""
+        number, unit = self.every.split()
+        return float(number) * _SECONDS[unit.removesuffix("s")]
 
 
 class BronzeQuery:
@@ -80,6 +87,7 @@ class BronzeQuery:
         self.stream = stream
         self.name = bronze_query(stream)
         self.lease_name = stream
+        self.follows: str | None = None
 
     @property
     def micro_batches(self) -> int:
@@ -130,17 +138,7 @@ class BronzeQuery:
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed: what a micro-batch raised, what it depends on and is away, or what Spark says."""
         failure = (self._process.failure if self._process else None) or error
-        if isinstance(failure, LakeproofError):
-            return failure
-        try:  # what the query depends on may be away: that is clearer than what two languages say of it
-            open_catalog(self._settings).list_namespaces()
-            LandingLog(self._settings.state.database, self.stream)
-        except UnavailableError as away:
-            return away
-        return LakeproofError(
-            f"The query failed: {first_cause(failure)}",
-            f"Committed data is safe. Run the command again to resume. Details: {self._settings.logs / 'spark.log'}",
-        )
+        return explained(failure, self._settings, self.stream)
 
     @property
     def _prepared(self) -> "_Plan":

@@ -13,6 +13,14 @@ ATTEMPT = "_attempt"
 REASONS = "reasons"
 RAW = "raw"
 
+DECIDED_AT = "_decided_at"
+CONTENT_HASH = "_content_hash"
+WINNER_SOURCE = "_winner_source"
+WINNER_POSITION = "_winner_position"
+HORIZON = "_horizon"
+
+NEXT_MICRO_BATCH = "lakeproof.next-micro-batch"
+"""Property of a ledger: the least number that its next micro-batch may have; those of before are smaller."""
 MARKER = "lakeproof.marker."
 """What the name of the property begins with that holds a query's newest marker; the name of the query follows."""
 LANDING_ROOT = "lakeproof.landing.zone-root"
@@ -34,3 +42,30 @@ class StreamTables:
 def stream_tables(stream: str) -> StreamTables:
     """Names of the tables of ``stream``."""
     return StreamTables(bronze=f"bronze.{stream}", dead_letters=f"dead_letters.{stream}", ledger=f"ledger.{stream}")
+
+
+@dataclass(frozen=True)
+class SilverTables:
+    """Names of a stream's silver tables.
+
+    Each row of bronze is in one of the first three, or is a duplicate, which only the ledger counts.
+    """
+
+    kept: str
+    """One row for each primary key."""
+    conflicts: str
+    """Rows whose key was seen with other content."""
+    late: str
+    """Rows that came after the horizon had passed their event time."""
+    ledger: str
+    """A row is a source in a micro-batch of bronze: how many of its rows became what."""
+
+
+def silver_tables(stream: str) -> SilverTables:
+    """Names of the silver tables of ``stream``."""
+    return SilverTables(
+        kept=f"silver.{stream}",
+        conflicts=f"silver.{stream}_conflicts",
+        late=f"silver.{stream}_late",
+        ledger=f"ledger.{stream}_silver",
+    )

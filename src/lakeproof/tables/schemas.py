@@ -16,16 +16,23 @@ from lakeproof.contracts import (
 from lakeproof.tables.columns import evolve
 from lakeproof.tables.names import (
     ATTEMPT,
+    CONTENT_HASH,
     CONTRACT_VERSION,
+    DECIDED_AT,
+    HORIZON,
     INGESTED_AT,
     LANDED_AT,
     MICRO_BATCH_ID,
+    NEXT_MICRO_BATCH,
     POSITION,
     RAW,
     REASONS,
     RESCUED,
     SCHEMA_CHANGES,
     SOURCE,
+    WINNER_POSITION,
+    WINNER_SOURCE,
+    silver_tables,
     stream_tables,
 )
 
@@ -46,6 +53,9 @@ _PROPERTIES = {
 # A look-up of sources prunes files by their bounds. Iceberg cuts those to 16 characters: all of a month would be alike.
 _LEDGER_PROPERTIES = {"write.metadata.metrics.column.source": "full"}
 
+# Silver reads bronze by micro-batch. Iceberg keeps bounds of the first 100 columns only, and these come after the fields.
+_BRONZE_PROPERTIES = {f"write.metadata.metrics.column.{MICRO_BATCH_ID}": "full"}
+
 # A row is added by who has seen the newest one: a retry must not skip what came in between.
 _SCHEMA_CHANGES_PROPERTIES = {"commit.retry.num-retries": "0"}
 
@@ -65,17 +75,68 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
     """
     tables = stream_tables(contract.stream)
     for name, schema, day_of, properties in (
-        (tables.bronze, bronze_schema(contract), contract.event_time, {}),
+        (tables.bronze, bronze_schema(contract), contract.event_time, _BRONZE_PROPERTIES),
         (tables.dead_letters, dead_letter_schema(), INGESTED_AT, {}),
-        (tables.ledger, ledger_schema(), INGESTED_AT, _LEDGER_PROPERTIES),
+        (tables.ledger, ledger_schema(), INGESTED_AT, _LEDGER_PROPERTIES | {NEXT_MICRO_BATCH: "0"}),
     ):
-        if not catalog.table_exists(name):
-            _ensure_namespace(catalog, name.split(".")[0])
-            catalog.create_table_if_not_exists(
-                name, schema, partition_spec=_by_day(schema, day_of), properties=_PROPERTIES | properties
-            )
-        elif name != tables.bronze:
+        made = _ensure_table(catalog, name, schema, day_of, properties)
+        if not made and name != tables.bronze:
             evolve(catalog.load_table(name), schema)
+    _ensure_numbered(catalog.load_table(tables.ledger))
+
+
+def ensure_silver_tables(catalog: "Catalog", contract: Contract) -> None:
+    """Create a stream's silver tables where they are missing, and give them the contract's new fields.
+
+    Parameters
+    ----------
+    catalog
+        The PyIceberg catalog.
+    contract
+        The stream's contract.
+    """
+    from pyiceberg.types import BinaryType, LongType, StringType, TimestamptzType
+
+    tables = silver_tables(contract.stream)
+    content = (CONTENT_HASH, BinaryType(), "MD5 of the contract's fields as JSON, without those that are null")
+    winner = [
+        (WINNER_SOURCE, StringType(), "source of the row that was kept for this key"),
+        (WINNER_POSITION, LongType(), "position of the row that was kept for this key"),
+    ]
+    horizon = (HORIZON, TimestamptzType(), "event times before this one could no longer be decided")
+    for name, schema, day_of, properties in (
+        (tables.kept, _schema([*_bronze_columns(contract), content]), contract.event_time, {}),
+        (tables.conflicts, _schema([*_bronze_columns(contract), *winner]), contract.event_time, {}),
+        (tables.late, _schema([*_bronze_columns(contract), horizon]), contract.event_time, {}),
+        (tables.ledger, silver_ledger_schema(), DECIDED_AT, _LEDGER_PROPERTIES),
+    ):
+        if not _ensure_table(catalog, name, schema, day_of, properties):
+            evolve(catalog.load_table(name), schema)
+
+
+def _ensure_table(
+    catalog: "Catalog", name: str, schema: "Schema", day_of: str, properties: dict[str, str]
+) -> bool:
+    """Create a table by the day of a column, unless it exists; return whether it was missing."""
+    if catalog.table_exists(name):
+        return False
+    _ensure_namespace(catalog, name.split(".")[0])
+    catalog.create_table_if_not_exists(
+        name, schema, partition_spec=_by_day(schema, day_of), properties=_PROPERTIES | properties
+    )
+    return True
+
+
+def _ensure_numbered(ledger: "Table") -> None:
+    """Let micro-batches be numbered on from those of a ledger, whose numbers began at 0 with each new checkpoint once."""
+    import pyarrow.compute as pc
+
+    if NEXT_MICRO_BATCH in ledger.properties:
+        return
+    numbers = ledger.scan(selected_fields=("micro_batch_id",)).to_arrow()["micro_batch_id"]
+    newest = pc.max(numbers).as_py() if len(numbers) else None  # type: ignore[attr-defined]  # its stubs lack it
+    with ledger.transaction() as transaction:
+        transaction.set_properties({NEXT_MICRO_BATCH: str(0 if newest is None else newest + 1)})
 
 
 def ensure_schema_changes(catalog: "Catalog") -> "Table":
@@ -98,11 +159,15 @@ def _ensure_namespace(catalog: "Catalog", name: str) -> None:
 
 def bronze_schema(contract: Contract) -> "Schema":
     """Iceberg schema of ``bronze.<stream>``: the contract's columns, what was rescued, then provenance."""
+    return _schema(_bronze_columns(contract))
+
+
+def _bronze_columns(contract: Contract) -> list[tuple[str, "IcebergType", str]]:
     from pyiceberg.types import LongType, StringType, TimestamptzType
     from pyiceberg.types import MapType as IcebergMap
 
     rescued = IcebergMap(0, StringType(), 0, StringType(), value_required=False)
-    return _schema(
+    return (
         [(field.name, _iceberg_type(field.type), field.description) for field in contract]
         + [(RESCUED, rescued, "what did not fit: JSON path to the JSON text that landed")]
         * (contract.drift is DriftPolicy.RESCUE)
@@ -164,6 +229,25 @@ def ledger_schema() -> "Schema":
             ("landed_at", TimestamptzType(), "when it landed"),
             (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
             (CONTRACT_VERSION, StringType(), "contract version that judged it"),
+        ]
+    )
+
+
+def silver_ledger_schema() -> "Schema":
+    """Iceberg schema of ``ledger.<stream>_silver``."""
+    from pyiceberg.types import LongType, StringType, TimestamptzType
+
+    return _schema(
+        [
+            ("source", StringType(), "path of the landed file below the landing folder, or topic/partition"),
+            ("micro_batch_id", LongType(), "micro-batch of bronze that it came with"),
+            ("bronze", LongType(), "rows in bronze: the sum of the others"),
+            ("kept", LongType(), "rows that were the first with their key"),
+            ("duplicates", LongType(), "rows whose key was seen with the same content"),
+            ("conflicts", LongType(), "rows whose key was seen with other content"),
+            ("late", LongType(), "rows that came after the horizon had passed their event time"),
+            (DECIDED_AT, TimestamptzType(), "when that was decided"),
+            (CONTRACT_VERSION, StringType(), "contract version that decided it"),
         ]
     )
 

@@ -1,0 +1,93 @@
+"""A query that follows tables: it looks for what is new, takes it, and keeps its progress in the tables it fills.
+
+Such a query needs no checkpoint: each commit records up to where its table follows, so there is nothing beside the
+tables to lose, to restore, or to disagree with them.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Condition, Event
+from typing import Any
+
+from pyspark.util import InheritableThread
+
+
+class Following:
+    """Runs in a thread of its own, with the members of Spark's StreamingQuery that the application uses.
+
+    Parameters
+    ----------
+    name
+        Name of the query.
+    take
+        Takes what is new, if there is anything; returns whether there was.
+    every
+        Seconds between two looks when there is nothing.
+    stop_file
+        While this file exists, nothing more is taken.
+    """
+
+    def __init__(self, name: str, take: Callable[[], bool], every: float, stop_file: Path) -> None:
+        self._take = take
+        self._every = every
+        self._stop_file = stop_file
+        self._ending = Event()
+        self._changed = Condition()
+        self._looks = 0  # that found nothing
+        self._taking = False
+        self._error: Exception | None = None
+        # Spark's, so that the pool of the thread that starts it is its own, too.
+        self._thread = InheritableThread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether it has not ended."""
+        return self._thread.is_alive()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Whether it is taking something."""
+        return {"isTriggerActive": self._taking, "message": "Taking" if self._taking else "Waiting"}
+
+    def exception(self) -> Exception | None:
+        """Why it failed."""
+        return self._error
+
+    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
+        """Wait until a look that begins from now on finds nothing.
+
+        Raises
+        ------
+        Exception
+            What the query failed with.
+        """
+        with self._changed:
+            enough = self._looks + (2 if self._taking else 1)
+            self._changed.wait_for(lambda: self._looks >= enough or not self.isActive or self._error)
+        if self._error:
+            raise self._error
+
+    def stop(self) -> None:
+        """End it, after what it is taking."""
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                with self._changed:
+                    self._taking = not self._stop_file.exists()
+                took = self._taking and self._take()
+                with self._changed:
+                    self._taking = False
+                    if not took:
+                        self._looks += 1
+                    self._changed.notify_all()
+                if not took:
+                    self._ending.wait(self._every)
+        except Exception as error:
+            with self._changed:
+                self._error = error
+                self._taking = False
+                self._changed.notify_all()

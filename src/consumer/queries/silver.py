@@ -1,0 +1,79 @@
+"""The query from bronze to silver, its conflicts, its late rows and its ledger."""
+
+from collections.abc import Mapping
+
+import structlog
+from pyspark.sql import SparkSession
+
+from consumer.bulletin import Bulletin
+from consumer.queries.bronze import Trigger
+from consumer.queries.failures import explained
+from consumer.queries.following import Following
+from consumer.silver.micro_batches import SilverMicroBatches
+from lakeproof.catalog import open_catalog
+from lakeproof.checkpoint import bronze_query
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.lease import Lease
+from lakeproof.tables.schemas import ensure_silver_tables
+
+log = structlog.get_logger()
+
+
+class SilverQuery:
+    """The query of one stream; see :class:`consumer.app.Query`.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    stream
+        Name of the stream.
+    trigger
+        When it looks for what is new in bronze.
+    """
+
+    spark_settings: Mapping[str, str] = {
+        # A micro-batch is small: more partitions would only cost their scheduling. A large one is not made of fewer rows.
+        "spark.sql.shuffle.partitions": "4",
+    }
+
+    def __init__(self, settings: Settings, stream: str, trigger: Trigger) -> None:
+        self._settings = settings
+        self._trigger = trigger
+        self._process: SilverMicroBatches | None = None
+        self.stream = stream
+        self.name = f"silver-{stream}"
+        self.lease_name = f"silver.{stream}"
+        self.follows = bronze_query(stream)
+
+    @property
+    def micro_batches(self) -> int:
+        """How many micro-batches it has finished."""
+        return self._process.count if self._process else 0
+
+    def prepare(self) -> None:
+        """Make the tables that are missing."""
+        contract = load_contract(self._settings.contracts, self.stream)
+        ensure_silver_tables(open_catalog(self._settings), contract)
+
+    def resume(self, spark: SparkSession, held: Lease) -> None:  # noqa: ARG002 - what was begun is the first to be taken
+        """Find where to go on: the tables say so."""
+        contracts = ContractLog(self._settings.state.database)
+        self._process = SilverMicroBatches(self._settings, self.stream, self.name, contracts, held)
+
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
+        """Start the query."""
+        process = self._process
+        if process is None:
+            raise RuntimeError("A query is resumed before it is started.")
+        own = spark._jsparkSession.cloneSession()  # with the settings of now, as Spark does for a streaming query
+        session = SparkSession(spark.sparkContext, own)
+        log.info("started", query=self.name, stream=self.stream)
+        return Following(self.name, lambda: process.take(session), self._trigger.seconds, bulletin.stop_file)
+
+    def explain(self, error: Exception) -> LakeproofError:
+        """Say why it failed."""
+        return explained(error, self._settings, self.stream)

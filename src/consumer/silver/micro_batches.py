@@ -1,0 +1,283 @@
+"""A silver micro-batch decides a range of bronze's, then appends to conflicts, late, ledger and silver, in this order.
+
+Silver comes last. Until it is committed, it is as it was before the micro-batch, so one that was begun is decided again
+in the same way, and what was appended of it is left out. Once silver is committed, all is.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from consumer.commit.append import OpenTable, append_once, open_table
+from consumer.commit.data_files import DataFile, DataFileWriter, Target
+from consumer.commit.marker import Committed, Marker, MarkerLostError
+from consumer.silver.progress import Counts, Range, next_range, rows_of
+from consumer.silver.tasks import Outcome, write_decided
+from consumer.silver.verdicts import Verdict, decided, watermarks, with_horizon
+from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
+from lakeproof.contracts import Contract, DriftPolicy, parse_contract
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.lease import Lease
+from lakeproof.storage import open_storage
+from lakeproof.tables.names import (
+    CONTRACT_VERSION,
+    DECIDED_AT,
+    INGESTED_AT,
+    LANDED_AT,
+    MICRO_BATCH_ID,
+    POSITION,
+    RESCUED,
+    SOURCE,
+    silver_tables,
+    stream_tables,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+log = structlog.get_logger()
+
+_LEDGER = pa.schema(
+    [
+        ("source", pa.string()),
+        ("micro_batch_id", pa.int64()),
+        ("bronze", pa.int64()),
+        *((str(verdict), pa.int64()) for verdict in Verdict),
+        (DECIDED_AT, pa.timestamp("us", tz="UTC")),
+        (CONTRACT_VERSION, pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """A stream's silver tables, as they were when they were opened."""
+
+    conflicts: OpenTable
+    late: OpenTable
+    ledger: OpenTable
+    kept: OpenTable
+
+    def of_verdicts(self) -> dict[Verdict, OpenTable]:
+        return {Verdict.CONFLICT: self.conflicts, Verdict.LATE: self.late, Verdict.KEPT: self.kept}
+
+
+class SilverMicroBatches:
+    """Decides what bronze has and silver does not.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    stream, query
+        Names of the stream, and of the query that fills its silver tables.
+    contracts
+        Texts of the contracts.
+    lease
+        The query's lease, which is checked before each append.
+    """
+
+    def __init__(self, settings: Settings, stream: str, query: str, contracts: ContractLog, lease: Lease) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._query = query
+        self._contracts = contracts
+        self._lease = lease
+        self.count = 0
+
+    def take(self, spark: SparkSession) -> bool:
+        """Decide the next range; return whether there was one.
+
+        Raises
+        ------
+        LakeproofError
+            The tables do not fit together, or the contract now asks for another silver than the one that is there.
+        """
+        began = monotonic()
+        try:
+            tables = self._open(spark)
+            done, begun = tables.kept.newest(), tables.conflicts.newest()
+            with catalog_errors():
+                taken, contract = self._next(open_catalog(self._settings), done, begun)
+            if taken is None:
+                return False
+            totals = self._complete(spark, tables, taken, contract, _watermark(done))
+        except MarkerLostError as error:
+            raise MarkerLostError(error.message, _rebuild(self._stream)) from error
+        self.count += 1
+        seconds = round(monotonic() - began, 3)
+        bronze = f"{taken.start} to {taken.end - 1}"
+        log.info("silver micro-batch", stream=self._stream, micro_batches=bronze, **totals, seconds=seconds)
+        return True
+
+    def _open(self, spark: SparkSession) -> _Tables:
+        names = silver_tables(self._stream)
+        each = (open_table(spark, name, self._query) for name in (names.conflicts, names.late, names.ledger, names.kept))
+        return _Tables(*each)
+
+    def _next(
+        self, catalog: "Catalog", done: Committed | None, begun: Committed | None
+    ) -> tuple[Range | None, Contract]:
+        """What to decide: the rest of what was begun, under its contract, or what comes next."""
+        start = int(done.marker.end) if done else 0
+        if begun and not (done and begun.marker.holds_the_same(done.marker)):
+            if int(begun.marker.start) != start:
+                raise MarkerLostError(
+                    f"silver.{self._stream} is at micro-batch {start}, but its conflicts begin one at "
+                    f"{begun.marker.start}: they are from different points in time."
+                )
+            end = int(begun.marker.end)
+            return Range(start, end, rows_of(catalog, self._stream, start, end)), self._text(begun.marker.contract)
+        contract = self._text(self._contracts.current(self._stream) or "")
+        if done and done.marker.contract != contract.digest:
+            _check_unchanged(self._text(done.marker.contract), contract)
+        max_rows = self._settings.silver.max_rows_per_micro_batch
+        return next_range(catalog, self._stream, start, max_rows), contract
+
+    def _complete(
+        self, spark: SparkSession, tables: _Tables, taken: Range, contract: Contract, watermark: datetime | None
+    ) -> dict[str, int]:
+        """Append what the tables do not have yet of a range; return how many rows got which verdict."""
+        marker = Marker("", taken.end - 1, contract.digest, str(taken.start), str(taken.end))
+        targets = {verdict: table.target(marker) for verdict, table in tables.of_verdicts().items()}
+        files: dict[Verdict, list[DataFile]] = {verdict: [] for verdict in targets}
+        outcomes: Counter[Outcome] = Counter()
+        if taken.rows:
+            rows = _rows(spark, contract, taken)
+            newest = watermarks(rows, contract)
+            horizons = _horizons(taken, newest, watermark, contract)
+            watermark = max(filter(None, (watermark, *newest.values())), default=None)
+            with ExitStack() as cached:
+                whole = _decided(spark, rows, contract, horizons, cached)
+                written = write_decided(whole, rows.columns, targets, self._settings.s3)
+            files, outcomes = written.files, written.outcomes
+        self._check_complete(outcomes, taken.rows)
+        marker = Marker(
+            "", marker.micro_batch_id, marker.contract, marker.start, marker.end, contents=_text_of(watermark)
+        )
+        self._append(tables.conflicts, marker, files[Verdict.CONFLICT])
+        self._append(tables.late, marker, files[Verdict.LATE])
+        target = tables.ledger.target(marker)
+        if target:
+            writer = DataFileWriter(target, open_storage(target.folder, self._settings.s3))
+            writer.write(_ledger_rows(outcomes, contract))
+            self._append(tables.ledger, marker, writer.close())
+        self._append(tables.kept, marker, files[Verdict.KEPT])
+        totals = {str(verdict): 0 for verdict in Verdict}
+        for (_, _, verdict), count in outcomes.items():
+            totals[verdict] += count
+        return totals
+
+    def _append(self, table: OpenTable, marker: Marker, files: list[DataFile]) -> None:
+        self._lease.check()
+        append_once(table, marker, files)
+
+    def _check_complete(self, outcomes: Mapping[Outcome, int], expected: Counts) -> None:
+        """Make sure that bronze had every row that its ledger counted, and no other."""
+        found: Counter[tuple[str, int]] = Counter()
+        for (source, number, _), count in outcomes.items():
+            found[source, number] += count
+        if found != Counter(expected):
+            source, number = min(key for key in {*found, *expected} if found[key] != expected.get(key, 0))
+            raise LakeproofError(
+                f"bronze.{self._stream} has {found[source, number]:,} rows of {source} in micro-batch {number}, but its "
+                f"ledger counted {expected.get((source, number), 0):,}.",
+                f"Run `reader verify {self._stream}`. Restore bronze from a backup of the catalog.",
+            )
+
+    def _text(self, digest: str) -> Contract:
+        text = self._contracts.text(digest)
+        if text is None:
+            raise LakeproofError(
+                f"The landing log does not have the contract {digest[:12]}… that silver.{self._stream} was filled with.",
+                "Restore the landing log's database, or set LAKE_LANDING_LOG_URI to its address.",
+            )
+        return parse_contract(text, f"contract {digest[:12]}")
+
+
+def _rows(spark: SparkSession, contract: Contract, taken: Range) -> DataFrame:
+    """The rows of bronze, with the columns that silver has."""
+    rescued = [RESCUED] if contract.drift is DriftPolicy.RESCUE else []
+    provenance = [SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRACT_VERSION]
+    number = F.col(MICRO_BATCH_ID)
+    bronze = spark.table(f"{CATALOG}.{stream_tables(contract.stream).bronze}")
+    rows = bronze.where((number >= taken.start) & (number < taken.end))
+    return rows.select(*(field.name for field in contract), *rescued, *provenance)
+
+
+def _decided(
+    spark: SparkSession,
+    rows: DataFrame,
+    contract: Contract,
+    horizons: Mapping[int, datetime | None],
+    cached: ExitStack,
+) -> DataFrame:
+    """Rows with their verdict; what is cached for it is given back when `cached` ends."""
+    kept = spark.table(f"{CATALOG}.{silver_tables(contract.stream).kept}")
+    oldest = horizons[min(horizons)]
+    moves = len(set(horizons.values())) > 1
+    whole, frames = decided(with_horizon(rows, horizons), kept, contract, oldest, moves)
+    for frame in frames:
+        cached.callback(frame.unpersist)
+    return whole
+
+
+def _horizons(
+    taken: Range, newest: Mapping[int, datetime], watermark: datetime | None, contract: Contract
+) -> dict[int, datetime | None]:
+    """The horizon of each micro-batch: from what came before it."""
+    length = contract.silver.horizon if contract.silver else None
+    found: dict[int, datetime | None] = {}
+    for number in sorted({number for _, number in taken.rows}):
+        found[number] = watermark - length if watermark and length is not None else None
+        watermark = max(filter(None, (watermark, newest.get(number))), default=None)
+    return found
+
+
+def _check_unchanged(before: Contract, now: Contract) -> None:
+    """Refuse another key, event time or horizon: what is there was decided by the old ones."""
+
+    def meaning(contract: Contract) -> tuple[object, ...]:
+        return contract.primary_key, contract.event_time, contract.silver and contract.silver.horizon
+
+    if meaning(before) != meaning(now):
+        raise LakeproofError(
+            f"silver.{now.stream} was filled under contract {before.version}, which has another primary key, event time "
+            f"or horizon than {now.version}.",
+            f"Restore them in the contract. Or: {_rebuild(now.stream)}",
+        )
+
+
+def _ledger_rows(outcomes: Mapping[Outcome, int], contract: Contract) -> pa.RecordBatch:
+    counts: dict[tuple[str, int], dict[str, int]] = {}
+    for (source, number, verdict), count in outcomes.items():
+        counts.setdefault((source, number), {str(each): 0 for each in Verdict})[verdict] += count
+    shared = {DECIDED_AT: datetime.now(UTC), CONTRACT_VERSION: contract.version}
+    rows = [
+        {"source": source, "micro_batch_id": number, "bronze": sum(by_verdict.values()), **by_verdict, **shared}
+        for (source, number), by_verdict in sorted(counts.items())
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=_LEDGER)
+
+
+def _watermark(done: Committed | None) -> datetime | None:
+    return datetime.fromisoformat(done.marker.contents) if done and done.marker.contents else None
+
+
+def _text_of(watermark: datetime | None) -> str:
+    return watermark.isoformat() if watermark else ""
+
+
+def _rebuild(stream: str) -> str:
+    return f"Run `consumer rebuild silver {stream}`, to fill silver again from bronze."

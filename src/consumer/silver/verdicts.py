@@ -1,0 +1,176 @@
+"""What becomes of each row of bronze: kept, duplicate, conflict or late.
+
+The rows of a stream have an order: by micro-batch, then source, then position. The horizon of a micro-batch is the
+greatest event time of all micro-batches before it, less the time that the contract declares; event times in the future
+of their own micro-batch count as its time, so that one wrong clock does not make everything late. A row is decided by
+the rows before it:
+
+- a row with its key was kept, and its event time is not before the horizon: **duplicate**, if the content is the same,
+  else **conflict**;
+- else its own event time is before the horizon: **late**, since what was kept at that time is no longer looked at;
+- else it is **kept**.
+
+So a verdict depends on the rows of bronze and their order alone, not on how many micro-batches are decided at once.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+from pyspark.sql.types import DoubleType, FloatType, MapType, StringType, TimestampType
+
+from lakeproof.contracts import Contract
+from lakeproof.tables.names import (
+    CONTENT_HASH,
+    HORIZON,
+    INGESTED_AT,
+    MICRO_BATCH_ID,
+    POSITION,
+    SOURCE,
+    WINNER_POSITION,
+    WINNER_SOURCE,
+)
+
+VERDICT = "_verdict"
+_AT, _EVENT_TIME, _SEEN, _WINNER = "_at", "_event_time", "_seen", "_winner"
+_AGAIN = "again"
+
+
+class Verdict(StrEnum):
+    """What becomes of a row of bronze; the names are columns of the silver ledger."""
+
+    KEPT = "kept"
+    DUPLICATE = "duplicates"
+    CONFLICT = "conflicts"
+    LATE = "late"
+
+
+def watermarks(rows: DataFrame, contract: Contract) -> dict[int, datetime]:
+    """The greatest event time of each micro-batch, none later than the micro-batch itself."""
+    newest = F.max(F.least(F.col(contract.event_time), F.col(INGESTED_AT)))
+    found = rows.groupBy(MICRO_BATCH_ID).agg(newest.alias("newest")).collect()
+    return {row[MICRO_BATCH_ID]: row.newest for row in found if row.newest is not None}
+
+
+def with_horizon(rows: DataFrame, horizons: Mapping[int, datetime | None]) -> DataFrame:
+    """Add the horizon of each row's micro-batch; null where there is none."""
+    values = set(horizons.values())
+    if len(values) == 1:
+        return rows.withColumn(HORIZON, F.lit(values.pop()).cast(TimestampType()))
+    pairs = [(F.lit(number), F.lit(value).cast(TimestampType())) for number, value in horizons.items()]
+    return rows.withColumn(HORIZON, F.create_map(*(part for pair in pairs for part in pair))[F.col(MICRO_BATCH_ID)])
+
+
+def content_hash(rows: DataFrame, contract: Contract) -> Column:
+    """MD5 of a row's content: the contract's fields that are not null, as JSON, whatever the order within maps."""
+    fields = [_comparable(F.col(field.name), rows.schema[field.name].dataType).alias(field.name) for field in contract]
+    text = F.to_json(F.struct(*fields), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"})
+    return F.unhex(F.md5(text))
+
+
+def _comparable(column: Column, kind: object) -> Column:
+    if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
+        return F.array_sort(F.map_entries(column))
+    if isinstance(kind, DoubleType | FloatType):
+        return column + F.lit(0.0).cast(kind)  # 0.0 is equal to -0.0
+    return column
+
+
+def decided(
+    rows: DataFrame, kept: DataFrame, contract: Contract, oldest: datetime | None, moves: bool
+) -> tuple[DataFrame, list[DataFrame]]:
+    """Give each row its verdict.
+
+    Parameters
+    ----------
+    rows
+        Rows of bronze with their horizon.
+    kept
+        The silver table, as it was before these rows.
+    contract
+        The contract that decides.
+    oldest
+        The horizon of the first of the micro-batches.
+    moves
+        Whether the others have a later one.
+
+    Returns
+    -------
+    tuple
+        The rows, with their verdict, their hash, and where it was lost to another row, which one that is; and what was
+        cached for it.
+    """
+    keys = list(contract.primary_key)
+    names = [f"_key{number}" for number in range(len(keys))]
+    named = [F.col(key).alias(name) for key, name in zip(keys, names, strict=True)]
+    narrow = rows.select(
+        *named,
+        F.struct(MICRO_BATCH_ID, SOURCE, POSITION).alias(_AT),
+        F.col(contract.event_time).alias(_EVENT_TIME),
+        F.col(HORIZON),
+        content_hash(rows, contract).alias(CONTENT_HASH),
+        F.lit(False).alias(_SEEN),
+    )
+    counts = narrow.groupBy(*names).count()
+    event_time = F.col(contract.event_time)
+    within = kept if oldest is None else kept.where((event_time >= F.lit(oldest)) | event_time.isNull())
+    seen = (
+        within.select(
+            *named,
+            F.struct(F.lit(-1).cast("long").alias(MICRO_BATCH_ID), SOURCE, POSITION).alias(_AT),
+            event_time.alias(_EVENT_TIME),
+            F.lit(oldest).cast(TimestampType()).alias(HORIZON),
+            F.col(CONTENT_HASH),
+            F.lit(True).alias(_SEEN),
+        )
+        # Broadcast: else all of silver would be shuffled for each micro-batch.
+        .join(F.broadcast(counts.select(*names)), names, "left_semi")
+        .persist()
+    )
+    contested = counts.where("count > 1").select(*names).unionByName(seen.select(*names)).distinct()
+    found = _verdicts(narrow.join(F.broadcast(contested), names, "left_semi").unionByName(seen), names).persist()
+    cached, lost = [seen, found], [found]
+    while moves and not (again := lost[-1].where(F.col(VERDICT) == _AGAIN)).isEmpty():
+        # What was kept is before the horizon of these rows: they are decided among themselves.
+        lost.append(_verdicts(again.select(*narrow.columns), names).persist())
+        cached.append(lost[-1])
+    others = reduce(DataFrame.unionByName, lost).where(~F.col(VERDICT).isin(Verdict.KEPT, _AGAIN))
+    reasons = others.select(
+        F.col(f"{_AT}.{SOURCE}").alias(SOURCE),
+        F.col(f"{_AT}.{POSITION}").alias(POSITION),
+        F.col(VERDICT).alias("_lost"),
+        F.col(f"{_WINNER}.{_AT}.{SOURCE}").alias(WINNER_SOURCE),
+        F.col(f"{_WINNER}.{_AT}.{POSITION}").alias(WINNER_POSITION),
+    )
+    late = F.when(event_time < F.col(HORIZON), Verdict.LATE).otherwise(Verdict.KEPT)
+    whole = (
+        rows.withColumn(CONTENT_HASH, content_hash(rows, contract))
+        .join(reasons, [SOURCE, POSITION], "left")
+        .withColumn(VERDICT, F.coalesce("_lost", late))
+        .drop("_lost")
+    )
+    return whole, cached
+
+
+def _verdicts(rows: DataFrame, keys: list[str]) -> DataFrame:
+    """Decide rows that share their keys with others; those of silver come first, and are left out of the result."""
+    before = Window.partitionBy(*keys).orderBy(_AT).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    in_time = F.coalesce(F.col(_EVENT_TIME) >= F.col(HORIZON), F.lit(True))
+    candidate = F.when(F.col(_SEEN) | in_time, F.struct(_AT, _EVENT_TIME, CONTENT_HASH))
+    winner = F.col(_WINNER)
+    verdict = (
+        F.when(winner.isNull(), Verdict.LATE)
+        .when(winner[_AT] == F.col(_AT), Verdict.KEPT)
+        .when(winner[_EVENT_TIME] < F.col(HORIZON), _AGAIN)
+        .when(winner[CONTENT_HASH] == F.col(CONTENT_HASH), Verdict.DUPLICATE)
+        .otherwise(Verdict.CONFLICT)
+    )
+    return (
+        rows.withColumn(_WINNER, F.first(candidate, ignorenulls=True).over(before))
+        .where(~F.col(_SEEN))
+        .withColumn(VERDICT, verdict)
+    )
+
