@@ -11,6 +11,8 @@ from lakeproof.contracts.model import (
     MapType,
     ObjectType,
     PrimitiveType,
+    Silver,
+    SilverStrategy,
     Type,
 )
 from lakeproof.contracts.read.odcs import contract_text, load_contract, parse_contract
@@ -28,6 +30,8 @@ __all__ = [
     "ObjectType",
     "PrimitiveType",
     "Rule",
+    "Silver",
+    "SilverStrategy",
     "Type",
     "contract_text",
     "load_contract",

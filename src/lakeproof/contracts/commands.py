@@ -12,6 +12,7 @@ from rich.table import Table
 
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
+from lakeproof.contracts.duration import horizon_text
 from lakeproof.contracts.json_schema import json_schema
 from lakeproof.contracts.read.odcs import contract_text, parse_contract, unjudged
 from lakeproof.errors import UsageError
@@ -61,7 +62,7 @@ def check(
             continue
         sys.stdout.write(
             f"{name}: ok: stream {contract.stream}, version {contract.version}, {len(contract.fields)} fields, "
-            f"key {', '.join(contract.primary_key)}, event time {contract.event_time}\n"
+            f"key {', '.join(contract.primary_key) or 'none'}, event time {contract.event_time}, {_silver(contract)}\n"
         )
         for warning in unjudged(*_text(folder, name)):
             sys.stderr.write(f"Warning: {warning}\n")
@@ -144,6 +145,13 @@ def _console() -> Console:
 
 def _load(folder: Path, name: str) -> Contract:
     return parse_contract(*_text(folder, name), None if _is_file(name) else name)
+
+
+def _silver(contract: Contract) -> str:
+    silver = contract.silver
+    if silver is None:
+        return f"no silver: {contract.no_silver}"
+    return f"silver horizon {horizon_text(silver.horizon)}, silver strategy {silver.strategy}"
 
 
 def _text(folder: Path, name: str) -> tuple[bytes, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakeproof.contracts.model import DriftPolicy, Field
+from lakeproof.contracts.model import DriftPolicy, Field, Silver
 from lakeproof.contracts.rules.expression import Rule
 
 
@@ -22,7 +22,7 @@ class Contract:
     fields
         The fields of a record, in the order of the columns.
     primary_key
-        Names of the fields that identify a record.
+        Names of the fields that identify a record; empty if nothing does.
     event_time
         The timestamp that says when it happened: a field's name, or the path to one within objects, like
         ``event.timestamp``. The tables are partitioned by its day.
@@ -30,6 +30,8 @@ class Contract:
         What a record must meet as a whole.
     drift
         What becomes of unknown fields, and of values that do not fit where null is allowed.
+    silver
+        How its records become one row per primary key; None if they cannot, see :attr:`no_silver`.
     """
 
     stream: str
@@ -40,6 +42,15 @@ class Contract:
     event_time: str
     rules: tuple[Rule, ...] = ()
     drift: DriftPolicy = DriftPolicy.FREEZE
+    silver: Silver | None = None
+
+    @property
+    def no_silver(self) -> str:
+        """Why the stream has no silver; empty if it has."""
+        if self.silver:
+            return ""
+        optional = [field.name for field in self.fields if field.name in self.primary_key and not field.required]
+        return f"optional fields in its primary key: {', '.join(optional)}" if optional else "it has no primary key"
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakeproof.contracts.contract import Contract
+from lakeproof.contracts.duration import horizon_text
 from lakeproof.contracts.model import (
     Bound,
     Constraints,
@@ -87,8 +88,9 @@ def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
     if old.stream != new.stream:
         yield _breaking("", f"stream {old.stream} → {new.stream}: other tables", "another stream has other tables")
     if old.primary_key != new.primary_key:
-        what = f"primary key {', '.join(old.primary_key)} → {', '.join(new.primary_key)}: other identities"
-        yield _breaking("", what, "existing rows are identified by the old one")
+        before, after = (", ".join(each.primary_key) or "none" for each in (old, new))
+        obstacle = "existing rows are identified by the old one" if old.primary_key else ""
+        yield _breaking("", f"primary key {before} → {after}: other identities", obstacle)
     if old.event_time != new.event_time:
         what = f"event time {old.event_time} → {new.event_time}: other partitions"
         yield _breaking("", what, "the table is partitioned by the old one")
@@ -100,8 +102,23 @@ def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
             backward=new.drift is not DriftPolicy.FREEZE,
             forward=old.drift is not DriftPolicy.FREEZE,
         )
+    yield from _of_silver(old, new)
     yield from _of_fields(old.fields, new.fields, "")
     yield from _of_rules(old, new)
+
+
+def _of_silver(old: Contract, new: Contract) -> Iterator[Change]:
+    """Records are judged as before, so both contracts take the same data. What silver makes of it changes."""
+    before, after = old.silver, new.silver
+    if before is None or after is None:
+        if before is not after:
+            yield _compatible(f"silver removed: {new.no_silver}" if before else "silver added")
+        return
+    if before.horizon != after.horizon:
+        what = f"silver horizon {horizon_text(before.horizon)} → {horizon_text(after.horizon)}: other late records"
+        yield _compatible(what)
+    if before.strategy is not after.strategy:
+        yield _compatible(f"silver strategy {before.strategy} → {after.strategy}: same records, found in another way")
 
 
 def _of_fields(old: tuple[Field, ...], new: tuple[Field, ...], within: str) -> Iterator[Change]:
@@ -210,6 +227,10 @@ def _most(length: int | None) -> float:
 
 def _need(field: Field) -> str:
     return "required" if field.required else "optional"
+
+
+def _compatible(what: str) -> Change:
+    return Change("", what, backward=True, forward=True)
 
 
 def _breaking(path: str, what: str, obstacle: str = "") -> Change:

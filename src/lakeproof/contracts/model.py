@@ -1,7 +1,7 @@
 """What a contract says, as frozen values that every program can carry, compare and pickle."""
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
@@ -15,6 +15,31 @@ class DriftPolicy(StrEnum):
     """The record goes to bronze; what did not fit is kept as it landed, beside the columns."""
     DISCARD = "discard"
     """The record goes to bronze; what did not fit is counted, and goes."""
+
+
+class SilverStrategy(StrEnum):
+    """How silver finds the earlier record of a key. The verdicts are the same."""
+
+    MERGE = "merge"
+    """It compares with the rows of silver."""
+    STATE = "state"
+    """It keeps the keys in the state of the query."""
+
+
+@dataclass(frozen=True)
+class Silver:
+    """How a stream's records become one row per primary key.
+
+    Parameters
+    ----------
+    horizon
+        How much older than the newest event a record may be and still be decided; None for any age.
+    strategy
+        How the earlier record of a key is found.
+    """
+
+    horizon: timedelta | None
+    strategy: SilverStrategy
 
 
 class PrimitiveType(StrEnum):

@@ -1,7 +1,7 @@
 """What a contract may say, and what is said to its author when it may not."""
 
 import hashlib
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from lakeproof.contracts import (
     MapType,
     ObjectType,
     PrimitiveType,
+    Silver,
+    SilverStrategy,
     load_contract,
     parse_contract,
 )
@@ -128,6 +130,73 @@ def test_no_such_drift_policy(values, says):
     assert due in text[line - 1]
     if len(values) == 1:
         assert "freeze, rescue, discard" in caught.value.hint
+
+
+REQUIRED_KEY = KEY | {"required": True}
+WEEK = timedelta(days=7)
+
+
+def silver_of(*properties, **customs):
+    """What a contract says of silver, by its fields beside the time, and its custom properties."""
+    asked = [{"property": name, "value": value} for name, value in customs.items()]
+    text = yaml.safe_dump(document([*properties, AT], customProperties=[EVENT_TIME, *asked]))
+    contract = parse_contract(text.encode(), "things.yaml")
+    assert (contract.silver is None) == bool(contract.no_silver)
+    return contract.silver or contract.no_silver
+
+
+@pytest.mark.parametrize(
+    ("customs", "expected"),
+    [
+        ({}, Silver(WEEK, SilverStrategy.MERGE)),
+        ({"silverHorizon": "7 days"}, Silver(WEEK, SilverStrategy.MERGE)),
+        ({"silverHorizon": "12 hours"}, Silver(timedelta(hours=12), SilverStrategy.MERGE)),
+        ({"silverHorizon": "90 minutes", "silverStrategy": "state"},
+         Silver(timedelta(minutes=90), SilverStrategy.STATE)),
+        ({"silverHorizon": "unbounded", "silverStrategy": "merge"}, Silver(None, SilverStrategy.MERGE)),
+        ({"silverStrategy": "state"}, Silver(WEEK, SilverStrategy.STATE)),
+    ],
+)  # fmt: skip
+def test_how_records_become_silver(customs, expected):
+    assert silver_of(REQUIRED_KEY, **customs) == expected
+
+
+def test_a_stream_whose_records_have_no_key_has_no_silver():
+    assert parse_contract(yaml.safe_dump(document([AT])).encode(), "x").primary_key == ()
+    assert silver_of() == "it has no primary key"
+    other = {"name": "f", "logicalType": "string", "primaryKey": True}
+    assert silver_of(KEY) == "optional fields in its primary key: id"
+    assert silver_of(REQUIRED_KEY, other) == "optional fields in its primary key: f"
+    assert silver_of(KEY, other) == "optional fields in its primary key: id, f"
+    assert silver_of(REQUIRED_KEY, other | {"required": True}) == Silver(WEEK, SilverStrategy.MERGE)
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "value", "line", "says"),
+    [
+        (REQUIRED_KEY, "silverHorizon", "a week", "value: a week",
+         "silverHorizon: expected a duration like 7 days, 12 hours or 90 minutes, or unbounded, got 'a week'."),
+        (REQUIRED_KEY, "silverHorizon", "0 days", "value: 0 days", "silverHorizon: expected .*, got '0 days'."),
+        (REQUIRED_KEY, "silverHorizon", 7, "value: 7", "silverHorizon: expected .*, got 7."),
+        (REQUIRED_KEY, "silverHorizon", None, "value: null", "silverHorizon: expected .*, got None."),
+        (REQUIRED_KEY, "silverStrategy", "Merge", "value: Merge", "unknown silverStrategy 'Merge'."),
+        (REQUIRED_KEY, "silverStrategy", ["state"], "value:", r"unknown silverStrategy \['state'\]."),
+        (REQUIRED_KEY, "silverStrategie", "state", "property: silverStrategie",
+         "unknown custom property 'silverStrategie'; did you mean silverStrategy"),
+        (AT | {"name": "id"}, "silverHorizon", "7 days", "- property: silverHorizon",
+         "silverHorizon requires a primary key, but no property has primaryKey: true."),
+        (AT | {"name": "id"}, "silverStrategy", "state", "- property: silverStrategy", "silverStrategy requires a"),
+        (KEY, "silverHorizon", "7 days", "primaryKey: true",
+         "id: silverHorizon requires that each field of the primary key is required, but this one is optional."),
+    ],
+)  # fmt: skip
+def test_no_such_silver(key, name, value, line, says):
+    with pytest.raises(UsageError, match=rf"^things.yaml:\d+: {says}") as caught:
+        silver_of(key, **{name: value})
+    asked = [EVENT_TIME, {"property": name, "value": value}]
+    text = yaml.safe_dump(document([key, AT], customProperties=asked)).splitlines()
+    assert line in text[int(caught.value.message.split(":")[1]) - 1]
+    assert caught.value.hint
 
 
 def options(logical, physical=None, **options):
@@ -287,7 +356,6 @@ def test_the_event_time_may_be_within_objects():
         (b"a: 1\nb: " + b"1" * 5_000, r"things.yaml:2: not valid YAML"),
         (b"[" * 5000, r"things.yaml:1: not valid YAML"),
         (b"kind: DataContract\nversoin: 1", r"things.yaml:2: unknown key 'versoin'"),
-        (yaml.safe_dump(document([AT])).encode(), r"things.yaml:\d+: no property has primaryKey"),
         (yaml.safe_dump(document([KEY])).encode(), r"things.yaml:\d+: .* 'at', which is not a timestamp field"),
         (
             yaml.safe_dump(document([KEY, AT], customProperties=[])).encode(),

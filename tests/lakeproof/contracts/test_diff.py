@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -31,6 +32,8 @@ from lakeproof.contracts import (
     MapType,
     ObjectType,
     PrimitiveType,
+    Silver,
+    SilverStrategy,
     Type,
 )
 from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
@@ -131,6 +134,43 @@ def test_a_change_of_the_policy(old: DriftPolicy, new: DriftPolicy, expected: st
     [change] = changes(before, after)
     assert change.what.startswith(f"drift policy {old} → {new}: ")
     assert compatibility((change,)) == expected
+
+
+WEEK = Silver(timedelta(days=7), SilverStrategy.MERGE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (WEEK, Silver(timedelta(hours=36), SilverStrategy.MERGE),
+         ["silver horizon 7 days → 36 hours: other late records"]),
+        (WEEK, Silver(None, SilverStrategy.STATE),
+         ["silver horizon 7 days → unbounded: other late records",
+          "silver strategy merge → state: same records, found in another way"]),
+        (WEEK, WEEK, []),
+        (None, WEEK, ["silver added"]),
+        (WEEK, None, ["silver removed: optional fields in its primary key: id"]),
+        (None, None, []),
+    ],
+)  # fmt: skip
+def test_a_change_of_silver_is_told_and_judges_no_record_otherwise(
+    old: Silver | None, new: Silver | None, expected: list[str]
+) -> None:
+    before, after = (replace(contract(Field("id", STRING)), silver=silver) for silver in (old, new))
+    found = changes(before, after)
+    assert [change.what for change in found] == expected
+    assert compatibility(found) is Compatibility.FULL
+    assert not any(change.obstacle for change in found)
+
+
+def test_a_key_can_be_added_where_there_was_none() -> None:
+    keyed = contract(a())
+    keyless = replace(keyed, primary_key=())
+    [added], [removed] = changes(keyless, keyed), changes(keyed, keyless)
+    assert (added.what, added.obstacle) == ("primary key none → id: other identities", "")
+    assert removed.what == "primary key id → none: other identities"
+    assert removed.obstacle
+    assert compatibility((added,)) is compatibility((removed,)) is Compatibility.BREAKING
 
 
 def test_together_they_are_as_bad_as_each() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import yaml
 from tests.judging import units_of
 
 from consumer.judge.batch import Judge
-from lakeproof.contracts import DecimalType, DriftPolicy, PrimitiveType, parse_contract
+from lakeproof.contracts import DecimalType, DriftPolicy, PrimitiveType, Silver, SilverStrategy, parse_contract
 from lakeproof.contracts.constraints import known_options
 from lakeproof.contracts.diff import Compatibility, changes, compatibility
 from lakeproof.contracts.pattern import PatternError, portable
@@ -81,6 +82,25 @@ def test_the_table_of_types_is_complete():
             document = yaml.safe_load(EXAMPLE)
             document["schema"][0]["properties"].append(added)
             assert parse_contract(yaml.safe_dump(document).encode(), "x").fields[-1].type == kind
+
+
+def test_silver_is_read_as_listed():
+    rows = table("property", "expected value")
+    assert [row[0] for row in rows] == ["`silverHorizon`", "`silverStrategy`"]
+    event_time = "  - {property: eventTime, value: ordered_at}\n"
+    listed = {name.strip("`"): re.findall(r"`([a-z0-9 ]+)`", text) for name, text in rows}
+    assert len(listed["silverHorizon"]) == 4
+    assert listed["silverStrategy"] == [*SilverStrategy]
+    for name, values in listed.items():
+        read = [
+            parse_contract(
+                EXAMPLE.replace(event_time, f"{event_time}  - {{property: {name}, value: {value}}}\n").encode(), "x"
+            ).silver
+            for value in values
+        ]
+        assert read[0] == BASE.silver
+        assert None not in read
+        assert len(set(read)) == len(values)
 
 
 def test_the_options_are_those_that_are_judged():
@@ -314,6 +334,7 @@ LONG, SHORT = f"{TEXT}, logicalTypeOptions: {{maxLength: 9}}", f"{TEXT}, logical
 FORM, OTHER_FORM = f"{TEXT}, logicalTypeOptions: {{pattern: a}}", f"{TEXT}, logicalTypeOptions: {{pattern: b}}"
 RULE, OTHER_RULE = (f"{TEXT}, quality: [{{type: sql, name: r, query: x > '{end}'}}]" for end in "ab")
 POLICIES = tuple(replace(BASE, drift=policy) for policy in (DriftPolicy.RESCUE, DriftPolicy.DISCARD))
+SILVER = (Silver(timedelta(hours=12), SilverStrategy.MERGE), Silver(timedelta(days=7), SilverStrategy.STATE))
 PAIRS = {
     "optional field added": [(BASE, one(TEXT))],
     "required field added": [(BASE, one(NEED))],
@@ -337,6 +358,14 @@ PAIRS = {
         (BASE, replace(BASE, primary_key=("channel",))),
         (BASE, replace(BASE, event_time="other")),
         (BASE, replace(BASE, stream="other")),
+    ],
+    "primary key added where there was none": [
+        (replace(BASE, primary_key=(), silver=None), replace(BASE, silver=None)),
+    ],
+    "silver horizon, silver strategy, silver added or removed": [
+        *((BASE, replace(BASE, silver=silver)) for silver in SILVER),
+        (replace(BASE, silver=None), BASE),
+        (BASE, replace(BASE, silver=None)),
     ],
     "drift policy: from freeze to another": [(BASE, policy) for policy in POLICIES],
     "drift policy: from another to freeze": [(policy, BASE) for policy in POLICIES],

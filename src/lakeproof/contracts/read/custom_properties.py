@@ -13,8 +13,10 @@ from lakeproof.contracts.read.source import Place
 
 EVENT_TIME = "eventTime"
 DRIFT_POLICY = "driftPolicy"
+SILVER_HORIZON = "silverHorizon"
+SILVER_STRATEGY = "silverStrategy"
 
-_OURS = {name.lower(): name for name in (EVENT_TIME, DRIFT_POLICY)}
+_OURS = {name.lower(): name for name in (EVENT_TIME, DRIFT_POLICY, SILVER_HORIZON, SILVER_STRATEGY)}
 _KEY = "customProperties"
 _LIKENESS = 0.8
 

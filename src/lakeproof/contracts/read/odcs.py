@@ -12,6 +12,7 @@ from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectType, PrimitiveType
 from lakeproof.contracts.read.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names
 from lakeproof.contracts.read.fields import identifier, read_fields
+from lakeproof.contracts.read.silver import read_silver
 from lakeproof.contracts.read.source import Place, read_source
 from lakeproof.contracts.rules.read import read_rules
 from lakeproof.errors import UsageError
@@ -161,15 +162,17 @@ def _contract(document: OpenDataContractStandard, digest: str, due: str | None) 
         )
     properties = table.properties or []
     fields = read_fields(properties, _FIELDS)
+    primary_key = _primary_key(properties, fields)
     return Contract(
         stream=stream,
         version=document.version,
         digest=digest,
         fields=fields,
-        primary_key=_primary_key(properties, fields),
+        primary_key=primary_key,
         event_time=_event_time(document, fields),
         rules=read_rules(table.quality or [], properties, fields, _TABLE),
         drift=_drift(document),
+        silver=read_silver(document.customProperties or [], primary_key, fields, _FIELDS),
     )
 
 
@@ -183,12 +186,6 @@ def _primary_key(properties: list[SchemaProperty], fields: tuple[Field, ...]) ->
                 (*_FIELDS, index, "primaryKey"), "only a scalar can be in the primary key.", "Use another field."
             )
         keys.append((item.primaryKeyPosition or 0, field.name))
-    if not keys:
-        raise ContractError(
-            _FIELDS,
-            "no property has primaryKey: true.",
-            "Add it to the field, or the fields, that identify a record.",
-        )
     return tuple(name for _, name in sorted(keys, key=lambda key: key[0]))
 
 

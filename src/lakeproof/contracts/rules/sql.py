@@ -1,14 +1,14 @@
-"""Read the SQL of a rule into a typed expression.
+"""Read SQL over the fields of a record into a typed expression: of a rule, or within a measure.
 
 sqlglot parses it, and what is on the lists below is taken: what engines understand alike. All
 else is refused, above all what could reach outside of the record.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlglot
 from sqlglot import exp
@@ -30,9 +30,9 @@ from lakeproof.contracts.rules.types import (
 )
 
 MAX_SIZE = 4_000
-"""Characters of a rule."""
+"""Characters of an expression."""
 MAX_DEPTH = 40
-"""Levels of nesting in a rule."""
+"""Levels of nesting in an expression."""
 
 _BOOLEAN, _TEXT, _INT, _LONG, _DOUBLE = (
     PrimitiveType.BOOLEAN,
@@ -43,7 +43,8 @@ _BOOLEAN, _TEXT, _INT, _LONG, _DOUBLE = (
 )
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _SYNTAX = 'Write an SQL expression like `amount > 0`. Quote a field that is named like a keyword: "order".'
-_FUNCTIONS = ("abs", "coalesce", "length")
+FUNCTIONS = ("abs", "coalesce", "length")
+_T = TypeVar("_T")
 _COMPARISONS: dict[type[exp.Expr], tuple[Operator, bool, bool]] = {  # operator, operands swapped, inverted
     exp.EQ: (Operator.EQUAL, False, False),
     exp.NEQ: (Operator.EQUAL, False, True),
@@ -62,7 +63,7 @@ _LOOSE: tuple[Any, ...] = (exp.Connector, exp.Not, exp.Is, exp.In, exp.Between, 
 _HINTS: dict[type[exp.Expr], str] = {
     exp.Div: "Engines differ on integer division and on division by 0. Multiply the other side instead.",
     exp.Mod: "Engines differ on a divisor of 0.",
-    exp.Null: "A comparison with NULL is never false, so the rule would always hold. Use IS NULL or IS NOT NULL.",
+    exp.Null: "A comparison with NULL is never true and never false. Use IS NULL or IS NOT NULL.",
     exp.Cast: "A value has the type of its field. Write a time as plain text: '2026-11-21T00:00:00Z'.",
     exp.Escape: "Use a pattern with %, _ and literal characters only.",
 }
@@ -76,12 +77,36 @@ def parse_rule(sql: str, fields: tuple[Field, ...]) -> Expression:
     RuleError
         It does not parse, is not on the list, or does not fit the types of the fields.
     """
+    condition = parse_sql(sql, lambda tree: read_expression(tree, fields))
+    if condition.kind is not _BOOLEAN:
+        raise RuleError("it is not a condition", "Compare it with a value.")
+    if not uses_field(condition):
+        raise RuleError("it does not use any field of the record", "Use a field of the contract.")
+    return condition
+
+
+def parse_sql(sql: str, read: Callable[[exp.Expr], _T], functions: Sequence[str] = FUNCTIONS) -> _T:
+    """Parse SQL, and read its tree.
+
+    Parameters
+    ----------
+    sql
+        The text.
+    read
+        Makes the result of the tree. It must refuse every node that it does not know.
+    functions
+        Lower-case names of the functions that can be called.
+
+    Raises
+    ------
+    RuleError
+        It does not parse, calls another function, or is refused by `read`.
+    """
     if len(sql) > MAX_SIZE:
-        raise RuleError(f"it has {len(sql)} characters", f"Use at most {MAX_SIZE}, or several rules.")
+        raise RuleError(f"it has {len(sql)} characters", f"Use at most {MAX_SIZE}, or split it.")
     try:
-        _check_tokens(sql)
-        tree = sqlglot.parse_one(sql, into=exp.Condition)
-        condition = _Reader(fields).read(tree, 0)
+        _check_tokens(sql, functions)
+        return read(sqlglot.parse_one(sql, into=exp.Condition))
     except ParseError as error:
         found = error.errors[0] if error.errors else {}
         near = f" at {cut(str(found['highlight']))!r}, character {found['col']}" if found.get("highlight") else ""
@@ -90,30 +115,35 @@ def parse_rule(sql: str, fields: tuple[Field, ...]) -> Expression:
         raise RuleError(f"syntax error: {error}", _SYNTAX) from None
     except RecursionError:
         raise _too_deep() from None
-    if condition.kind is not _BOOLEAN:
-        raise RuleError("it is not a condition", "Compare it with a value.")
-    if not _names_field(condition):
-        raise RuleError("it does not use any field of the record", "Use a field of the contract.")
-    return condition
 
 
-def _check_tokens(sql: str) -> None:
+def read_expression(node: exp.Expr, fields: tuple[Field, ...]) -> Expression:
+    """Read a parsed expression about a record with `fields`.
+
+    Raises
+    ------
+    RuleError
+        It is not on the list, or does not fit the types of the fields.
+    """
+    return _Reader(fields).read(node, 0)
+
+
+def _check_tokens(sql: str, functions: Sequence[str]) -> None:
     tokens = sqlglot.tokenize(sql)
     if not tokens:
         raise RuleError("it is empty", _SYNTAX)
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         kind = token.token_type
         if token.comments or kind is sqlglot.TokenType.HINT:
-            raise RuleError("it has a comment", "Use the rule's description instead.")
+            raise RuleError("it has a comment", "Use a description instead.")
         if kind is sqlglot.TokenType.SELECT:
             raise RuleError(
-                "it has a SELECT, but a rule can only use the fields of one record",
-                "Write only the condition that each record must meet.",
+                "it has a SELECT, but it can only use the fields of one record", "Write only the expression."
             )
         is_called = following is not None and following.token_type is sqlglot.TokenType.L_PAREN
-        if is_called and kind is sqlglot.TokenType.VAR and token.text.lower() not in _FUNCTIONS:
+        if is_called and kind is sqlglot.TokenType.VAR and token.text.lower() not in functions:
             raise RuleError(
-                f"unknown function {cut(token.text)}", f"Supported functions: {', '.join(_FUNCTIONS).upper()}."
+                f"unknown function {cut(token.text)}", f"Supported functions: {', '.join(functions).upper()}."
             )
 
 
@@ -132,28 +162,28 @@ class _Reader:
 
         kind = type(node)
         if kind is exp.Paren:
-            _only(node, "this")
+            only(node, "this")
             return part(node.this)
         if kind in (exp.And, exp.Or):
-            _only(node, "this", "expression")
+            only(node, "this", "expression")
             operator = Operator.AND if kind is exp.And else Operator.OR
             operands = [_boolean(part(inner), inner) for inner in node.flatten(unnest=False)]
             return Call(operator, tuple(operands), _BOOLEAN)
         if kind is exp.Not:
-            _only(node, "this")
+            only(node, "this")
             return _not(_boolean(part(node.this), node.this))
         if kind in _COMPARISONS:
             return self._compare(node, part)
         if kind in _ARITHMETIC:
-            _only(node, "this", "expression")
+            only(node, "this", "expression")
             return arithmetic(_ARITHMETIC[kind], part(node.this), part(node.expression), node)
         reader = self._READERS.get(kind)
         if reader is None:
-            raise RuleError(f"{shown(node)} is not supported in a rule", _HINTS.get(kind, OUTSIDE))
+            raise RuleError(f"{shown(node)} is not supported", _HINTS.get(kind, OUTSIDE))
         return reader(self, node, part)
 
     def _compare(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
-        _only(node, "this", "expression")
+        only(node, "this", "expression")
         _refuse_loose(node, node.this, node.expression)
         operator, swapped, inverted = _COMPARISONS[type(node)]
         left, right = part(node.this), part(node.expression)
@@ -161,7 +191,7 @@ class _Reader:
         return _not(compared) if inverted else compared
 
     def _between(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
-        _only(node, "this", "low", "high")
+        only(node, "this", "low", "high")
         _refuse_loose(node, node.this, node.args["low"], node.args["high"])
         value, low, high = part(node.this), part(node.args["low"]), part(node.args["high"])
         below = comparison(Operator.LESS, value, low, node)
@@ -169,7 +199,7 @@ class _Reader:
         return Call(Operator.AND, (_not(below), _not(above)), _BOOLEAN)
 
     def _in(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
-        _only(node, "this", "expressions")
+        only(node, "this", "expressions")
         _refuse_loose(node, node.this)
         if not node.expressions:
             raise RuleError(f"{shown(node)} has an empty list", "List at least one value.")
@@ -179,7 +209,7 @@ class _Reader:
         return Call(Operator.OR, found, _BOOLEAN)
 
     def _like(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
-        _only(node, "this", "expression", "negate")
+        only(node, "this", "expression", "negate")
         _refuse_loose(node, node.this)
         value, pattern = part(node.this), node.expression
         if not isinstance(pattern, exp.Literal) or not pattern.is_string:
@@ -190,7 +220,7 @@ class _Reader:
         return _not(found) if node.args.get("negate") else found
 
     def _is(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
-        _only(node, "this", "expression")
+        only(node, "this", "expression")
         if isinstance(node.this, _LOOSE):
             raise RuleError(f"{shown(node)} is ambiguous", "Put the expression before IS in parentheses.")
         value, what = part(node.this), node.expression
@@ -198,12 +228,12 @@ class _Reader:
         if isinstance(what, exp.Null):
             return unknown
         if not isinstance(what, exp.Boolean):
-            raise RuleError(f"{shown(node)} is not supported in a rule", "Use IS NULL, IS TRUE or IS FALSE.")
+            raise RuleError(f"{shown(node)} is not supported", "Use IS NULL, IS TRUE or IS FALSE.")
         right = value if what.this else _not(value)
         return Call(Operator.AND, (_not(unknown), _boolean(right, node.this)), _BOOLEAN)
 
     def _case(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
-        _only(node, "ifs", "default")
+        only(node, "ifs", "default")
         branches = [(branch.this, branch.args["true"]) for branch in node.args["ifs"]]
         results = [part(result) for _, result in branches]
         if default := node.args.get("default"):
@@ -216,19 +246,19 @@ class _Reader:
         return chosen
 
     def _coalesce(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
-        _only(node, "this", "expressions")
+        only(node, "this", "expressions")
         found = unified([part(inner) for inner in (node.this, *node.expressions)], node)
         return Call(Operator.COALESCE, tuple(found), found[0].kind)
 
     def _length(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
-        _only(node, "this")
+        only(node, "this")
         value = part(node.this)
         if value.kind is not _TEXT:
             raise RuleError(f"LENGTH requires text, but {shown(node.this)} is not text", "Use another comparison.")
         return Call(Operator.LENGTH, (value,), _INT)
 
     def _signed(self, node: exp.Expr, part: Callable[[Any], Expression]) -> Expression:
-        _only(node, "this")
+        only(node, "this")
         value = part(node.this)
         if isinstance(node, exp.Neg) and isinstance(value, Literal) and value.kind not in (_TEXT, _BOOLEAN):
             return replace(value, value=-value.value)  # type: ignore[operator]  # a number, by its type
@@ -267,8 +297,8 @@ class _Reader:
             path.insert(0, inner.expression.name)
             inner = inner.this
         if not isinstance(inner, exp.Column) or not all(isinstance(step, exp.Identifier) for step in inner.parts):
-            raise RuleError(f"{shown(node)} is not supported in a rule")
-        _only(inner, "this", "table", "db", "catalog")
+            raise RuleError(f"{shown(node)} is not supported")
+        only(inner, "this", "table", "db", "catalog")
         path = [step.name for step in inner.parts] + path
         fields, kind = self._fields, None
         for index, name in enumerate(path):
@@ -307,11 +337,11 @@ def _not(item: Expression) -> Expression:
     return Call(Operator.NOT, (item,), _BOOLEAN)
 
 
-def _only(node: exp.Expr, *known: str) -> None:
+def only(node: exp.Expr, *known: str) -> None:
     """Refuse what an expression can have beside its usual parts."""
     for name, value in node.args.items():
         if value and name not in known:
-            raise RuleError(f"{shown(node)} is not supported in a rule")
+            raise RuleError(f"{shown(node)} is not supported")
 
 
 def _refuse_loose(node: exp.Expr, *operands: exp.Expr) -> None:
@@ -322,9 +352,10 @@ def _refuse_loose(node: exp.Expr, *operands: exp.Expr) -> None:
         )
 
 
-def _names_field(item: Expression) -> bool:
-    return isinstance(item, Column) or (isinstance(item, Call) and any(map(_names_field, item.operands)))
+def uses_field(item: Expression) -> bool:
+    """Whether the value of an expression can differ between records."""
+    return isinstance(item, Column) or (isinstance(item, Call) and any(map(uses_field, item.operands)))
 
 
 def _too_deep() -> RuleError:
-    return RuleError(f"it is nested more than {MAX_DEPTH} levels deep", "Split it into several rules.")
+    return RuleError(f"it is nested more than {MAX_DEPTH} levels deep", "Split it.")

@@ -1,4 +1,4 @@
-"""Bring the types in a rule together, such that nothing is lost, nothing can fail, and engines do not differ."""
+"""Bring the types in an expression together, such that nothing is lost, nothing can fail, and engines do not differ."""
 
 from decimal import Decimal
 
@@ -8,7 +8,7 @@ from lakeproof.contracts.constraints import read_moment
 from lakeproof.contracts.model import DecimalType, ListType, MapType, ObjectType, PrimitiveType, Type
 from lakeproof.contracts.rules.expression import Call, Column, Expression, Literal, Operator
 
-OUTSIDE = "See docs/contracts.md for what a rule can contain."
+OUTSIDE = "See docs/contracts.md#rules for what is supported."
 MAX_DIGITS = 38
 
 _EXACT_IN_DOUBLE = 15
@@ -24,7 +24,7 @@ _MOMENTS = {PrimitiveType.TIMESTAMP: "2026-11-21T00:00:00Z", PrimitiveType.DATE:
 
 
 class RuleError(Exception):
-    """The rule cannot be used; says why, and what to do."""
+    """The SQL cannot be used; says why, and what to do."""
 
     def __init__(self, message: str, hint: str = OUTSIDE) -> None:
         super().__init__(message)
