@@ -151,7 +151,7 @@ def _drained(bench: Bench) -> Process:
 
 def _kill_part(bench: Bench, consumer: Process, part: str, outcome: Outcome) -> str:
     """Kill a part of the consumer; return which one it was."""
-    jvms = [process for process in consumer.family() if process.name() == "java"]
+    jvms = consumer.named("java")
     if part == "JVM" and jvms:
         for jvm in jvms:
             jvm.kill()

@@ -114,6 +114,15 @@ class Process:
         """All processes that it started, and itself, which live."""
         return [process for process in psutil.process_iter() if _mark_of(process) == self._mark]
 
+    def named(self, program: str) -> list[psutil.Process]:
+        """Those of its family that run a program, like ``java``."""
+        found = []
+        for process in self.family():
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ends while it is looked at
+                if process.name() == program:
+                    found.append(process)
+        return found
+
     def end_all(self) -> None:
         """SIGKILL to all of its family, as when the machine dies; wait until they are gone."""
         self.signal_group(signal.SIGKILL)

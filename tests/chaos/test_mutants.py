@@ -1,6 +1,6 @@
 """A checker that cannot fail is none: each fault put into the consumer or its tables turns the grid red.
 
-The twins without a fault are in test_chaos.py and test_operations.py, and are green.
+The same scenarios without a fault are green. `make chaos` runs those of them that are marked as long.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,10 @@ Run = Callable[[Bench, str], Outcome]
     ("mutant", "name"),
     [
         (Mutant.NO_MARKER_CHECK, f"killed {Step.BRONZE_APPENDED}"),
-        (Mutant.NO_LEDGER_CHECK, f"{Step.BRONZE_APPENDED}, checkpoint and landing log lost"),
-        (Mutant.TRAILING_GARBAGE, "a file with garbage at its end"),
+        pytest.param(
+            Mutant.NO_LEDGER_CHECK, f"{Step.BRONZE_APPENDED}, checkpoint and landing log lost", marks=pytest.mark.long
+        ),
+        pytest.param(Mutant.TRAILING_GARBAGE, "a file with garbage at its end", marks=pytest.mark.long),
     ],
 )
 def test_a_mutant_of_the_consumer_doubles_units(
@@ -39,6 +41,7 @@ def test_a_mutant_of_the_consumer_doubles_units(
     assert "verify: exit code 1" in outcome.problems[-1]
 
 
+@pytest.mark.long
 def test_markers_by_number_lose_what_landed_after_a_restore(mutant_bench: Callable[[Mutant], Bench], run: Run) -> None:
     name = "checkpoints and landing log restored from an older copy"
     outcome = run(mutant_bench(Mutant.MARKERS_BY_NUMBER), name)
@@ -47,6 +50,7 @@ def test_markers_by_number_lose_what_landed_after_a_restore(mutant_bench: Callab
     assert outcome.lost
 
 
+@pytest.mark.long
 def test_without_the_lease_a_second_consumer_is_not_refused(mutant_bench: Callable[[Mutant], Bench], run: Run) -> None:
     outcome = run(mutant_bench(Mutant.NO_LEASE), "two consumers at once")
     assert outcome.verdict is Verdict.RED

@@ -17,7 +17,6 @@ Run = Callable[[Bench, str], Outcome]
     [
         "checkpoints and landing log restored from an older copy",
         "maintained by plain Spark while it runs",
-        "unmounted at a restart: an empty mount point",
     ],
 )
 def test_local(local_bench: Bench, run: Run, name: str) -> None:

@@ -53,7 +53,7 @@ def wait_for(process: Process, event: str) -> None:
 
 
 def java(process: Process) -> psutil.Process | None:
-    return next((each for each in process.family() if each.name() == "java"), None)
+    return next(iter(process.named("java")), None)
 
 
 def assert_ended_well(process: Process, seconds: float = 60) -> None:

@@ -22,6 +22,12 @@ class CrashError(LakeproofError):
 
 
 @pytest.fixture
+def drain(drain_directly: Drain) -> Drain:
+    """They run a stream many times, and are about its tables."""
+    return drain_directly
+
+
+@pytest.fixture
 def landing(lake_settings: Settings) -> Path:
     folder = lake_settings.home / "landing" / "events"
     folder.mkdir(parents=True)

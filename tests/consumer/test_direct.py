@@ -1,0 +1,95 @@
+"""The tests' own micro-batches are Spark's: the same checkpoint, the same tables, and each goes on from the other's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.consumer.lake import Drain, rows
+from tests.consumer.queries.accounts import check, land, landed_names
+from tests.lakes import changed
+
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+
+def checkpoint_of(settings: Settings) -> dict[str, Any]:
+    """Offsets and commits by number, without what Spark notes of itself."""
+    folder = settings.home / "checkpoints" / "bronze-events"
+    offsets = {path.name: path.read_text().splitlines() for path in (folder / "offsets").glob("[0-9]*")}
+    commits = {path.name: path.read_text() for path in (folder / "commits").glob("[0-9]*")}
+    return {
+        "offsets": {number: (lines[0], json.loads(lines[2])) for number, lines in offsets.items()},
+        "commits": commits,
+        "metadata": sorted(json.loads((folder / "metadata").read_text())),
+    }
+
+
+def tables_of(settings: Settings) -> dict[str, Any]:
+    """All rows, without times, positions of the landing log and the number of the checkpoint."""
+    return {
+        table: sorted(
+            json.dumps({name: value for name, value in row.items() if not name.endswith("_at")}, default=str)
+            for row in rows(settings, table)
+        )
+        for table in ("bronze.events", "dead_letters.events")
+    }
+
+
+def test_they_leave_what_spark_leaves(
+    lake_settings: Settings, drain: Drain, drain_directly: Drain, tmp_path: Path
+) -> None:
+    found = []
+    for number, run in enumerate((drain, drain_directly)):
+        settings = changed(lake_settings, LAKE_HOME=str(tmp_path / f"lake-{number}"))
+        landing = settings.home / "landing" / "events"
+        run(settings)  # nothing has landed
+        for names in (("1.json", "2.json", "all-bad.json"), ("none.json",)):
+            land(landing, *names)
+            run(settings)
+        check(settings, landed_names(landing))
+        found.append((checkpoint_of(settings)["commits"], tables_of(settings), checkpoint_of(settings)["metadata"]))
+        offsets = checkpoint_of(settings)["offsets"]
+        found[-1] = (*found[-1], {number: (version, sorted(offset)) for number, (version, offset) in offsets.items()})
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("crashed", [False, True], ids=["committed", "planned only"])
+@pytest.mark.parametrize("first", ["Spark", "directly"])
+def test_each_goes_on_from_the_others_checkpoint(
+    lake_settings: Settings, drain: Drain, drain_directly: Drain, first: str, crashed: bool
+) -> None:
+    landing = lake_settings.home / "landing" / "events"
+    one, other = (drain, drain_directly) if first == "Spark" else (drain_directly, drain)
+    land(landing, "1.json")
+    one(lake_settings)
+    land(landing, "2.json", "3.json")
+    one(lake_settings)
+    before = checkpoint_of(lake_settings)
+    if crashed:
+        newest = max(before["commits"], key=int)
+        (lake_settings.home / "checkpoints" / "bronze-events" / "commits" / newest).unlink()
+        for crc in (lake_settings.home / "checkpoints").rglob("*.crc"):
+            crc.unlink()
+    land(landing, "4.json")
+    other(lake_settings)
+    after = checkpoint_of(lake_settings)
+    assert after["offsets"].items() >= before["offsets"].items()
+    assert len(after["offsets"]) == len(before["offsets"]) + 1
+    check(lake_settings, landed_names(landing))
+
+
+def test_they_fail_alike(lake_settings: Settings, drain: Drain, drain_directly: Drain) -> None:
+    landing = lake_settings.home / "landing" / "events"
+    land(landing, "1.json")
+    drain(lake_settings)
+    for file in lake_settings.home.glob("landing-log.db*"):
+        file.unlink()
+    said = []
+    for run in (drain, drain_directly):
+        with pytest.raises(LakeproofError) as refused:
+            run(lake_settings)
+        said.append((type(refused.value), refused.value.message, refused.value.hint))
+    assert said[0] == said[1]
