@@ -2,12 +2,16 @@
 
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql.types import _parse_datatype_string
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
 from consumer.silver.verdicts import VERDICT, Verdict
@@ -73,7 +77,7 @@ def write_decided(
         yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]})
 
     whole = Written(files={verdict: [] for verdict in _ADDED})
-    for row in rows.mapInArrow(write, "written binary").collect():
+    for row in _map_in_arrow(rows, write, "written binary").collect():
         part: Written = pickle.loads(row.written)  # noqa: S301 - our own
         if part.failure:
             raise part.failure
@@ -81,6 +85,16 @@ def write_decided(
             whole.files[verdict] += files
         whole.outcomes.update(part.outcomes)
     return whole
+
+
+def _map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any], schema: str) -> DataFrame:
+    """What ``DataFrame.mapInArrow`` does, which asks for pandas, though neither it nor its workers use that."""
+    function = UserDefinedFunction(
+        work, _parse_datatype_string(schema), evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    )
+    column: Any = function(*[rows[name] for name in rows.columns])
+    mapped = rows._jdf.mapInArrow(column._jc, False, None)
+    return DataFrame(mapped, rows.sparkSession)
 
 
 def _write(
