@@ -56,6 +56,7 @@ def drain(session_of: SessionOf) -> Drain:
     """Run a stream of a lake over everything that has landed."""
 
     def run(settings: Settings, stream: str = "events") -> None:
+        settings = changed(settings, LAKE_SETTLE_SECONDS=0)  # the files are whole when this is called
         query = BronzeQuery(settings, stream, Trigger(available_now=True))
         run_queries(settings, [query], lambda: session_of(settings), available_now=True)
 
@@ -67,7 +68,6 @@ def drain_directly(session_of: SessionOf) -> Drain:
     """Run a stream of a local lake over everything that has landed, without a streaming query: five times as fast."""
 
     def run(settings: Settings, stream: str = "events") -> None:
-        # The files are whole when this is called, so nothing has to settle.
         direct.drain_directly(session_of(settings), changed(settings, LAKE_SETTLE_SECONDS=0), stream)
 
     return run

@@ -95,11 +95,11 @@ def test_every_engine_reads_old_and_new_rows_together(settings: Settings, drain:
 @pytest.mark.parametrize("lost", ["nothing", "checkpoint", "checkpoint and landing log"])
 @pytest.mark.parametrize("table", ["bronze", "dead_letters", "ledger"])
 def test_a_micro_batch_that_has_begun_is_finished_under_its_contract(
-    settings: Settings, drain: Drain, monkeypatch: pytest.MonkeyPatch, table: str, lost: str
+    settings: Settings, drain_directly: Drain, monkeypatch: pytest.MonkeyPatch, table: str, lost: str
 ) -> None:
     write_contract(settings, "1.0.0")
     land(settings, "1.json", OLD)
-    drain(settings, "orders")
+    drain_directly(settings, "orders")
 
     def crash(opened: Any, *arguments: Any) -> bool:
         if opened.name.startswith(table):
@@ -111,7 +111,7 @@ def test_a_micro_batch_that_has_begun_is_finished_under_its_contract(
     with monkeypatch.context() as patch:
         patch.setattr(micro_batches, "append_once", crash)
         with pytest.raises(LakeproofError, match="crashed"):
-            drain(settings, "orders")
+            drain_directly(settings, "orders")
     write_contract(settings, "1.1.0", V2)
     apply(settings)
     if lost != "nothing":
@@ -120,7 +120,7 @@ def test_a_micro_batch_that_has_begun_is_finished_under_its_contract(
         for file in settings.home.glob("landing-log.db*"):
             file.unlink()
     land(settings, "3.json", NEW | {"id": "later"})
-    drain(settings, "orders")
+    drain_directly(settings, "orders")
 
     # Bronze was not touched and nothing else knows of it: with the checkpoint, the micro-batch itself is lost.
     begun = "1.1.0" if table == "bronze" and lost != "nothing" else "1.0.0"
