@@ -170,9 +170,7 @@ def _start(spark: SparkSession, query: Query, bulletin: Bulletin) -> Running:
             spark.conf.unset(name) if was is None else spark.conf.set(name, was)
 
 
-def _wait_until_done(
-    running: Mapping[str, Running], follows: Mapping[str, str | None], stop_file: Path
-) -> str | None:
+def _wait_until_done(running: Mapping[str, Running], follows: Mapping[str, str | None], stop_file: Path) -> str | None:
     """Wait until each has taken what is there; return the name of the first one that failed."""
     draining: dict[str, Future[None]] = {}
 

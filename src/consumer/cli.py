@@ -9,7 +9,7 @@ import structlog
 import typer
 
 from lakeproof.command import application, run
-from lakeproof.contracts import load_contract
+from lakeproof.contracts import Contract, load_contract
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import Settings, load_settings
@@ -26,6 +26,19 @@ StreamArgument = Annotated[
 ]
 
 _TRIGGER = re.compile(r"\d+(\.\d+)? (millisecond|second|minute|hour)s?")
+
+
+class Layer(StrEnum):
+    """How far a stream is taken."""
+
+    BRONZE = "bronze"
+    SILVER = "silver"
+
+
+class Rebuildable(StrEnum):
+    """A layer that is filled from another one."""
+
+    SILVER = "silver"
 
 
 class DataSource(StrEnum):
@@ -48,12 +61,15 @@ def run_streams(
     data_source: Annotated[
         DataSource | None, typer.Option(help="Kind of landing zone. Default: that of LAKE_LANDING.")
     ] = None,
+    to: Annotated[
+        Layer | None, typer.Option(help="Last layer to fill.", show_default="silver, if the contract has a primary key")
+    ] = None,
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Process what has landed so far, then exit.")
     ] = False,
     trigger: Annotated[str, typer.Option(help="Interval between checks for new files.")] = "1 second",
 ) -> None:
-    """Run streams from their landing zones into bronze, dead letters and ledger, in one Spark application.
+    """Run streams from their landing zones into bronze and silver, in one Spark application.
 
     On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits.
     """
@@ -63,7 +79,7 @@ def run_streams(
         )
     try:
         with asked_to_end():
-            _run(list(dict.fromkeys(streams)), data_source, available_now, trigger)
+            _run(list(dict.fromkeys(streams)), to, data_source, available_now, trigger)
     except AskedToEnd:  # while it started: nothing was begun
         structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
 
@@ -107,6 +123,25 @@ def give_up_files(
     typer.echo(f"{len(absent):,} files {said}" if absent else "No files are missing.", err=True)
 
 
+@app.command("rebuild")
+def rebuild_layer(
+    layer: Annotated[Rebuildable, typer.Argument(help="The layer.", show_default=False)], stream: StreamArgument
+) -> None:
+    """Fill a layer of STREAM again from the one before it, and replace its tables once that is done.
+
+    Use this after a change of the primary key, the event time or the horizon in the contract. Readers see the old
+    tables until then. If it is interrupted, run it again, to resume.
+    """
+    settings = load_settings()
+    contract = load_contract(settings.contracts, stream)
+    _has_silver(contract, Layer(layer))
+    check_environment(settings, Program.CONSUMER)
+    from consumer.session import start_session
+    from consumer.silver.rebuild import rebuild_silver
+
+    typer.echo(rebuild_silver(settings, contract, partial(start_session, settings, f"lakeproof rebuild {stream}")))
+
+
 @app.command("archive")
 def archive(
     stream: Annotated[str, typer.Argument(help="A stream to warm up with.")] = "events",
@@ -121,21 +156,25 @@ def archive(
     typer.echo(f"archived: {archive_classes(settings, stream)}")
 
 
-def _run(streams: list[str], data_source: DataSource | None, available_now: bool, every: str) -> None:
+def _run(streams: list[str], to: Layer | None, data_source: DataSource | None, available_now: bool, every: str) -> None:
     settings = load_settings()
     _check_data_source(settings, data_source)
-    for stream in streams:
-        load_contract(settings.contracts, stream)  # an invalid one is reported before anything else
+    # An invalid contract is reported before anything else.
+    with_silver = [stream for stream in streams if _has_silver(load_contract(settings.contracts, stream), to)]
     check_environment(settings, Program.CONSUMER)
 
     # Spark takes a second to import: only when everything cheap has been checked.
     from py4j.protocol import Py4JNetworkError
 
-    from consumer.app import run_queries
+    from consumer.app import Query, run_queries
     from consumer.queries.bronze import BronzeQuery, Trigger
+    from consumer.queries.silver import SilverQuery
     from consumer.session import PLANNING_ONLY, start_session
 
-    queries = [BronzeQuery(settings, stream, Trigger(available_now, every)) for stream in streams]
+    queries: list[Query] = [
+        *(BronzeQuery(settings, stream, Trigger(available_now, every)) for stream in streams),
+        *(SilverQuery(settings, stream, Trigger(available_now, every)) for stream in with_silver),
+    ]
     start = partial(start_session, settings, f"lakeproof consumer {' '.join(streams)}", PLANNING_ONLY)
     try:
         run_queries(settings, queries, start, available_now=available_now)
@@ -144,6 +183,12 @@ def _run(streams: list[str], data_source: DataSource | None, available_now: bool
             "Spark's JVM exited: it was killed or ran out of memory.",
             f"Committed data is safe. Run the command again to resume. Details: {settings.logs / 'spark.log'}",
         ) from error
+
+
+def _has_silver(contract: Contract, to: Layer | None) -> bool:
+    if to is Layer.SILVER and contract.no_silver:
+        raise UsageError(f"{contract.stream} has no silver: {contract.no_silver}", "Use --to bronze.")
+    return to is not Layer.BRONZE and not contract.no_silver
 
 
 def _check_data_source(settings: Settings, data_source: DataSource | None) -> None:

@@ -86,7 +86,7 @@ class Following:
                     self._changed.notify_all()
                 if not took:
                     self._ending.wait(self._every)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the application asks for it
             with self._changed:
                 self._error = error
                 self._taking = False

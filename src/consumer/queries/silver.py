@@ -9,7 +9,7 @@ from consumer.bulletin import Bulletin
 from consumer.queries.bronze import Trigger
 from consumer.queries.failures import explained
 from consumer.queries.following import Following
-from consumer.silver.micro_batches import SilverMicroBatches
+from consumer.silver.micro_batches import SilverMicroBatches, silver_lease, silver_query
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import load_contract
@@ -17,6 +17,7 @@ from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
+from lakeproof.tables.names import silver_tables
 from lakeproof.tables.schemas import ensure_silver_tables
 
 log = structlog.get_logger()
@@ -36,7 +37,7 @@ class SilverQuery:
     """
 
     spark_settings: Mapping[str, str] = {
-        # A micro-batch is small: more partitions would only cost their scheduling. A large one is not made of fewer rows.
+        # A micro-batch is small: more partitions would only cost their scheduling.
         "spark.sql.shuffle.partitions": "4",
     }
 
@@ -45,8 +46,8 @@ class SilverQuery:
         self._trigger = trigger
         self._process: SilverMicroBatches | None = None
         self.stream = stream
-        self.name = f"silver-{stream}"
-        self.lease_name = f"silver.{stream}"
+        self.name = silver_query(stream)
+        self.lease_name = silver_lease(stream)
         self.follows = bronze_query(stream)
 
     @property
@@ -57,12 +58,13 @@ class SilverQuery:
     def prepare(self) -> None:
         """Make the tables that are missing."""
         contract = load_contract(self._settings.contracts, self.stream)
-        ensure_silver_tables(open_catalog(self._settings), contract)
+        ensure_silver_tables(open_catalog(self._settings), contract, silver_tables(self.stream))
 
     def resume(self, spark: SparkSession, held: Lease) -> None:  # noqa: ARG002 - what was begun is the first to be taken
         """Find where to go on: the tables say so."""
         contracts = ContractLog(self._settings.state.database)
-        self._process = SilverMicroBatches(self._settings, self.stream, self.name, contracts, held)
+        tables = silver_tables(self.stream)
+        self._process = SilverMicroBatches(self._settings, self.stream, self.name, tables, contracts, held)
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
         """Start the query."""

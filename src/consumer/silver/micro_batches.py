@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.commit.append import OpenTable, append_once, open_table
-from consumer.commit.data_files import DataFile, DataFileWriter, Target
+from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
 from consumer.silver.progress import Counts, Range, next_range, rows_of
 from consumer.silver.tasks import Outcome, write_decided
@@ -39,7 +39,7 @@ from lakeproof.tables.names import (
     POSITION,
     RESCUED,
     SOURCE,
-    silver_tables,
+    SilverTables,
     stream_tables,
 )
 
@@ -48,16 +48,14 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_LEDGER = pa.schema(
-    [
-        ("source", pa.string()),
-        ("micro_batch_id", pa.int64()),
-        ("bronze", pa.int64()),
-        *((str(verdict), pa.int64()) for verdict in Verdict),
-        (DECIDED_AT, pa.timestamp("us", tz="UTC")),
-        (CONTRACT_VERSION, pa.string()),
-    ]
-)
+_LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("source", pa.string()),
+    ("micro_batch_id", pa.int64()),
+    ("bronze", pa.int64()),
+    *((str(verdict), pa.int64()) for verdict in Verdict),
+    (DECIDED_AT, pa.timestamp("us", tz="UTC")),
+    (CONTRACT_VERSION, pa.string()),
+]
 
 
 @dataclass(frozen=True)
@@ -73,6 +71,16 @@ class _Tables:
         return {Verdict.CONFLICT: self.conflicts, Verdict.LATE: self.late, Verdict.KEPT: self.kept}
 
 
+def silver_query(stream: str) -> str:
+    """Name of the query that fills a stream's silver."""
+    return f"silver-{stream}"
+
+
+def silver_lease(stream: str) -> str:
+    """Name of the lease that keeps a second one from filling it."""
+    return f"silver.{stream}"
+
+
 class SilverMicroBatches:
     """Decides what bronze has and silver does not.
 
@@ -82,18 +90,29 @@ class SilverMicroBatches:
         Where everything is.
     stream, query
         Names of the stream, and of the query that fills its silver tables.
+    tables
+        Names of those.
     contracts
         Texts of the contracts.
     lease
         The query's lease, which is checked before each append.
     """
 
-    def __init__(self, settings: Settings, stream: str, query: str, contracts: ContractLog, lease: Lease) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        stream: str,
+        query: str,
+        tables: SilverTables,
+        contracts: ContractLog,
+        lease: Lease,
+    ) -> None:
         self._settings = settings
         self._stream = stream
         self._query = query
         self._contracts = contracts
         self._lease = lease
+        self._names = tables
         self.count = 0
 
     def take(self, spark: SparkSession) -> bool:
@@ -122,8 +141,10 @@ class SilverMicroBatches:
         return True
 
     def _open(self, spark: SparkSession) -> _Tables:
-        names = silver_tables(self._stream)
-        each = (open_table(spark, name, self._query) for name in (names.conflicts, names.late, names.ledger, names.kept))
+        names = self._names
+        each = (
+            open_table(spark, name, self._query) for name in (names.conflicts, names.late, names.ledger, names.kept)
+        )
         return _Tables(*each)
 
     def _next(
@@ -159,7 +180,8 @@ class SilverMicroBatches:
             horizons = _horizons(taken, newest, watermark, contract)
             watermark = max(filter(None, (watermark, *newest.values())), default=None)
             with ExitStack() as cached:
-                whole = _decided(spark, rows, contract, horizons, cached)
+                kept = spark.table(f"{CATALOG}.{self._names.kept}")
+                whole = _decided(rows, kept, contract, horizons, cached)
                 written = write_decided(whole, rows.columns, targets, self._settings.s3)
             files, outcomes = written.files, written.outcomes
         self._check_complete(outcomes, taken.rows)
@@ -191,8 +213,8 @@ class SilverMicroBatches:
         if found != Counter(expected):
             source, number = min(key for key in {*found, *expected} if found[key] != expected.get(key, 0))
             raise LakeproofError(
-                f"bronze.{self._stream} has {found[source, number]:,} rows of {source} in micro-batch {number}, but its "
-                f"ledger counted {expected.get((source, number), 0):,}.",
+                f"bronze.{self._stream} has {found[source, number]:,} rows of {source} in micro-batch {number}, but "
+                f"its ledger counted {expected.get((source, number), 0):,}.",
                 f"Run `reader verify {self._stream}`. Restore bronze from a backup of the catalog.",
             )
 
@@ -200,7 +222,8 @@ class SilverMicroBatches:
         text = self._contracts.text(digest)
         if text is None:
             raise LakeproofError(
-                f"The landing log does not have the contract {digest[:12]}… that silver.{self._stream} was filled with.",
+                f"silver.{self._stream} was filled under the contract {digest[:12]}…, which the landing log does not "
+                "have.",
                 "Restore the landing log's database, or set LAKE_LANDING_LOG_URI to its address.",
             )
         return parse_contract(text, f"contract {digest[:12]}")
@@ -217,14 +240,13 @@ def _rows(spark: SparkSession, contract: Contract, taken: Range) -> DataFrame:
 
 
 def _decided(
-    spark: SparkSession,
     rows: DataFrame,
+    kept: DataFrame,
     contract: Contract,
     horizons: Mapping[int, datetime | None],
     cached: ExitStack,
 ) -> DataFrame:
     """Rows with their verdict; what is cached for it is given back when `cached` ends."""
-    kept = spark.table(f"{CATALOG}.{silver_tables(contract.stream).kept}")
     oldest = horizons[min(horizons)]
     moves = len(set(horizons.values())) > 1
     whole, frames = decided(with_horizon(rows, horizons), kept, contract, oldest, moves)
@@ -253,8 +275,8 @@ def _check_unchanged(before: Contract, now: Contract) -> None:
 
     if meaning(before) != meaning(now):
         raise LakeproofError(
-            f"silver.{now.stream} was filled under contract {before.version}, which has another primary key, event time "
-            f"or horizon than {now.version}.",
+            f"silver.{now.stream} was filled under contract {before.version}, which has another primary key, event "
+            f"time or horizon than {now.version}.",
             f"Restore them in the contract. Or: {_rebuild(now.stream)}",
         )
 
@@ -268,7 +290,7 @@ def _ledger_rows(outcomes: Mapping[Outcome, int], contract: Contract) -> pa.Reco
         {"source": source, "micro_batch_id": number, "bronze": sum(by_verdict.values()), **by_verdict, **shared}
         for (source, number), by_verdict in sorted(counts.items())
     ]
-    return pa.RecordBatch.from_pylist(rows, schema=_LEDGER)
+    return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_LEDGER_COLUMNS))
 
 
 def _watermark(done: Committed | None) -> datetime | None:

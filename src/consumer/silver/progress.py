@@ -57,13 +57,9 @@ def next_range(catalog: "Catalog", stream: str, start: int, max_rows: int) -> Ra
 
 def rows_of(catalog: "Catalog", stream: str, start: int, end: int) -> Counts:
     """How many rows each source of the micro-batches from `start` to before `end` has in bronze, as its ledger says."""
-    from pyiceberg.expressions import And, GreaterThanOrEqual, LessThan
-
     ledger = catalog.load_table(stream_tables(stream).ledger)
     number = "micro_batch_id"
-    scan = ledger.scan(
-        And(GreaterThanOrEqual(number, start), LessThan(number, end)), selected_fields=("source", number, "bronze")
-    )
+    scan = ledger.scan(f"{number} >= {start} and {number} < {end}", selected_fields=("source", number, "bronze"))
     found: Counts = {}
     for row in scan.to_arrow().to_pylist():
         if row["bronze"]:

@@ -89,9 +89,7 @@ def write_decided(
 
 def _map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any], schema: str) -> DataFrame:
     """What ``DataFrame.mapInArrow`` does, which asks for pandas, though neither it nor its workers use that."""
-    function = UserDefinedFunction(
-        work, _parse_datatype_string(schema), evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
-    )
+    function = UserDefinedFunction(work, _parse_datatype_string(schema), evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column: Any = function(*[rows[name] for name in rows.columns])
     mapped = rows._jdf.mapInArrow(column._jc, False, None)
     return DataFrame(mapped, rows.sparkSession)

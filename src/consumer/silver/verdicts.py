@@ -173,4 +173,3 @@ def _verdicts(rows: DataFrame, keys: list[str]) -> DataFrame:
         .where(~F.col(_SEEN))
         .withColumn(VERDICT, verdict)
     )
-

@@ -61,11 +61,11 @@ class SilverTables:
     """A row is a source in a micro-batch of bronze: how many of its rows became what."""
 
 
-def silver_tables(stream: str) -> SilverTables:
-    """Names of the silver tables of ``stream``."""
+def silver_tables(stream: str, suffix: str = "") -> SilverTables:
+    """Names of the silver tables of ``stream``; with a suffix, of those that will replace them."""
     return SilverTables(
-        kept=f"silver.{stream}",
-        conflicts=f"silver.{stream}_conflicts",
-        late=f"silver.{stream}_late",
-        ledger=f"ledger.{stream}_silver",
+        kept=f"silver.{stream}{suffix}",
+        conflicts=f"silver.{stream}_conflicts{suffix}",
+        late=f"silver.{stream}_late{suffix}",
+        ledger=f"ledger.{stream}_silver{suffix}",
     )

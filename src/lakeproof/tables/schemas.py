@@ -32,7 +32,7 @@ from lakeproof.tables.names import (
     SOURCE,
     WINNER_POSITION,
     WINNER_SOURCE,
-    silver_tables,
+    SilverTables,
     stream_tables,
 )
 
@@ -53,7 +53,7 @@ _PROPERTIES = {
 # A look-up of sources prunes files by their bounds. Iceberg cuts those to 16 characters: all of a month would be alike.
 _LEDGER_PROPERTIES = {"write.metadata.metrics.column.source": "full"}
 
-# Silver reads bronze by micro-batch. Iceberg keeps bounds of the first 100 columns only, and these come after the fields.
+# Silver reads bronze by micro-batch. Iceberg keeps bounds of the first 100 columns, and a contract may have as many.
 _BRONZE_PROPERTIES = {f"write.metadata.metrics.column.{MICRO_BATCH_ID}": "full"}
 
 # A row is added by who has seen the newest one: a retry must not skip what came in between.
@@ -85,7 +85,7 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
     _ensure_numbered(catalog.load_table(tables.ledger))
 
 
-def ensure_silver_tables(catalog: "Catalog", contract: Contract) -> None:
+def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverTables) -> None:
     """Create a stream's silver tables where they are missing, and give them the contract's new fields.
 
     Parameters
@@ -94,10 +94,11 @@ def ensure_silver_tables(catalog: "Catalog", contract: Contract) -> None:
         The PyIceberg catalog.
     contract
         The stream's contract.
+    tables
+        Their names.
     """
     from pyiceberg.types import BinaryType, LongType, StringType, TimestamptzType
 
-    tables = silver_tables(contract.stream)
     content = (CONTENT_HASH, BinaryType(), "MD5 of the contract's fields as JSON, without those that are null")
     winner = [
         (WINNER_SOURCE, StringType(), "source of the row that was kept for this key"),
@@ -114,9 +115,7 @@ def ensure_silver_tables(catalog: "Catalog", contract: Contract) -> None:
             evolve(catalog.load_table(name), schema)
 
 
-def _ensure_table(
-    catalog: "Catalog", name: str, schema: "Schema", day_of: str, properties: dict[str, str]
-) -> bool:
+def _ensure_table(catalog: "Catalog", name: str, schema: "Schema", day_of: str, properties: dict[str, str]) -> bool:
     """Create a table by the day of a column, unless it exists; return whether it was missing."""
     if catalog.table_exists(name):
         return False
@@ -128,13 +127,13 @@ def _ensure_table(
 
 
 def _ensure_numbered(ledger: "Table") -> None:
-    """Let micro-batches be numbered on from those of a ledger, whose numbers began at 0 with each new checkpoint once."""
+    """Let the numbers of micro-batches grow, in a ledger of a version where each new checkpoint began at 0 again."""
     import pyarrow.compute as pc
 
     if NEXT_MICRO_BATCH in ledger.properties:
         return
     numbers = ledger.scan(selected_fields=("micro_batch_id",)).to_arrow()["micro_batch_id"]
-    newest = pc.max(numbers).as_py() if len(numbers) else None  # type: ignore[attr-defined]  # its stubs lack it
+    newest = pc.max(numbers).as_py() if len(numbers) else None
     with ledger.transaction() as transaction:
         transaction.set_properties({NEXT_MICRO_BATCH: str(0 if newest is None else newest + 1)})
 

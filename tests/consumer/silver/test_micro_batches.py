@@ -1,108 +1,205 @@
-"""Silver against the plain model, from landed files to tables."""
+"""Silver against the plain model, from landed files to tables; crashes, other tools and changes in between."""
 
-import json
 import random
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.consumer.lake import Drain, SessionOf, rows
-from tests.consumer.silver.model import Row, decide
+from tests.consumer.silver.lakes import NOON, check, days, decide_all, land
+from tests.lakes import changed
+from tests.operations import tables
+from tests.operations.pieces import Piece, lose
 
-from consumer.queries.silver import SilverQuery
-from consumer.queries.bronze import Trigger
-from consumer.silver.micro_batches import SilverMicroBatches
+from consumer.silver import micro_batches
+from consumer.silver.rebuild import rebuild_silver
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError
+from lakeproof.history.apply import carry_out, plan
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import lease
 
 pytestmark = pytest.mark.spark
 
-NOW = datetime(2026, 11, 20, tzinfo=UTC)
+APPENDS = ["before conflicts", "before late", "before ledger", "before silver"]
 
 
-def land(landing: Path, name: str, events: list[tuple[str, datetime, str]]) -> None:
-    landing.mkdir(parents=True, exist_ok=True)
-    records = [
-        {"user_id": content, "event_id": key, "event_timestamp": at.isoformat(), "event_type": "page_view"}
-        for key, at, content in events
-    ]
-    (landing / name).write_text(json.dumps(records))
+@pytest.fixture
+def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let the next silver micro-batch crash before its append number `count`, and later ones not."""
+    real = micro_batches.append_once
+
+    def arm(count: int) -> None:
+        left = count
+
+        def append_or_crash(*arguments: Any) -> bool:
+            nonlocal left
+            if left == 0:
+                monkeypatch.setattr(micro_batches, "append_once", real)
+                raise LakeproofError("crashed, as asked")
+            left -= 1
+            return real(*arguments)
+
+        monkeypatch.setattr(micro_batches, "append_once", append_or_crash)
+
+    return arm
 
 
-def decide_all(session_of: SessionOf, settings: Settings) -> None:
-    query = SilverQuery(settings, "events", Trigger(available_now=True))
-    query.prepare()
-    with lease(settings.state.database, query.lease_name) as held:
-        process = SilverMicroBatches(settings, "events", query.name, ContractLog(settings.state.database), held)
-        spark = session_of(settings)
-        while process.take(spark):
-            pass
+def land_some(settings: Settings, first: bool) -> None:
+    """A row of every verdict, with winners in earlier micro-batches, in earlier files and in the same file."""
+    if first:
+        land(settings, "1.json", ("a", NOON, "x"), ("b", NOON, "x"), ("b", NOON, "x"), ("old", NOON - days(6), "x"))
+        land(settings, "2.json", ("a", NOON, "x"), ("b", NOON, "y"), ("c", NOON - days(30), "x"))
+    else:
+        late = ("late", NOON - days(8), "x")
+        land(settings, "3.json", ("a", NOON, "x"), ("a", NOON, "y"), late, late, ("d", NOON + days(2), "x"))
+        land(settings, "4.json", ("d", NOON + days(2), "x"), ("c", NOON, "x"), ("old", NOON, "z"))
 
 
-def found_in(settings: Settings) -> dict[tuple[str, int], tuple[str, tuple[str, int] | None]]:
-    found: dict[Any, Any] = {}
-    for row in rows(settings, "silver.events"):
-        found[row["_source"], row["_position"]] = ("kept", None)
-    for row in rows(settings, "silver.events_conflicts"):
-        found[row["_source"], row["_position"]] = ("conflicts", (row["_winner_source"], row["_winner_position"]))
-    for row in rows(settings, "silver.events_late"):
-        found[row["_source"], row["_position"]] = ("late", None)
-    return found
+def test_each_row_has_its_verdict(lake_settings: Settings, drain_directly: Drain, session_of: SessionOf) -> None:
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    spark = session_of(lake_settings)
+    decide_all(spark, lake_settings)
+    land_some(lake_settings, first=False)
+    drain_directly(lake_settings)
+    decide_all(spark, lake_settings)
+    found = check(lake_settings)
+    assert {place: verdict for place, verdict in found.items() if place[0] >= "2"} == {
+        ("2.json", 0): ("duplicates", ("1.json", 0)),
+        ("2.json", 1): ("conflicts", ("1.json", 1)),
+        ("2.json", 2): ("kept", None),  # nothing came before its micro-batch, so there is no horizon yet
+        ("3.json", 0): ("duplicates", ("1.json", 0)),
+        ("3.json", 1): ("conflicts", ("1.json", 0)),
+        ("3.json", 2): ("late", None),
+        ("3.json", 3): ("late", None),
+        ("3.json", 4): ("kept", None),
+        ("4.json", 0): ("duplicates", ("3.json", 4)),
+        ("4.json", 1): ("kept", None),  # the one with its key is too old to be looked at
+        ("4.json", 2): ("conflicts", ("1.json", 3)),
+    }
+    assert decide_all(spark, lake_settings) == 0
 
 
-def model_of(settings: Settings) -> dict[tuple[str, int], tuple[str, tuple[str, int] | None]]:
-    bronze = [
-        Row(
-            row["_micro_batch_id"],
-            row["_source"],
-            row["_position"],
-            row["event_id"],
-            row["event_timestamp"],
-            row["user_id"],
-            row["_ingested_at"],
-        )
-        for row in rows(settings, "bronze.events")
-    ]
-    return decide(bronze, timedelta(days=7))
-
-
-def check(settings: Settings) -> None:
-    model = model_of(settings)
-    duplicates = {place for place, (verdict, _) in model.items() if verdict == "duplicates"}
-    assert found_in(settings) == {place: verdict for place, verdict in model.items() if place not in duplicates}
-    ledger: dict[str, dict[str, int]] = {}
-    for (source, _), (verdict, _) in model.items():
-        ledger.setdefault(source, dict.fromkeys(("kept", "duplicates", "conflicts", "late"), 0))[verdict] += 1
-    assert {
-        row["source"]: {name: row[name] for name in ("kept", "duplicates", "conflicts", "late")}
-        for row in rows(settings, "ledger.events_silver")
-    } == ledger
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_it_is_as_the_model_says(
+@pytest.mark.parametrize("seed", range(3))
+def test_random_streams_are_as_the_model_says(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, seed: int
 ) -> None:
     chance = random.Random(seed)
-    landing = lake_settings.home / "landing" / "events"
     number = 0
-    for step in range(4):
-        for _ in range(chance.randint(1, 3)):
+    spark = session_of(lake_settings)
+    # Some micro-batches of silver hold one of bronze, some several, between which the horizon passes what was kept.
+    for max_rows in (1, 10, 1000):
+        settings = changed(lake_settings, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=max_rows)
+        for _ in range(chance.randint(1, 4)):
             for _ in range(chance.randint(1, 2)):
-                day = NOW + timedelta(days=4 * number)
                 events = [
                     (
                         f"e{chance.randint(0, 9)}",
-                        day - timedelta(days=chance.choice((0, 0, 1, 5, 9, 20))),
+                        NOON + days(4 * number - chance.choice((0, 0, 1, 5, 9, 20))),
                         chance.choice("ab"),
                     )
                     for _ in range(chance.randint(0, 12))
                 ]
-                land(landing, f"{number}.json", events)
+                land(lake_settings, f"{number:02}.json", *events)
                 number += 1
             drain_directly(lake_settings)
-        if step != 1:
-            decide_all(session_of, lake_settings)
-            check(lake_settings)
+        decide_all(spark, settings)
+        check(lake_settings)
+
+
+@pytest.mark.parametrize("appends", range(4), ids=APPENDS)
+def test_what_was_begun_is_finished_in_the_same_way(
+    lake_settings: Settings,
+    drain_directly: Drain,
+    session_of: SessionOf,
+    crash: Callable[[int], None],
+    appends: int,
+) -> None:
+    spark = session_of(lake_settings)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    decide_all(spark, lake_settings)
+    land_some(lake_settings, first=False)
+    drain_directly(lake_settings)
+    crash(appends)
+    with pytest.raises(LakeproofError, match="as asked"):
+        decide_all(spark, lake_settings)
+    land(lake_settings, "5.json", ("a", NOON, "x"), ("e", NOON, "x"))
+    drain_directly(lake_settings)
+    # What was begun is finished first, however much may be taken at once now.
+    assert decide_all(spark, lake_settings, most=1) == 1
+    assert len(rows(lake_settings, "ledger.events_silver")) == (5 if appends == 0 else 4)
+    decide_all(spark, lake_settings)
+    check(lake_settings)
+
+
+def test_maintenance_by_other_tools_and_a_lost_checkpoint_change_nothing(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, crash: Callable[[int], None]
+) -> None:
+    spark = session_of(lake_settings)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    decide_all(spark, lake_settings)
+    lose(lake_settings, Piece.CHECKPOINTS)
+    land_some(lake_settings, first=False)
+    drain_directly(lake_settings)
+    assert sorted({row["_micro_batch_id"] for row in rows(lake_settings, "bronze.events")}) == [0, 1]
+    crash(2)
+    with pytest.raises(LakeproofError, match="as asked"):
+        decide_all(spark, lake_settings)
+    for table in ("bronze.events", "ledger.events", "silver.events", "silver.events_conflicts"):
+        tables.maintain(spark, table)
+    decide_all(spark, lake_settings)
+    check(lake_settings)
+
+
+def test_rows_that_were_deleted_from_bronze_stop_silver(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    open_catalog(lake_settings).load_table("bronze.events").delete("event_id == 'old'")
+    with pytest.raises(LakeproofError, match=r"has 3 rows of 1\.json in micro-batch 0, but its ledger counted 4"):
+        decide_all(session_of(lake_settings), lake_settings)
+    assert rows(lake_settings, "silver.events") == []
+
+
+def test_another_horizon_is_refused_until_silver_is_rebuilt(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path
+) -> None:
+    spark = session_of(lake_settings)
+    for first in (True, False):
+        land_some(lake_settings, first=first)
+        drain_directly(lake_settings)
+        decide_all(spark, lake_settings)
+    before = check(lake_settings)
+    folder = tmp_path / "contracts"
+    folder.mkdir()
+    text = (lake_settings.contracts / "events.yaml").read_text()
+    text = text.replace("version: 1.0.0", "version: 1.1.0").replace(
+        "customProperties:\n", "customProperties:\n  - property: silverHorizon\n    value: unbounded\n", 1
+    )
+    (folder / "events.yaml").write_text(text)
+    settings = changed(lake_settings, LAKE_CONTRACTS=str(folder))
+    catalog, log = open_catalog(settings), ContractLog(settings.state.database)
+    carry_out(catalog, plan(catalog, settings, "events"), log)
+    land(settings, "5.json", ("e", NOON, "x"))
+    drain_directly(settings)
+    with pytest.raises(LakeproofError, match="another primary key, event time or horizon") as refused:
+        decide_all(spark, settings)
+    assert "consumer rebuild silver events" in refused.value.hint
+
+    contract = load_contract(settings.contracts, "events")
+    assert "Rebuilt silver.events" in rebuild_silver(settings, contract, lambda: spark)
+    after = check(settings)
+    assert "late" in {verdict for verdict, _ in before.values()}
+    assert "late" not in {verdict for verdict, _ in after.values()}
+    land(settings, "6.json", ("e", NOON, "y"))
+    drain_directly(settings)
+    decide_all(spark, settings)
+    check(settings)
+    names = {name for _, name in catalog.list_tables("silver")}
+    assert names == {"events", "events_conflicts", "events_late"}
