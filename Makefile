@@ -1,26 +1,26 @@
-# Everything that is needed is prepared by the target itself. The logic is in scripts/.
+# Each target prepares what it needs. The logic is in scripts/.
 .DEFAULT_GOAL := help
 .PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-test test fuzz chaos lint bench requirements jars-lock
 
 help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-start: ## start the demo (in containers where a Docker engine answers) and show what lands
+start: ## start the demo (in containers if a Docker engine responds) and show what lands
 	@scripts/start.sh
 
-stop: ## stop producer and consumer; MinIO stays up
+stop: ## stop producer and consumer; MinIO keeps running
 	@scripts/stop.sh
 
-clean: ## stop everything and remove the data, not what was downloaded
+clean: ## stop everything and remove the data; downloads are kept
 	@scripts/clean.sh
 
 duckdb: ## open DuckDB's shell on the tables
 	@scripts/duckdb.sh
 
-minio: ## MinIO's console, or how to have one
+minio: ## open MinIO's console, or print how to start MinIO
 	@scripts/minio.sh
 
-spark: ## Spark's page of the running consumer
+spark: ## open the Spark UI of the running consumer
 	@scripts/spark.sh
 
 producer-logs: ## follow the producer's log
@@ -32,7 +32,7 @@ consumer-logs: ## follow the consumer's log
 setup: ## prepare .venv, dependencies and jars
 	@scripts/setup.sh
 
-setup-test: ## prepare what the tests need, too
+setup-test: ## also prepare what the tests need
 	@scripts/setup-test.sh
 
 test: setup-test ## run every check and test
@@ -41,7 +41,7 @@ test: setup-test ## run every check and test
 fuzz: setup-test ## run the property tests on new random examples; ARGS="5 tests/reader" for 5 rounds of some
 	@scripts/fuzz.sh $(ARGS)
 
-chaos: setup-test ## hurt the consumer in every way that we know of (two hours); ARGS="--part operations --storage local"
+chaos: setup-test ## disturb the consumer in every way that we know (two hours); ARGS="--part operations --storage local"
 	@scripts/chaos.sh $(ARGS)
 
 lint: ## run the checks, not the tests
@@ -51,8 +51,8 @@ lint: ## run the checks, not the tests
 bench: ## run the benchmarks, or one: make bench NAME=backlog ARGS="--files 100 --repeat 1"
 	@scripts/bench.sh $(NAME) $(ARGS)
 
-requirements: setup ## pin the dependencies of pyproject.toml anew (after a change of it)
+requirements: setup ## pin the dependencies of pyproject.toml, after a change of it
 	@scripts/requirements.sh
 
-jars-lock: ## record the hashes of the jars anew (after a change of ivy.xml)
+jars-lock: ## record the hashes of the jars, after a change of ivy.xml
 	@scripts/setup.sh lock

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run benchmarks: scripts/bench.sh [NAME ...] [OPTION ...]; see --help. They take the whole machine: run nothing beside them.
+# Run benchmarks: scripts/bench.sh [NAME ...] [OPTION ...]; see --help. They use the whole machine: run nothing else.
 source "$(dirname "$0")/common.sh"
 
 scripts/setup.sh bench

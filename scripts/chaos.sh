@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Hurt a consumer in every way that we know of, and prove that nothing is lost or doubled.
+# Disturb a consumer in every way that we know, and check that nothing is lost or duplicated.
 #   scripts/chaos.sh [OPTIONS]    see --help
-#   scripts/chaos.sh --setup      only prepare the proxy, in an environment of its own: target/mitmproxy
-#   scripts/chaos.sh --lock       pin the proxy's dependencies anew, in tests/chaos/proxy.txt
+#   scripts/chaos.sh --setup      only prepare the proxy, in its own environment: target/mitmproxy
+#   scripts/chaos.sh --lock       pin the proxy's dependencies in tests/chaos/proxy.txt
 source "$(dirname "$0")/common.sh"
 
 proxy=target/mitmproxy
@@ -20,7 +20,7 @@ if [[ ! -x $proxy/bin/mitmdump ]] || ! fresh "$proxy.stamp" "$pins"; then
   "$BIN/uv" pip install --quiet --compile-bytecode --python "$proxy/bin/python" --require-hashes --requirements "$pins" ||
     "$BIN/python" -m pip --python "$proxy/bin/python" install --quiet --disable-pip-version-check --require-hashes \
       --requirement "$pins" ||
-    fail "The proxy could not be installed." "Check the network, then run it again."
+    fail "Cannot install the proxy." "Check the network, then try again."
   sha256 "$pins" >"$proxy.stamp"
 fi
 [[ ${1:-} != --setup ]] || exit 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Run the property tests on examples that nobody has seen yet: more of them, and a new seed in each round.
-#   scripts/fuzz.sh [ROUNDS] [PYTEST OPTIONS]    e.g. scripts/fuzz.sh 5 tests/reader; ROUNDS is 20 unless told
-# Those that need Spark run in each fifth round only. A round that fails prints its seed and the examples, and ends it all.
+# Run the property tests on new random examples: more of them, and a new seed in each round.
+#   scripts/fuzz.sh [ROUNDS] [PYTEST OPTIONS]    e.g. scripts/fuzz.sh 5 tests/reader; ROUNDS is 20 by default
+# Tests that need Spark run only in every fifth round. A round that fails prints its seed and the examples, and ends the run.
 source "$(dirname "$0")/common.sh"
 
 rounds=20

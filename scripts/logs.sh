@@ -2,8 +2,8 @@
 # Follow the log of a program of the demo: scripts/logs.sh producer|consumer
 source "$(dirname "$0")/common.sh"
 
-if docker_answers && [[ -n $(docker compose ps --all --quiet "$1") ]]; then exec docker compose logs --follow --tail 50 "$1"; fi
+if docker_responds && [[ -n $(docker compose ps --all --quiet "$1") ]]; then exec docker compose logs --follow --tail 50 "$1"; fi
 demo_settings
 log=$LOGS/$1.log
-[[ -f $log ]] || fail "There is no $log: the $1 was never started here." "make start"
+[[ -f $log ]] || fail "No log of the $1 found at $log." "Run make start."
 exec tail -n 50 -F "$log"

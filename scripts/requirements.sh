@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compile requirements/*.txt from pyproject.toml: pinned, hashed, naming no index. Options go to uv, e.g. --upgrade.
+# Compile requirements/*.txt from pyproject.toml: pinned, with hashes, without an index. Options are passed to uv: --upgrade
 source "$(dirname "$0")/common.sh"
 
 compile() {
@@ -10,7 +10,7 @@ compile() {
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --output-file "$output" "$@"
 }
 
-# The widest first: the others take its versions, so that a package has one version everywhere.
+# The widest first: the others use its versions, so that a package has one version everywhere.
 compile dev --extra dev --extra producer --extra consumer --extra reader --extra demo "$@" pyproject.toml \
   requirements/bootstrap.in
 same=(--constraints requirements/dev.txt)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Write the guide's table of settings anew, from the model that describes them.
+# Update the guide's table of settings from the model that describes them.
 source "$(dirname "$0")/common.sh"
 
 page=docs/guide.md
 table=$("$BIN/lakeproof" settings --markdown)
-# By the environment, since awk would read escapes in a variable of its own.
+# Passed in the environment: awk interprets escapes in its own variables.
 TABLE=$table awk '
   /^<!-- settings: end/ { print ENVIRON["TABLE"]; inside = 0 }
   !inside { print }

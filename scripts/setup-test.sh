@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What the checks need beyond `make setup`: their Python packages (a Postgres server is one of them), the jars of an Iceberg
-# REST catalog, a MinIO server built from source (4 minutes, once), the loader of Docker Compose, which reads
-# docker-compose.yml without an engine, and a proxy that makes faults.
+# Prepare what the checks need in addition to `make setup`: Python packages (one contains a Postgres server), the jars of an
+# Iceberg REST catalog, a MinIO server built from source (4 minutes, once), the loader of Docker Compose, which reads
+# docker-compose.yml without an engine, and a proxy that injects faults.
 source "$(dirname "$0")/common.sh"
 
-# build NAME MODULE PACKAGE VERSION: target/bin/NAME, unless it is there in this version. What was built is kept in the
-# user's cache, for other clones.
+# build NAME MODULE PACKAGE VERSION: build target/bin/NAME, unless it has this version already. The user's cache keeps a copy
+# for other clones.
 build() {
   local name=$1 module=$2 package=$3 version=$4 folder
   local kept=${XDG_CACHE_HOME:-$HOME/.cache}/lakeproof/$name-$version
@@ -14,16 +14,16 @@ build() {
     cp "$kept" "target/bin/$name"
     return
   fi
-  command -v go >/dev/null || fail "Go is missing; the tests build $name with it." "Install Go 1.24 or newer."
+  command -v go >/dev/null || fail "Go is missing. The tests need it to build $name." "Install Go 1.24 or newer."
   say "Building $name …"
   folder=$(mktemp -d)
   GOBIN=$folder go install "$package@$version" 2>"target/bin/$name.log" || {
     tail -n 20 "target/bin/$name.log" >&2
-    fail "$name could not be built." "Check the network, then run it again. All that was said: target/bin/$name.log"
+    fail "Cannot build $name. Log: target/bin/$name.log" "Check the network, then try again."
   }
   mv "$folder"/* "target/bin/$name"
   rmdir "$folder"
-  # A cache that cannot be written costs the next clone a build, nothing else.
+  # If the cache cannot be written, the next clone builds again.
   { mkdir -p "${kept%/*}" && cp "target/bin/$name" "$kept.$$" && mv "$kept.$$" "$kept"; } 2>/dev/null || true
 }
 

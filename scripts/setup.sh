@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Prepare what is missing: .venv, dependencies pinned by hash, Spark's jars. Quick where nothing is.
+# Prepare what is missing: .venv, dependencies pinned by hash, Spark's jars. Fast if nothing is missing.
 #   scripts/setup.sh        what the programs need
-#   scripts/setup.sh dev    and what the checks need
-#   scripts/setup.sh bench  and what the benchmarks need
-#   scripts/setup.sh lock   and record the jars' hashes anew
-# PYTHON names the interpreter to make .venv with; by default the first of those below that will do.
+#   scripts/setup.sh dev    also what the checks need
+#   scripts/setup.sh bench  also what the benchmarks need
+#   scripts/setup.sh lock   also record the hashes of the jars
+# PYTHON is the interpreter for .venv. Default: the first one below that is new enough and has venv.
 source "$(dirname "$0")/common.sh"
 wanted=${1:-run}
 
@@ -18,29 +18,29 @@ find_python() {
       return
     fi
   done
-  fail "There is no Python 3.11 or newer with venv here${PYTHON:+ ($PYTHON is not)}." \
-    "Install it (Debian, Ubuntu: apt-get install python3.11 python3.11-venv), or name it: make setup PYTHON=/path/to/python3."
+  fail "No Python 3.11 or newer with venv found${PYTHON:+: PYTHON is $PYTHON}." \
+    "Install it (Debian, Ubuntu: apt-get install python3.11 python3.11-venv), or set its path: make setup PYTHON=/path/to/python3"
 }
 
 check_java() {
   local version major
-  version=$("$JAVA" -version 2>&1) || fail "Java is missing: '$JAVA -version' does not run." \
+  version=$("$JAVA" -version 2>&1) || fail "Java is missing: cannot run '$JAVA -version'." \
     "Install a JDK 17 (Debian, Ubuntu: apt-get install openjdk-17-jdk-headless), or set JAVA_HOME."
   major=$(sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' <<<"$version" | head -n 1)
-  ((${major:-0} >= 17)) || fail "Java is too old: $(head -n 1 <<<"$version"); Spark 4 needs 17 or newer." \
+  ((${major:-0} >= 17)) || fail "Java is too old: expected 17 or newer, got $(head -n 1 <<<"$version")." \
     "Install a JDK 17, or set JAVA_HOME to one."
 }
 
-# A .venv that was moved or copied has scripts that run another folder's Python: it is made anew.
+# The scripts of a .venv that was moved or copied run the Python of another folder, so .venv is created again.
 make_venv() {
   if usable "$BIN/python" && grep -qF "$BIN/" "$BIN/pip" 2>/dev/null; then return; fi
   local python
   python=$(find_python)
-  say "Making .venv with $("$python" --version) …"
+  say "Creating .venv with $("$python" --version) …"
   "$python" -m venv --clear .venv
 }
 
-# install NAME: requirements/NAME.txt. uv is fast; pip has its own settings for mirrors, so it is asked where uv fails.
+# install NAME: requirements/NAME.txt. uv is fast. pip has its own settings for mirrors, so it is tried if uv fails.
 install() {
   local requirements=requirements/$1.txt stamp=.venv/$1.stamp
   ! fresh "$stamp" "$requirements" || return 0
@@ -48,7 +48,7 @@ install() {
   if [[ $1 == bootstrap ]] || ! "$BIN/uv" pip install --quiet --compile-bytecode --python "$BIN/python" --require-hashes \
     --build-constraints requirements/bootstrap.txt --requirements "$requirements"; then
     "$BIN/python" -m pip install --quiet --disable-pip-version-check --require-hashes --requirement "$requirements" ||
-      fail "The dependencies could not be installed." "Check the network and pip's settings, then run it again."
+      fail "Cannot install the dependencies." "Check the network and the settings of pip, then try again."
   fi
   sha256 "$requirements" >"$stamp"
 }
@@ -60,18 +60,18 @@ install_project() {
   sha256 pyproject.toml >.venv/project.stamp
 }
 
-# The consumer's JVM starts in half the time from an archive of its classes. It is made in an empty folder and with no
-# settings but these, so that it touches no lake; a run without it is slower, no more.
+# With an archive of its classes, the consumer's JVM starts in half the time. It is made in an empty folder and with only
+# these settings, so that no lake is changed. Without it, runs only start more slowly.
 archive_classes() {
   local stamp=target/jars/spark.jsa.stamp folder
   "$JAVA" -version >target/jars/java-version 2>&1
   ! fresh "$stamp" jars.sha256 requirements/run.txt target/jars/java-version || return 0
-  say "Archiving the JVM's classes (once, for quicker starts) …"
+  say "Archiving the JVM's classes (once, for faster starts) …"
   folder=$(mktemp -d)
   (cd "$folder" && env -i HOME="$HOME" PATH="$PATH" ${JAVA_HOME:+JAVA_HOME="$JAVA_HOME"} \
     LAKE_CONTRACTS="$ROOT/contracts" LAKE_JARS="$ROOT/target/jars/spark" "$BIN/consumer" archive) \
     >target/jars/archive.log 2>&1 ||
-    say "  That failed (see target/jars/archive.log): starts are slower, nothing else. To try again: .venv/bin/consumer archive"
+    say "  Failed, so starts are slower. Log: target/jars/archive.log. To try again: .venv/bin/consumer archive"
   sha256 jars.sha256 requirements/run.txt target/jars/java-version >"$stamp"
   rm -rf "$folder"
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Stop producer and consumer, wherever they run. MinIO stays up; --all stops it too.
+# Stop producer and consumer, in containers and as local processes. MinIO keeps running; --all stops it, too.
 source "$(dirname "$0")/common.sh"
 
 stopped=
-if docker_answers && [[ -n $(docker compose ps --all --quiet) ]]; then
+if docker_responds && [[ -n $(docker compose ps --all --quiet) ]]; then
   if [[ ${1:-} == --all ]]; then
     docker compose down
   else
     docker compose stop producer consumer
-    say "MinIO stays up; make clean stops it and removes the data."
+    say "MinIO is still running. make clean stops it and removes the data."
   fi
   stopped=yes
 fi
@@ -16,11 +16,11 @@ fi
 demo_settings
 if [[ -n $RUN ]]; then
   pid=$(supervisor pid)
-  say "Stopping producer and consumer; the consumer ends its micro-batch first …"
+  say "Stopping producer and consumer. The consumer finishes its micro-batch first …"
   supervisor shutdown >/dev/null
   while kill -0 "$pid" 2>/dev/null; do sleep 0.2; done
   rm -rf "$RUN" "$HOME_DIR/.demo"
   say "Stopped. The data is in $HOME_DIR."
   stopped=yes
 fi
-[[ -n $stopped ]] || say "Nothing runs."
+[[ -n $stopped ]] || say "Nothing is running."

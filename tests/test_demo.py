@@ -52,7 +52,7 @@ def test_the_demo_from_start_to_clean(make):
 
     again = make("start")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "runs already" in again.stdout
+    assert "already running" in again.stdout
     assert again.stdout.count("RUNNING") == 2
 
     page = make("spark")
@@ -61,7 +61,7 @@ def test_the_demo_from_start_to_clean(make):
     stop = make("stop")
     assert stop.returncode == 0, stop.stdout + stop.stderr
     assert "Stopped" in stop.stdout
-    assert "Nothing runs" in make("stop").stdout
+    assert "Nothing is running" in make("stop").stdout
     assert make("spark").returncode != 0
 
     rows = [
@@ -89,7 +89,7 @@ def test_clean_refuses_a_folder_that_holds_something_else(make):
 
 
 def test_what_does_not_run_is_said_in_one_line(make):
-    assert "Nothing runs" in make("stop").stdout
+    assert "Nothing is running" in make("stop").stdout
     assert "make start" in make("producer-logs").stderr
     assert "make start" in make("spark").stderr
     assert "target/bin/minio" in make("minio").stdout

@@ -204,7 +204,14 @@ def test_texts_are_in_plain_english(phrase):
     pattern = re.compile(r"\b" + r"[\s#|]+".join(forms.get(word, re.escape(word)) for word in words) + r"\b", re.I)
     found = [
         f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
-        for path in [ROOT / "README.md", *_texts("src", ".py"), *_texts("docs", ".md")]
+        for path in [
+            ROOT / "README.md",
+            ROOT / "Makefile",
+            *_texts("src", ".py"),
+            *_texts("src", ".sh"),
+            *_texts("scripts", ".sh"),
+            *_texts("docs", ".md"),
+        ]
         for text in [path.read_text()]
         for match in pattern.finditer(text)
     ]

@@ -1,5 +1,6 @@
 """Bad settings, signals and closed pipes: no program answers them with a stack trace. None of this starts a JVM."""
 
+import json
 import os
 import signal
 import subprocess
@@ -50,13 +51,17 @@ def shell(folder: Path, command: str) -> "subprocess.CompletedProcess[str]":
 
 
 def assert_told(done: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
-    """It ended with `code`, an error of one line that has these words, and a hint."""
+    """It ended with `code`, an error of one line that has these words, and a hint; a log line may say the same."""
     assert "Traceback" not in done.stdout + done.stderr
     assert done.returncode == code, done.stderr
-    error, hint = done.stderr.splitlines()
+    *logged, error, hint = done.stderr.splitlines()
     assert error.startswith("Error: ")
     assert hint.startswith("  ")
     assert all(word in error for word in words), error
+    for line in map(json.loads, logged):
+        assert (line["event"], line["level"], line["retryable"]) == ("failed", "error", code == 3)
+        assert (f"Error: {line['message']}", f"  {line['hint']}") == (error, hint)
+    assert not logged or done.args[2:4] == ["consumer", "run"]  # the only command of these that logs
 
 
 BAD_SETTINGS = {

@@ -8,7 +8,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from lakeproof.command import application, run
+from lakeproof.command import application, logged_errors, run
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import LakeproofError, UsageError
@@ -73,12 +73,8 @@ def run_streams(
 
     On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits.
     """
-    if not _TRIGGER.fullmatch(trigger):
-        raise UsageError(
-            f"--trigger: expected a duration, got {trigger!r}.", 'Use a value like "5 seconds" or "500 milliseconds".'
-        )
     try:
-        with asked_to_end():
+        with logged_errors(), asked_to_end():
             _run(list(dict.fromkeys(streams)), to, data_source, available_now, trigger)
     except AskedToEnd:  # while it started: nothing was begun
         structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
@@ -157,6 +153,10 @@ def archive(
 
 
 def _run(streams: list[str], to: Layer | None, data_source: DataSource | None, available_now: bool, every: str) -> None:
+    if not _TRIGGER.fullmatch(every):
+        raise UsageError(
+            f"--trigger: expected a duration, got {every!r}.", 'Use a value like "5 seconds" or "500 milliseconds".'
+        )
     settings = load_settings()
     _check_data_source(settings, data_source)
     # An invalid contract is reported before anything else.

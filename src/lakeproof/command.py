@@ -4,14 +4,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 
 import structlog
 import typer
 
 from lakeproof.errors import LakeproofError, OutputClosedError, OutputError, UsageError
-from lakeproof.logs import configure_logs
+from lakeproof.logs import configure_logs, logs_are_json
 from lakeproof.settings_help import epilog
 from lakeproof.signals import end_at_once
 from lakeproof.streams import drop_output, open_standard_streams
@@ -66,6 +67,26 @@ def run(app: Callable[[], object]) -> None:
         sys.exit(code)
 
 
+@contextmanager
+def logged_errors() -> Iterator[None]:
+    """Log the error that ends a command, as data: for commands that log, where their log is JSON.
+
+    The error is raised again, and :func:`run` prints it for people.
+    """
+    try:
+        yield
+    except Exception as error:
+        found = _user_error(error)
+        if found and logs_are_json():
+            structlog.get_logger().error("failed", message=found.message, hint=found.hint, retryable=found.retryable)
+        raise
+
+
+def print_error(error: LakeproofError) -> None:
+    """Print an error for people: a line that says what is wrong, and a hint."""
+    sys.stderr.write(f"Error: {error}\n")
+
+
 def _told(error: BaseException) -> int | None:
     """Say what went wrong; return the exit code, or None where it is for the interpreter to deal with."""
     if isinstance(error, OutputError):
@@ -74,15 +95,23 @@ def _told(error: BaseException) -> int | None:
         return _PIPE_CLOSED
     if isinstance(error, KeyboardInterrupt):
         return _INTERRUPTED
+    found = _user_error(error)
+    if found is None:
+        return None
+    print_error(found)
+    return found.exit_code
+
+
+def _user_error(error: BaseException) -> LakeproofError | None:
+    """An error as one that a user can cause or repair; None for a mistake in the program."""
     if isinstance(error, OSError) and error.strerror:
         what = f"{os.fspath(error.filename)!r}: " if error.filename is not None else ""
-        error = LakeproofError(
+        return LakeproofError(
             f"{what}{error.strerror}.", "Check the path, its permissions and the disk, then try again."
         )
-    if isinstance(error, LakeproofError):
-        sys.stderr.write(f"Error: {error}\n")
-        return error.exit_code
-    return None
+    if isinstance(error, OutputClosedError):
+        return None  # nobody is there to read it
+    return error if isinstance(error, LakeproofError) else None
 
 
 def _told_of_thread(failed: threading.ExceptHookArgs) -> None:

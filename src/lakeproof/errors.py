@@ -4,9 +4,12 @@
 
     LakeproofError          exit code 1; printed as one line and a hint, never as a stack trace
     ├── UsageError          exit code 2; the command line, the settings or a contract is wrong
-    ├── UnavailableError    exit code 3; something outside is missing or refuses: retrying may help
+    ├── UnavailableError    exit code 3, retryable; something outside is missing, unreachable or refuses
     └── OutputError         exit code 1; standard output cannot be written
         └── OutputClosedError   whoever read it has gone: the program ends silently
+
+Packages have subclasses of their own. An exit code of 3 is always retryable. The reverse does not hold: the exit codes
+of `reader verify` have a meaning of their own.
 """
 
 from typing import ClassVar
@@ -24,6 +27,9 @@ class LakeproofError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
+    """What a program ends with."""
+    retryable: ClassVar[bool] = False
+    """Whether trying again helps: the same command may succeed later. Where it is False, that is not known."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -54,6 +60,7 @@ class UnavailableError(LakeproofError):
     """Something outside the program is missing, unreachable or refuses."""
 
     exit_code = 3
+    retryable = True
 
 
 class OutputError(LakeproofError):

@@ -6,11 +6,15 @@ import sys
 import structlog
 
 
+def logs_are_json() -> bool:
+    """Whether standard error is no terminal, so that log lines are JSON objects."""
+    return not sys.stderr.isatty()
+
+
 def configure_logs() -> None:
     """Send structlog's events to standard error: coloured on a terminal, else one JSON object a line."""
-    on_terminal = sys.stderr.isatty()
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
+        structlog.processors.JSONRenderer() if logs_are_json() else structlog.dev.ConsoleRenderer()
     )
     structlog.configure(
         processors=[

@@ -11,10 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.queries.test_streams import GOOD
+from tests.lakes import changed
 
 from consumer.app import Query, run_queries
 from consumer.bulletin import Bulletin
 from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.queries.silver import SilverQuery
+from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
@@ -36,6 +39,7 @@ class Ticks:
     """A toy: counts rows of Spark's own source, and notes what it is given."""
 
     lease_name = name = "ticks"
+    follows = None
 
     def __init__(self, settings: Settings, fails: bool = False) -> None:
         self._settings = settings
@@ -175,3 +179,32 @@ def test_no_query_runs_where_one_of_them_runs_elsewhere(lake_settings: Settings,
     assert not ticks.resumed.is_set()
     with lease(lake_settings.state.database, "ticks"):  # given back
         pass
+
+
+def test_silver_follows_bronze_to_its_end(lake_settings: Settings, session_of: SessionOf) -> None:
+    for number in range(3):
+        land(lake_settings, "events", f"{number}.json")
+    settings = changed(lake_settings, LAKE_MAX_FILES_PER_MICRO_BATCH=1, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=1)
+    queries: list[Query] = [BronzeQuery(settings, "events", NOW), SilverQuery(settings, "events", NOW)]
+    run_queries(settings, queries, lambda: session_of(settings), available_now=True)
+    assert queries[0].micro_batches == 3
+    assert [row["_source"] for row in rows(settings, "silver.events")] == ["0.json"]
+    ledger = {row["source"]: (row["kept"], row["duplicates"]) for row in rows(settings, "ledger.events_silver")}
+    assert ledger == {"0.json": (1, 0), "1.json": (0, 1), "2.json": (0, 1)}
+
+
+def test_silver_that_fails_is_named_and_ends_bronze(lake_settings: Settings, session_of: SessionOf) -> None:
+    def run(*queries: Query, available_now: bool) -> None:
+        run_queries(lake_settings, queries, lambda: session_of(lake_settings), available_now=available_now)
+
+    land(lake_settings, "events")
+    run(BronzeQuery(lake_settings, "events", NOW), available_now=True)
+    open_catalog(lake_settings).load_table("bronze.events").delete("event_id == 'e'")
+    for available_now in (True, False):
+        trigger = Trigger(available_now)
+        with pytest.raises(LakeproofError, match=r"^silver-events: bronze\.events has 0 rows of 1\.json"):
+            run(
+                BronzeQuery(lake_settings, "events", trigger),
+                SilverQuery(lake_settings, "events", trigger),
+                available_now=available_now,
+            )

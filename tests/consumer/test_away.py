@@ -43,7 +43,8 @@ class Dependent:
         """One line that names what is away and no password, and a hint."""
         assert "Traceback" not in said
         assert not [form for form in (PASSWORD, "p%40ss", "%2Frd") if form in said]
-        error, *hint = said[said.index("Error: ") :].splitlines()
+        lines = said.splitlines()
+        error, *hint = lines[next(number for number, line in enumerate(lines) if line.startswith("Error: ")) :]
         assert error.startswith(f"Error: {self.words}")
         assert len(hint) == 1
         assert "LAKE_" in hint[0]

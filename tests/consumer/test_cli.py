@@ -67,6 +67,8 @@ def test_a_mistake_is_one_clear_line(
     assert "Traceback" not in result.stderr
     for text in words:
         assert text in " ".join(result.stderr.split())
+    logged = json.loads(result.stderr.splitlines()[0])
+    assert (logged["event"], logged["retryable"]) == ("failed", exit_code == 3)
 
 
 def test_help_names_every_option(lake_settings: Settings) -> None:

@@ -73,8 +73,14 @@ class SilverQuery:
             raise RuntimeError("A query is resumed before it is started.")
         own = spark._jsparkSession.cloneSession()  # with the settings of now, as Spark does for a streaming query
         session = SparkSession(spark.sparkContext, own)
+
+        def take() -> bool:
+            # Iceberg asks the thread's own session for its catalogs.
+            session._jvm.SparkSession.setActiveSession(own)  # type: ignore[union-attr]
+            return process.take(session)
+
         log.info("started", query=self.name, stream=self.stream)
-        return Following(self.name, lambda: process.take(session), self._trigger.seconds, bulletin.stop_file)
+        return Following(self.name, take, self._trigger.seconds, bulletin.stop_file)
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

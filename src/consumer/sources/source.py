@@ -103,7 +103,7 @@ class Source(Protocol[PartT]):
         """Check that it is the one that the stream's tables were filled from. The tables are there."""
 
     def check_without_tables(self) -> None:
-        """Refuse to begin anew where a checkpoint says that there were tables."""
+        """Refuse to start from the beginning if a checkpoint says that there were tables."""
 
     def resume(self, ledger: "Table", accounted: str | None) -> None:
         """Find where to go on: behind `accounted`, up to which the ledger has everything; None for the beginning."""

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lakeproof.command import print_error
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
 from lakeproof.contracts.duration import horizon_text
@@ -58,7 +59,7 @@ def check(
             contract = _load(folder, name)
         except UsageError as error:
             refused = True
-            sys.stderr.write(f"Error: {error}\n")
+            print_error(error)
             continue
         sys.stdout.write(
             f"{name}: ok: stream {contract.stream}, version {contract.version}, {len(contract.fields)} fields, "

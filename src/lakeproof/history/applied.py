@@ -23,6 +23,8 @@ _ATTEMPTS = 10
 class AppliedMeanwhileError(LakeproofError):
     """Another contract was applied to the stream since its newest one was looked up."""
 
+    retryable = True
+
 
 @dataclass(frozen=True)
 class Applied:

@@ -33,6 +33,7 @@ class LeaseHeldError(LakeproofError):
     """Another consumer runs this stream."""
 
     exit_code = 3
+    retryable = True
 
 
 @contextmanager

@@ -21,7 +21,7 @@ class Passed:
     Parameters
     ----------
     names
-        Of the files, as far as the landing log knows them.
+        Of the files that the landing log knows.
     problems
         What is wrong, in words; nothing where the checkpoint is where the tables are.
     """

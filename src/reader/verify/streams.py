@@ -21,6 +21,12 @@ class CannotCheckError(LakeproofError):
     exit_code = 2
 
 
+class CannotCheckYetError(CannotCheckError):
+    """Something that is needed is away. It may be back later."""
+
+    retryable = True
+
+
 def verify(settings: Settings, stream: str | None = None, values: bool = False) -> list[Verification]:
     """Verify a stream, or each one that has a contract and tables; shows its progress on a terminal.
 
@@ -56,7 +62,8 @@ def verify(settings: Settings, stream: str | None = None, values: bool = False) 
 
             return [verify_stream(settings, session, name, values, show) for name in names]
     except LakeproofError as error:
-        raise CannotCheckError(f"Could not check. {error.message}", error.hint) from error
+        kind = CannotCheckYetError if error.retryable else CannotCheckError
+        raise kind(f"Could not check. {error.message}", error.hint) from error
 
 
 def _streams(settings: Settings, stream: str | None) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Unpack gzip as far as a limit, for the recount; written apart from the consumer's, which must agree."""
+"""Unpack gzip up to a limit, for the recount; written apart from the consumer's, which must agree."""
 
 import io
 import zlib

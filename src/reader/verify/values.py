@@ -143,7 +143,7 @@ def _is_field_same(field: Field, token: Any, kept: "pa.Scalar[Any]", within: Pla
 
 
 def _is_same(kind: Type, token: Any, kept: "pa.Scalar[Any]", place: Place, missing: _Missing) -> bool:
-    """Whether a column's value has the value of the JSON `token` (None for null), as far as it is there."""
+    """Whether a column's value has the value of the JSON `token` (None for null). What is missing is collected."""
     if token is None:
         return not kept.is_valid
     if not kept.is_valid:

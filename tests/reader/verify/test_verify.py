@@ -21,6 +21,8 @@ from lakeproof.settings import Limits, Settings
 from lakeproof.storage.s3 import s3_client
 from reader.cli import app
 from reader.verify import run as run_module
+from reader.verify.streams import CannotCheckError
+from reader.verify.streams import verify as verify_streams
 
 
 def event(number: int, **changes: Any) -> bytes:
@@ -425,6 +427,13 @@ def test_a_lake_without_tables_and_a_stream_without_contract(lake_settings: Sett
     assert "no tables yet" in could_not_check(reader, lake_settings)
     assert "of the stream events is missing" in could_not_check(reader, lake_settings, "events")
     assert "No contract found" in could_not_check(reader, lake_settings, "nope")
+
+
+def test_trying_again_helps_if_something_is_away(lake_settings: Settings) -> None:
+    for stream, retryable in (("events", True), ("nope", False)):
+        with pytest.raises(CannotCheckError) as caught:
+            verify_streams(lake_settings, stream)
+        assert (caught.value.retryable, caught.value.exit_code) == (retryable, 2)
 
 
 @pytest.mark.s3

@@ -86,7 +86,7 @@ class FileSource:
         return FileReader(self._zone)
 
     def check_without_tables(self) -> None:
-        """Refuse to begin anew where a checkpoint says that there were tables."""
+        """Refuse to start from the beginning if a checkpoint says that there were tables."""
         checkpoint = read_checkpoint(self._settings, self._query)
         if checkpoint and checkpoint.end.seq:
             raise LakeproofError(
