@@ -50,11 +50,13 @@ COPY --from=jdk /opt/java/openjdk /opt/java/openjdk
 COPY --from=consumer-build /app/.venv .venv
 COPY --from=jars /app/target/jars/spark target/jars/spark
 COPY contracts contracts
+COPY gold gold
 USER 10001
 CMD ["consumer", "--help"]
 
 FROM base AS reader
 COPY --from=reader-build /app/.venv .venv
 COPY contracts contracts
+COPY gold gold
 USER 10001
 CMD ["reader", "shell"]

@@ -15,14 +15,19 @@ from lakeproof.command import application, run
 from lakeproof.contracts.commands import contract_commands
 from lakeproof.doctor import Program, checks_for, examine
 from lakeproof.errors import UsageError
+from lakeproof.gold.commands import gold_commands
 from lakeproof.landing.commands import landing_commands
 from lakeproof.settings import VARIABLES, Settings, load_settings
 from lakeproof.settings_help import as_markdown, by_concern, epilog, settings_in_words
 
 _WIDE = 500
 
-app = application("lakeproof", "Check this machine, manage contracts, and show the settings that all programs share.")
+app = application(
+    "lakeproof",
+    "Check this machine, manage contracts, check data products, and show the settings that all programs share.",
+)
 app.add_typer(contract_commands, name="contract")
+app.add_typer(gold_commands, name="gold")
 app.add_typer(landing_commands, name="landing")
 
 

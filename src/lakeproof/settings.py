@@ -262,6 +262,7 @@ class Settings(_InHome, title="General"):
     """
 
     contracts: _Folder = Field(Path("contracts"), alias="LAKE_CONTRACTS", description="folder of contract files")
+    gold: _Folder = Field(Path("gold"), alias="LAKE_GOLD", description="folder of data product files")
     logs: Annotated[Path, _checked(lambda text: folder(text).absolute())] = Field(
         default_factory=_in_home("logs"), alias="LAKE_LOGS", description="folder of log files"
     )

@@ -135,7 +135,7 @@ def _check_tokens(sql: str, functions: Sequence[str]) -> None:
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         kind = token.token_type
         if token.comments or kind is sqlglot.TokenType.HINT:
-            raise RuleError("it has a comment", "Use a description instead.")
+            raise RuleError("it has a comment", "Remove it. Engines may read comments as hints.")
         if kind is sqlglot.TokenType.SELECT:
             raise RuleError(
                 "it has a SELECT, but it can only use the fields of one record", "Write only the expression."

@@ -1,0 +1,57 @@
+"""The commands of `lakeproof gold`."""
+
+import sys
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from lakeproof.command import application
+from lakeproof.contracts import load_contract
+from lakeproof.errors import UsageError
+from lakeproof.gold.model import Product
+from lakeproof.gold.read import load_product, product_names
+from lakeproof.settings import load_settings
+
+gold_commands = application("gold", "Check data products.")
+
+
+@gold_commands.callback()
+def _group() -> None:
+    """Check data products."""
+
+
+@gold_commands.command()
+def check(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="Data products to check. Default: all in LAKE_GOLD.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Check data products with the contracts of their streams. Exits with 2 if one is rejected, with line and hint."""
+    settings = load_settings()
+    chosen = names or product_names(settings.gold)
+    if not chosen:
+        raise UsageError(
+            f"No data products found in {settings.gold}.", "Run in the project's folder, or set LAKE_GOLD."
+        )
+    refused = False
+    for name in chosen:
+        try:
+            product = load_product(settings.gold, name, partial(load_contract, settings.contracts))
+        except UsageError as error:
+            refused = True
+            sys.stderr.write(f"Error: {error}\n")
+            continue
+        sys.stdout.write(f"{name}: ok: {_summary(product)}\n")
+    raise typer.Exit(UsageError.exit_code if refused else 0)
+
+
+def _summary(product: Product) -> str:
+    keys = ", ".join(key.name for key in product.keys) or "none"
+    measures = ", ".join(measure.name for measure in product.measures)
+    return (
+        f"silver {product.stream}, key {keys}, window {product.window}, measures {measures}, publish {product.publish}"
+    )

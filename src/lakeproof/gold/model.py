@@ -1,0 +1,134 @@
+"""What the file of a data product says, as frozen values that every program can carry, compare and pickle."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from lakeproof.contracts.duration import duration_text
+from lakeproof.contracts.model import Field, Type
+from lakeproof.contracts.rules.expression import Expression
+from lakeproof.gold.meaning import meaning
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+
+
+class Publish(StrEnum):
+    """When the row of a window is published."""
+
+    UPDATES = "updates"
+    """As soon as it has a record, and again when a record changes it."""
+    FINAL = "final"
+    """Once, after the watermark has passed its end."""
+
+
+class Aggregate(StrEnum):
+    """What is made of the values of an argument. As in SQL, null is not a value."""
+
+    COUNT = "count"
+    """How many values; without an argument, how many records."""
+    COUNT_DISTINCT = "count_distinct"
+    SUM = "sum"
+    """Null if there is no value."""
+    MIN = "min"
+    """Null if there is no value. The order is that of the operator LESS."""
+    MAX = "max"
+
+
+@dataclass(frozen=True)
+class Window:
+    """Intervals of event time, with their start and without their end. One of them starts at 1970-01-01T00:00:00Z.
+
+    Parameters
+    ----------
+    size
+        From the start of a window to its end.
+    every
+        From the start of a window to that of the next one: the size, or a part of it if windows overlap.
+    """
+
+    size: timedelta
+    every: timedelta
+
+    def __str__(self) -> str:
+        sliding = "" if self.every == self.size else f" every {duration_text(self.every)}"
+        return duration_text(self.size) + sliding
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of a product that is computed from the records of a window.
+
+    Parameters
+    ----------
+    name
+        Name of the column.
+    aggregate
+        What is made of the values.
+    argument
+        The values, of a record each; None to count records. It is such that engines agree on the result: integers in a
+        sum are converted to decimals, and a double in a minimum or maximum has no negative zero.
+    type
+        The type of the result. The aggregate of an engine may have another one, and is converted to it.
+    """
+
+    name: str
+    aggregate: Aggregate
+    argument: Expression | None
+    type: Type
+
+
+@dataclass(frozen=True)
+class Product:
+    """A data product: a table with one row for each window and each combination of keys that has a record in it.
+
+    Parameters
+    ----------
+    name
+        Name of the product: an identifier, also the name of its table.
+    stream
+        The stream whose silver it reads.
+    description
+        For people; the comment of the table.
+    keys
+        Fields of the stream that the records of a window are grouped by. Null is a key of its own.
+    window
+        The windows of event time.
+    measures
+        The columns that are computed, in their order.
+    publish
+        When the row of a window is published.
+    sinks
+        Where rows are published.
+    """
+
+    name: str
+    stream: str
+    description: str
+    keys: tuple[Field, ...]
+    window: Window
+    measures: tuple[Measure, ...]
+    publish: Publish
+    sinks: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 in hexadecimal of everything that the rows depend on.
+
+        Spelling and descriptions make no difference, and neither do types: a field that gets a wider type keeps its
+        values.
+        """
+        says = {
+            "name": self.name,
+            "stream": self.stream,
+            "keys": [key.name for key in self.keys],
+            "window": [int(length.total_seconds()) for length in (self.window.size, self.window.every)],
+            "measures": [
+                [measure.name, measure.aggregate, measure.argument and meaning(measure.argument)]
+                for measure in self.measures
+            ],
+            "publish": self.publish,
+        }
+        return hashlib.sha256(json.dumps(says, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,54 @@
+"""Read the windows of a product."""
+
+from datetime import timedelta
+
+from lakeproof.contracts.constraints import ContractError
+from lakeproof.contracts.duration import FORM, FORM_HINT, duration_text, read_duration
+from lakeproof.gold.model import Window
+
+MAX_OVERLAP = 1_440
+"""Windows that a record is in at most: those of a day that start every minute."""
+
+_DAY = timedelta(days=1)
+
+
+def read_window(size: str, every: str | None) -> Window:
+    """Read the size of a product's windows, and the distance of their starts; none is the size.
+
+    Raises
+    ------
+    ContractError
+        One of them is not a duration, or they do not go together.
+    """
+    length = _length("size", size)
+    if every is None:
+        return Window(length, length)
+    step = _length("every", every)
+    place = ("window", "every")
+    if length % step:
+        raise ContractError(
+            place,
+            f"the size, {duration_text(length)}, is not a multiple of {duration_text(step)}.",
+            "Use a duration that divides the size.",
+        )
+    if length // step > MAX_OVERLAP:
+        raise ContractError(
+            place,
+            f"each record would be in {length // step:,} windows, but the maximum is {MAX_OVERLAP:,}.",
+            "Use a longer duration, or a smaller size.",
+        )
+    return Window(length, step)
+
+
+def _length(key: str, text: str) -> timedelta:
+    place = ("window", key)
+    length = read_duration(text)
+    if length is None:
+        raise ContractError(place, f"expected {FORM}, got {text!r}.", FORM_HINT)
+    if length % _DAY and _DAY % length:
+        raise ContractError(
+            place,
+            f"{text} does not divide a day, and is not a number of days.",
+            "Windows start at midnight UTC. Use a duration like 5 minutes, 1 hour, 6 hours or 7 days.",
+        )
+    return length

@@ -1,0 +1,152 @@
+"""The file of a product: what it may say, and what is said to its author when it may not."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.lakeproof.gold.products import CONTRACT, PRODUCT, contract_of, product
+
+from lakeproof.errors import UsageError
+from lakeproof.gold.model import Aggregate, Publish, Window
+from lakeproof.gold.read import load_product, parse_product, product_names
+
+
+def test_a_product():
+    made = product()
+    assert (made.name, made.stream, made.description) == ("spending", "orders", "Who spends how much.")
+    assert [key.name for key in made.keys] == ["customer"]
+    assert made.window == Window(timedelta(hours=1), timedelta(minutes=15))
+    assert [(measure.name, measure.aggregate) for measure in made.measures] == [
+        ("orders", Aggregate.COUNT),
+        ("spent", Aggregate.SUM),
+        ("large", Aggregate.COUNT),
+    ]
+    assert (made.publish, made.sinks) == (Publish.UPDATES, ("table",))
+
+
+def test_the_defaults():
+    made = product("description: Who spends how much.\n", "")
+    assert made.description == ""
+    made = product("publish: updates\nsinks: [table]\n", "")
+    assert (made.publish, made.sinks) == (Publish.UPDATES, ("table",))
+    made = product("  every: 15 minutes\n", "")
+    assert made.window == Window(timedelta(hours=1), timedelta(hours=1))
+    assert product("publish: updates", "publish: final").publish is Publish.FINAL
+    assert product("keys: [customer]", "keys: []").keys == ()
+
+
+@pytest.mark.parametrize("key", ["customer, channel", "count", "total", "ordered_at"])
+def test_keys_are_scalars(key):
+    assert [field.name for field in product("[customer]", f"[{key}]").keys] == key.split(", ")
+
+
+MISTAKES = [
+    ("name: spending", "name: 5", 1, "name: expected a string, got a number."),
+    ("name: spending", "name: _spending", 1, "name: '_spending' is not a valid name for a product."),
+    ("name: spending", "name: a b", 1, "name: 'a b' is not a valid name for a product."),
+    ("name: spending\n", "", 1, "missing key name."),
+    ("silver: orders", "silver: ordres", 2, "silver: No contract found for the stream 'ordres'."),
+    ("silver: orders", "silver: ../orders", 2, "silver: '../orders' is not a valid name for a stream."),
+    ("silver: orders", "silver: [orders]", 2, "silver: expected a string, got a list."),
+    ("description: Who spends how much.", "description: {a: b}", 3,
+     "description: expected a string, got keys and values."),
+    ("description", "descripton", 3, "descripton: unknown key."),
+    ("keys: [customer]", "keys: customer", 4, "keys: expected a list, got a string."),
+    ("keys: [customer]", "keys:\n  - customer\n  - nobody", 6, "keys[1]: unknown field 'nobody'."),
+    ("keys: [customer]", "keys: [Customer]", 4, "keys[0]: unknown field 'Customer'."),
+    ("keys: [customer]", "keys: [place.city]", 4, "keys[0]: unknown field 'place.city'."),
+    ("keys: [customer]", "keys: [true]", 4, "keys[0]: expected a string, got a boolean."),
+    ("keys: [customer]", "keys: [customer, customer]", 4, "keys[1]: 'customer' and 'customer' would be one column"),
+    ("keys: [customer]", "keys: [window_start]", 4, "keys[0]: the name 'window_start' is reserved."),
+    ("keys: [customer]", "keys: [place]", 4, "keys[0]: expected a scalar that is not a floating-point number, but place"
+     " is object."),
+    ("keys: [customer]", "keys: [tags]", 4, "but tags is array."),
+    ("keys: [customer]", "keys: [ratio]", 4, "but ratio is double."),
+    ("keys: [customer]", "keys: [part]", 4, "but part is float."),
+    ("window:\n  size: 1 hour\n  every: 15 minutes", "window: 1 hour", 5,
+     "window: expected keys and values, got a string."),
+    ("  size: 1 hour\n", "", 5, "window: missing key size."),
+    ("size: 1 hour", "sise: 1 hour", 6, "window.sise: unknown key."),
+    ("size: 1 hour", "size: 1", 6, "window.size: expected a string, got a number."),
+    ("size: 1 hour", "size: 1h", 6, "window.size: expected a duration like 7 days, 12 hours or 90 minutes, got '1h'."),
+    ("every: 15 minutes", "every: 40 minutes", 7, "window.every: the size, 1 hour, is not a multiple of 40 minutes."),
+    ("orders: count(*)", "orders: null", 9, "measures.orders: expected a string, got null."),
+    ("orders: count(*)", "orders: 1", 9, "measures.orders: expected a string, got a number."),
+    ("orders: count(*)", "1: count(*)", 8, "measures[1]: expected a string, got a number."),
+    ("orders: count(*)", "orders: cuont(*)", 9, "measures.orders: invalid measure: unknown function cuont."),
+    ("spent: sum(total)", "spent: sum(ratio)", 10,
+     "measures.spent: invalid measure: SUM requires an integer or a decimal, but ratio is double."),
+    ("spent: sum(total)", "spent: sum(amount)", 10, "measures.spent: invalid measure: unknown field amount."),
+    ("spent:", "_spent:", 10, "measures._spent: '_spent' is not a valid name for a measure."),
+    ("spent:", "Window_End:", 10, "measures.Window_End: the name 'Window_End' is reserved."),
+    ("spent:", "CUSTOMER:", 10, "measures.CUSTOMER: 'customer' and 'CUSTOMER' would be one column in SQL."),
+    ("spent:", "Orders:", 10, "measures.Orders: 'orders' and 'Orders' would be one column in SQL."),
+    ("spent:", "orders:", 10, "not valid YAML: duplicate key 'orders'."),
+    ("publish: updates", "publish: sometimes", 12, "publish: expected one of updates, final, got 'sometimes'."),
+    ("sinks: [table]", "sinks: [table, kafka]", 13, "sinks[1]: the sink 'kafka' is not available yet."),
+    ("sinks: [table]", "sinks: []", 13, "sinks: expected one sink."),
+    ("sinks: [table]", "sinks: [table, table]", 13, "sinks: expected one sink."),
+    ("sinks: [table]", "sinks: &a [table]\nmore: *a", 14, "not valid YAML: aliases"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "line", "says"), MISTAKES, ids=[f"{new!r}"[:50] for _, new, *_ in MISTAKES])
+def test_a_mistake_is_told_with_its_line_and_key(old, new, line, says):
+    assert old in PRODUCT
+    with pytest.raises(UsageError) as caught:
+        parse_product(PRODUCT.replace(old, new, 1).encode(), "gold/spending.yaml", "spending", contract_of())
+    assert caught.value.message.startswith(f"gold/spending.yaml:{line}: ")
+    assert says in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.hint
+
+
+def test_there_are_measures():
+    head = PRODUCT.partition("  orders:")[0]
+    for text, says in (
+        (head.replace("measures:", "measures: {}"), "measures: expected at least one measure."),
+        (head, "measures: expected keys and values, got null."),
+        (head.replace("measures:\n", ""), "missing key measures."),
+    ):
+        with pytest.raises(UsageError, match=says):
+            parse_product(text.encode(), "x.yaml", "spending", contract_of())
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"spending", b"a: [", b"\xff\xfe\x00"])
+def test_what_is_no_product(text):
+    with pytest.raises(UsageError, match=r"^x.yaml:1: not ") as caught:
+        parse_product(text, "x.yaml", "x", contract_of())
+    assert caught.value.hint
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_cause_anything_but_a_usage_error(text):
+    with pytest.raises(UsageError):
+        parse_product(text, "x.yaml", "x", contract_of())
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("", "it has no primary key"),
+        (", primaryKey: true", "optional fields in its primary key: order_id"),
+    ],
+)
+def test_a_stream_without_silver_has_no_products(key, why):
+    contract = CONTRACT.replace(", required: true, primaryKey: true", key)
+    with pytest.raises(UsageError, match=f"^gold/spending.yaml:2: silver: the stream orders has no silver: {why}"):
+        product(contract=contract)
+
+
+def test_a_product_has_the_name_of_its_file(tmp_path):
+    (tmp_path / "spending.yaml").write_text(PRODUCT)
+    (tmp_path / "other.yaml").write_text(PRODUCT)
+    assert product_names(tmp_path) == ["other", "spending"]
+    assert product_names(tmp_path / "missing") == []
+    assert load_product(tmp_path, "spending", contract_of()) == product()
+    with pytest.raises(UsageError, match=r"other.yaml:1: name: the product is named 'spending', but the file is the"):
+        load_product(tmp_path, "other", contract_of())
+    with pytest.raises(UsageError, match="No data product 'none' found at") as caught:
+        load_product(tmp_path, "none", contract_of())
+    assert "other, spending" in caught.value.hint
