@@ -14,7 +14,7 @@ So a verdict depends on the rows of bronze and their order alone, not on how man
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import reduce
 
@@ -52,7 +52,8 @@ def watermarks(rows: DataFrame, contract: Contract) -> dict[int, datetime]:
     """The greatest event time of each micro-batch, none later than the micro-batch itself."""
     newest = F.max(F.least(F.col(contract.event_time), F.col(INGESTED_AT)))
     found = rows.groupBy(MICRO_BATCH_ID).agg(newest.alias("newest")).collect()
-    return {row[MICRO_BATCH_ID]: row.newest for row in found if row.newest is not None}
+    # In UTC: Spark's are in the zone of this process, which may have an hour twice, and another one tomorrow.
+    return {row[MICRO_BATCH_ID]: row.newest.astimezone(UTC) for row in found if row.newest is not None}
 
 
 def with_horizon(rows: DataFrame, horizons: Mapping[int, datetime | None]) -> DataFrame:

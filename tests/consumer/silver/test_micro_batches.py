@@ -1,6 +1,7 @@
 """Silver against the plain model, from landed files to tables; crashes, other tools and changes in between."""
 
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import Piece, lose
 
+from consumer.commit.marker import committed
 from consumer.silver import micro_batches
 from consumer.silver.rebuild import rebuild_silver
 from lakeproof.catalog import open_catalog
@@ -81,6 +83,23 @@ def test_each_row_has_its_verdict(lake_settings: Settings, drain_directly: Drain
         ("4.json", 2): ("conflicts", ("1.json", 3)),
     }
     assert decide_all(spark, lake_settings) == 0
+
+
+def test_the_watermark_is_a_time_in_utc(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        land(lake_settings, "1.json", ("a", NOON, "x"))
+        drain_directly(lake_settings)
+        decide_all(session_of(lake_settings), lake_settings)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    newest = committed(open_catalog(lake_settings).load_table("silver.events").properties, "silver-events")
+    assert newest
+    assert newest.marker.contents == NOON.isoformat()
 
 
 @pytest.mark.parametrize("seed", range(3))
