@@ -9,7 +9,11 @@ from pathlib import Path
 from threading import Condition, Event
 from typing import Any
 
+import structlog
+from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
+
+log = structlog.get_logger()
 
 
 class Following:
@@ -91,3 +95,19 @@ class Following:
                 self._error = error
                 self._taking = False
                 self._changed.notify_all()
+
+
+def follow(
+    spark: SparkSession, name: str, take: Callable[[SparkSession], bool], every: float, stop_file: Path
+) -> Following:
+    """Start a query in a session of its own, with the settings of now, as Spark does for a streaming query."""
+    own = spark._jsparkSession.cloneSession()
+    session = SparkSession(spark.sparkContext, own)
+
+    def take_in_session() -> bool:
+        # Iceberg asks the thread's own session for its catalogs.
+        session._jvm.SparkSession.setActiveSession(own)  # type: ignore[union-attr]
+        return take(session)
+
+    log.info("started", query=name)
+    return Following(name, take_in_session, every, stop_file)

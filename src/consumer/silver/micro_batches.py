@@ -24,8 +24,9 @@ from consumer.silver.progress import Counts, Range, next_range, rows_of
 from consumer.silver.tasks import Outcome, write_decided
 from consumer.silver.verdicts import Verdict, decided, watermarks, with_horizon
 from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
-from lakeproof.contracts import Contract, DriftPolicy, parse_contract
+from lakeproof.contracts import Contract, DriftPolicy
 from lakeproof.errors import LakeproofError
+from lakeproof.history.kept import kept_contract
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
@@ -71,13 +72,8 @@ class _Tables:
         return {Verdict.CONFLICT: self.conflicts, Verdict.LATE: self.late, Verdict.KEPT: self.kept}
 
 
-def silver_query(stream: str) -> str:
-    """Name of the query that fills a stream's silver."""
-    return f"silver-{stream}"
-
-
 def silver_lease(stream: str) -> str:
-    """Name of the lease that keeps a second one from filling it."""
+    """Name of the lease that keeps a second query from filling a stream's silver."""
     return f"silver.{stream}"
 
 
@@ -219,14 +215,7 @@ class SilverMicroBatches:
             )
 
     def _text(self, digest: str) -> Contract:
-        text = self._contracts.text(digest)
-        if text is None:
-            raise LakeproofError(
-                f"silver.{self._stream} was filled under the contract {digest[:12]}…, which the landing log does not "
-                "have.",
-                "Restore the landing log's database, or set LAKE_LANDING_LOG_URI to its address.",
-            )
-        return parse_contract(text, f"contract {digest[:12]}")
+        return kept_contract(self._contracts, digest, self._names.kept)
 
 
 def _rows(spark: SparkSession, contract: Contract, taken: Range) -> DataFrame:
@@ -294,7 +283,7 @@ def _ledger_rows(outcomes: Mapping[Outcome, int], contract: Contract) -> pa.Reco
 
 
 def _watermark(done: Committed | None) -> datetime | None:
-    return datetime.fromisoformat(done.marker.contents) if done and done.marker.contents else None
+    return datetime.fromisoformat(done.marker.contents).astimezone(UTC) if done and done.marker.contents else None
 
 
 def _text_of(watermark: datetime | None) -> str:

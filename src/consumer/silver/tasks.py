@@ -2,18 +2,15 @@
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.types import _parse_datatype_string
-from pyspark.sql.udf import UserDefinedFunction
-from pyspark.util import PythonEvalType
 
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
+from consumer.commit.tasks import map_in_arrow
 from consumer.silver.verdicts import VERDICT, Verdict
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import S3Settings
@@ -77,7 +74,7 @@ def write_decided(
         yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]})
 
     whole = Written(files={verdict: [] for verdict in _ADDED})
-    for row in _map_in_arrow(rows, write, "written binary").collect():
+    for row in map_in_arrow(rows, write, "written binary").collect():
         part: Written = pickle.loads(row.written)  # noqa: S301 - our own
         if part.failure:
             raise part.failure
@@ -85,14 +82,6 @@ def write_decided(
             whole.files[verdict] += files
         whole.outcomes.update(part.outcomes)
     return whole
-
-
-def _map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any], schema: str) -> DataFrame:
-    """What ``DataFrame.mapInArrow`` does, which asks for pandas, though neither it nor its workers use that."""
-    function = UserDefinedFunction(work, _parse_datatype_string(schema), evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    column: Any = function(*[rows[name] for name in rows.columns])
-    mapped = rows._jdf.mapInArrow(column._jc, False, None)
-    return DataFrame(mapped, rows.sparkSession)
 
 
 def _write(
