@@ -7,7 +7,7 @@ in the same way, and what was appended of it is left out. Once silver is committ
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
-from consumer.silver.progress import Counts, Range, next_range, rows_of
+from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, rows_of
 from consumer.silver.tasks import Outcome, write_decided
 from consumer.silver.verdicts import Verdict, decided, watermarks, with_horizon
 from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
@@ -128,16 +128,19 @@ class SilverMicroBatches:
             tables = self._open(spark)
             done, begun = tables.kept.newest(), tables.conflicts.newest()
             with catalog_errors():
-                taken, contract = self._next(open_catalog(self._settings), done, begun)
+                catalog = open_catalog(self._settings)
+                bronze = bronze_of(catalog, self._stream)
+                taken, contract = self._next(catalog, bronze, done, begun)
             if taken is None:
                 return False
-            totals = self._complete(spark, tables, taken, contract, _watermark(done))
+            marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
+            totals = self._complete(spark, tables, taken, contract, marker, _watermark(done))
         except MarkerLostError as error:
             raise MarkerLostError(error.message, _rebuild(self._stream)) from error
         self.count += 1
         seconds = round(monotonic() - began, 3)
-        bronze = f"{taken.start} to {taken.end - 1}"
-        log.info("silver micro-batch", stream=self._stream, micro_batches=bronze, **totals, seconds=seconds)
+        decided_now = f"{taken.start} to {taken.end - 1}"
+        log.info("silver micro-batch", stream=self._stream, micro_batches=decided_now, **totals, seconds=seconds)
         return True
 
     def _open(self, spark: SparkSession) -> _Tables:
@@ -148,10 +151,15 @@ class SilverMicroBatches:
         return _Tables(*each)
 
     def _next(
-        self, catalog: "Catalog", done: Committed | None, begun: Committed | None
+        self, catalog: "Catalog", bronze: Bronze, done: Committed | None, begun: Committed | None
     ) -> tuple[Range | None, Contract]:
         """What to decide: the rest of what was begun, under its contract, or what comes next."""
         start = int(done.marker.end) if done else 0
+        newest = begun or done
+        if newest and newest.marker.checkpoint_id != bronze.id:
+            raise MarkerLostError(
+                f"silver.{self._stream} was filled from tables of {self._stream} that were dropped since then."
+            )
         if begun and not (done and begun.marker.holds_the_same(done.marker)):
             if int(begun.marker.start) != start:
                 raise MarkerLostError(
@@ -160,17 +168,27 @@ class SilverMicroBatches:
                 )
             end = int(begun.marker.end)
             return Range(start, end, rows_of(catalog, self._stream, start, end)), self._text(begun.marker.contract)
+        if start > bronze.end:
+            raise MarkerLostError(
+                f"silver.{self._stream} is at micro-batch {start}, but bronze.{self._stream} only at {bronze.end}: "
+                "bronze was restored from an older copy."
+            )
         contract = self._text(self._contracts.current(self._stream) or "")
         if done and done.marker.contract != contract.digest:
             _check_unchanged(self._text(done.marker.contract), contract)
         max_rows = self._settings.silver.max_rows_per_micro_batch
-        return next_range(catalog, self._stream, start, max_rows), contract
+        return next_range(catalog, self._stream, start, bronze.end, max_rows), contract
 
     def _complete(
-        self, spark: SparkSession, tables: _Tables, taken: Range, contract: Contract, watermark: datetime | None
+        self,
+        spark: SparkSession,
+        tables: _Tables,
+        taken: Range,
+        contract: Contract,
+        marker: Marker,
+        watermark: datetime | None,
     ) -> dict[str, int]:
         """Append what the tables do not have yet of a range; return how many rows got which verdict."""
-        marker = Marker("", taken.end - 1, contract.digest, str(taken.start), str(taken.end))
         targets = {verdict: table.target(marker) for verdict, table in tables.of_verdicts().items()}
         files: dict[Verdict, list[DataFile]] = {verdict: [] for verdict in targets}
         outcomes: Counter[Outcome] = Counter()
@@ -185,9 +203,7 @@ class SilverMicroBatches:
                 written = write_decided(whole, rows.columns, targets, self._settings.s3)
             files, outcomes = written.files, written.outcomes
         self._check_complete(outcomes, taken.rows)
-        marker = Marker(
-            "", marker.micro_batch_id, marker.contract, marker.start, marker.end, contents=_text_of(watermark)
-        )
+        marker = replace(marker, contents=_text_of(watermark))
         self._append(tables.conflicts, marker, files[Verdict.CONFLICT])
         self._append(tables.late, marker, files[Verdict.LATE])
         target = tables.ledger.target(marker)

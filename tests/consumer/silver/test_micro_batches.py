@@ -12,6 +12,7 @@ from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import Piece, lose
 
+from consumer.repair import reset
 from consumer.silver import micro_batches
 from consumer.silver.rebuild import rebuild_silver
 from lakeproof.catalog import open_catalog
@@ -20,6 +21,7 @@ from lakeproof.errors import LakeproofError
 from lakeproof.history.apply import carry_out, plan
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
+from lakeproof.tables.names import NEXT_MICRO_BATCH
 
 pytestmark = pytest.mark.spark
 
@@ -203,3 +205,37 @@ def test_another_horizon_is_refused_until_silver_is_rebuilt(
     check(settings)
     names = {name for _, name in catalog.list_tables("silver")}
     assert names == {"events", "events_conflicts", "events_late"}
+
+
+def test_bronze_that_was_read_again_needs_another_silver(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    spark = session_of(lake_settings)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    decide_all(spark, lake_settings)
+    catalog = open_catalog(lake_settings)
+    for table in ("bronze.events", "dead_letters.events", "ledger.events"):
+        catalog.drop_table(table)
+    reset(lake_settings, "events")
+    drain_directly(lake_settings)
+    with pytest.raises(LakeproofError, match="were dropped since then") as refused:
+        decide_all(spark, lake_settings)
+    assert "consumer rebuild silver events" in refused.value.hint
+    rebuild_silver(lake_settings, load_contract(lake_settings.contracts, "events"), lambda: spark)
+    check(lake_settings)
+
+
+def test_numbers_go_on_from_a_ledger_of_an_earlier_version(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    with open_catalog(lake_settings).load_table("ledger.events").transaction() as transaction:
+        transaction.remove_properties(NEXT_MICRO_BATCH)
+    land_some(lake_settings, first=False)
+    drain_directly(lake_settings)
+    assert sorted({row["_micro_batch_id"] for row in rows(lake_settings, "bronze.events")}) == [0, 1]
+    assert open_catalog(lake_settings).load_table("ledger.events").properties[NEXT_MICRO_BATCH] == "1"
+    decide_all(session_of(lake_settings), lake_settings)
+    check(lake_settings)
