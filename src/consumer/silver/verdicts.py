@@ -20,7 +20,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
-from pyspark.sql.types import DoubleType, FloatType, MapType, StringType, TimestampType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType, TimestampType
 
 from lakeproof.contracts import Contract
 from lakeproof.tables.names import (
@@ -71,12 +71,24 @@ def content_hash(rows: DataFrame, contract: Contract) -> Column:
     return F.unhex(F.md5(text))
 
 
-def _comparable(column: Column, kind: object) -> Column:
-    if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
-        return F.array_sort(F.map_entries(column))
-    if isinstance(kind, DoubleType | FloatType):
-        return column + F.lit(0.0).cast(kind)  # 0.0 is equal to -0.0
-    return column
+def _comparable(column: Column, kind: DataType) -> Column:
+    """A value, such that equal ones have the same JSON: the entries of maps in order, and no -0.0."""
+    match kind:
+        case DoubleType() | FloatType():
+            return column + F.lit(0.0).cast(kind)
+        case MapType():
+            entries = F.transform(
+                F.map_entries(column),
+                lambda entry: F.struct(entry["key"], _comparable(entry["value"], kind.valueType).alias("value")),
+            )
+            return F.array_sort(entries)
+        case ArrayType():
+            return F.transform(column, lambda item: _comparable(item, kind.elementType))
+        case StructType():
+            inner = [_comparable(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
+            return F.when(column.isNotNull(), F.struct(*inner))
+        case _:
+            return column
 
 
 def decided(
