@@ -115,7 +115,9 @@ class Recount:
         silver = self._contract.silver
         length = silver.horizon if silver else None
         less = "NULL" if length is None else length // timedelta(microseconds=1)
-        counted = f"least({event_time(self._contract, '_bronze')}, {microseconds(f'_bronze.{INGESTED_AT}')})"
+        time = event_time(self._contract, "_bronze")
+        # Where there is no event time, DuckDB's least would be the other one.
+        counted = f"CASE WHEN {time} IS NOT NULL THEN least({time}, {microseconds(f'_bronze.{INGESTED_AT}')}) END"
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_HORIZONS} AS SELECT micro_batch, rows, max(newest) OVER "  # noqa: S608
             f"(ORDER BY micro_batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) - {less}::BIGINT AS horizon "
