@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from reader.verify.findings import Finding
     from reader.verify.run import Verification
+    from reader.verify.silver.findings import SilverVerification
 
 _NAMED = 20
 
@@ -53,8 +54,21 @@ def _as_json(verifications: Sequence["Verification"]) -> dict[str, Any]:
                     if finding.status is not Status.OK
                 ],
                 "resent": found.resent,
+                "silver": _silver_as_json(found.silver) if found.silver else None,
             }
             for found in verifications
+        ],
+    }
+
+
+def _silver_as_json(silver: "SilverVerification") -> dict[str, Any]:
+    return {
+        "verdicts": {verdict.value: rows for verdict, rows in silver.verdicts.items()},
+        "undecided": silver.undecided,
+        "problems": silver.problems,
+        "findings": [
+            {"table": finding.table, "finding": finding.what, "rows": finding.rows, "examples": finding.examples}
+            for finding in silver.findings
         ],
     }
 
@@ -86,6 +100,7 @@ def _print(verifications: Sequence["Verification"]) -> None:
             _print_off(found.off, f"{found.stream}: sources with problems")
         for problem in found.problems:
             out.print(Text(f"{found.stream}: {problem}", "red"), soft_wrap=True)
+    _print_silver(verifications)
     out.print(_verdict(verifications))
 
 
@@ -94,13 +109,58 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
 
     from reader.verify.findings import Status
 
-    if not all(found.clean for found in verifications):
-        return Text("Not clean: some units are lost, doubled or changed (see above).", "red")
+    silver = [found.silver for found in verifications if found.silver]
+    wrong = []
+    if not all(found.accounted for found in verifications):
+        wrong.append("some units are lost, doubled or changed")
+    if not all(each.clean for each in silver):
+        wrong.append("silver is not what bronze makes it")
+    if wrong:
+        return Text(f"Not clean: {', and '.join(wrong)} (see above).", "red")
     pending = sum(found.counts()[Status.PENDING] for found in verifications)
-    if pending:
-        files = "1 file is" if pending == 1 else f"{pending:,} files are"
-        return Text(f"Nothing is lost or doubled so far. {files} not consumed yet.", "yellow")
-    return Text("Clean: each landed unit is in exactly one table, once.", "green")
+    undecided = sum(each.undecided for each in silver)
+    if pending or undecided:
+        text = "Nothing is lost or doubled so far."
+        if pending:
+            text += f" {'1 file is' if pending == 1 else f'{pending:,} files are'} not consumed yet."
+        if undecided:
+            text += (
+                f" {'1 row of bronze is' if undecided == 1 else f'{undecided:,} rows of bronze are'} not decided yet."
+            )
+        return Text(text, "yellow")
+    clean = "Clean: each landed unit is in exactly one table, once."
+    return Text(f"{clean} Each row of bronze has its verdict in silver." if silver else clean, "green")
+
+
+def _print_silver(verifications: Sequence["Verification"]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from reader.verify.silver.claims import Verdict
+
+    out = console()
+    silver = {found.stream: found.silver for found in verifications if found.silver}
+    if not silver:
+        return
+    summary = Table("stream", title="Recomputed verdicts")
+    for heading in (*Verdict, "not decided"):
+        summary.add_column(heading, justify="right")
+    for stream, found in silver.items():
+        numbers = (*(found.verdicts[verdict] for verdict in Verdict), found.undecided)
+        summary.add_row(stream, *(f"{number:,}" for number in numbers))
+    out.print(summary)
+    for stream, found in silver.items():
+        if found.findings:
+            table = Table("table", "finding", "rows", "examples", title=f"{stream}: silver")
+            table.columns[2].justify = "right"
+            table.columns[3].overflow = "fold"
+            for finding in found.findings:
+                more = ["…"] * (finding.rows > len(finding.examples))
+                examples = Text("\n".join([*finding.examples, *more]))
+                table.add_row(finding.table, finding.what, f"{finding.rows:,}", examples)
+            out.print(table)
+        for problem in found.problems:
+            out.print(Text(f"{stream}: {problem}", "red"), soft_wrap=True)
 
 
 def _print_off(off: Sequence["Finding"], title: str) -> None:
