@@ -6,13 +6,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
 from reader.output import console
+from reader.verify.silver.report import print_silver, silver_as_json
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from reader.verify.findings import Finding
     from reader.verify.run import Verification
-    from reader.verify.silver.findings import SilverVerification
 
 _NAMED = 20
 
@@ -54,21 +54,9 @@ def _as_json(verifications: Sequence["Verification"]) -> dict[str, Any]:
                     if finding.status is not Status.OK
                 ],
                 "resent": found.resent,
-                "silver": _silver_as_json(found.silver) if found.silver else None,
+                "silver": silver_as_json(found.silver) if found.silver else None,
             }
             for found in verifications
-        ],
-    }
-
-
-def _silver_as_json(silver: "SilverVerification") -> dict[str, Any]:
-    return {
-        "verdicts": {verdict.value: rows for verdict, rows in silver.verdicts.items()},
-        "undecided": silver.undecided,
-        "problems": silver.problems,
-        "findings": [
-            {"table": finding.table, "finding": finding.what, "rows": finding.rows, "examples": finding.examples}
-            for finding in silver.findings
         ],
     }
 
@@ -100,7 +88,7 @@ def _print(verifications: Sequence["Verification"]) -> None:
             _print_off(found.off, f"{found.stream}: sources with problems")
         for problem in found.problems:
             out.print(Text(f"{found.stream}: {problem}", "red"), soft_wrap=True)
-    _print_silver(verifications)
+    print_silver({found.stream: found.silver for found in verifications if found.silver})
     out.print(_verdict(verifications))
 
 
@@ -122,45 +110,16 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
     if pending or undecided:
         text = "Nothing is lost or doubled so far."
         if pending:
-            text += f" {'1 file is' if pending == 1 else f'{pending:,} files are'} not consumed yet."
+            text += f" {_are(pending, 'file', 'files')} not consumed yet."
         if undecided:
-            text += (
-                f" {'1 row of bronze is' if undecided == 1 else f'{undecided:,} rows of bronze are'} not decided yet."
-            )
+            text += f" {_are(undecided, 'row of bronze', 'rows of bronze')} not decided in silver yet."
         return Text(text, "yellow")
     clean = "Clean: each landed unit is in exactly one table, once."
     return Text(f"{clean} Each row of bronze has its verdict in silver." if silver else clean, "green")
 
 
-def _print_silver(verifications: Sequence["Verification"]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from reader.verify.silver.claims import Verdict
-
-    out = console()
-    silver = {found.stream: found.silver for found in verifications if found.silver}
-    if not silver:
-        return
-    summary = Table("stream", title="Recomputed verdicts")
-    for heading in (*Verdict, "not decided"):
-        summary.add_column(heading, justify="right")
-    for stream, found in silver.items():
-        numbers = (*(found.verdicts[verdict] for verdict in Verdict), found.undecided)
-        summary.add_row(stream, *(f"{number:,}" for number in numbers))
-    out.print(summary)
-    for stream, found in silver.items():
-        if found.findings:
-            table = Table("table", "finding", "rows", "examples", title=f"{stream}: silver")
-            table.columns[2].justify = "right"
-            table.columns[3].overflow = "fold"
-            for finding in found.findings:
-                more = ["…"] * (finding.rows > len(finding.examples))
-                examples = Text("\n".join([*finding.examples, *more]))
-                table.add_row(finding.table, finding.what, f"{finding.rows:,}", examples)
-            out.print(table)
-        for problem in found.problems:
-            out.print(Text(f"{stream}: {problem}", "red"), soft_wrap=True)
+def _are(count: int, one: str, several: str) -> str:
+    return f"1 {one} is" if count == 1 else f"{count:,} {several} are"
 
 
 def _print_off(off: Sequence["Finding"], title: str) -> None:

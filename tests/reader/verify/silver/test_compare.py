@@ -93,6 +93,25 @@ def test_what_the_model_decides_is_clean(
     assert {verdict.value: rows for verdict, rows in found.verdicts.items()} == counted
 
 
+def test_the_horizon_itself_is_still_decided(connection: duckdb.DuckDBPyConnection) -> None:
+    """Of rows that meet others with their key, and of one that does not; a microsecond earlier is too early."""
+    early = -7 - 1e-6 / 86_400
+    bronze = [
+        event((0, "a", 0), "edge", days=-7),
+        event((0, "a", 1), "before", days=early),
+        event((0, "a", 2), "now"),
+        event((1, "b", 0), "edge", days=-7),
+        event((1, "b", 1), "before", days=early),
+        event((1, "b", 2), "before"),
+        event((1, "b", 3), "alone", days=-7),
+        event((1, "b", 4), "alone, before", days=early),
+    ]
+    tables = decided(bronze, WEEK)
+    assert [row["_position"] for row in tables[KEPT]] == [0, 1, 2, 2, 3]
+    assert [row["_position"] for row in tables[LATE]] == [1, 4]
+    assert verify(connection, tables).clean
+
+
 def change_value(row: Row, draw: st.DrawFn) -> None:
     name = draw(st.sampled_from(("user_id", "event_id", "event_timestamp", "properties", "_landed_at", "_source")))
     values = {"properties": [("a", "1"), ("b", "")], "event_timestamp": row["event_timestamp"] + timedelta(seconds=1)}
