@@ -24,8 +24,8 @@ def key(contract: Contract, columns: str) -> list[str]:
 
 
 def content(contract: Contract, columns: str) -> str:
-    """SQL of one text for all fields of a contract: the same for the same content, and for no other."""
-    return f"to_json({_struct(comparable(contract, columns))})::VARCHAR"
+    """SQL of a digest of all fields of a contract, the same for the same content: a record may be large."""
+    return f"unhex(sha256(to_json({_struct(comparable(contract, columns))})::VARCHAR))"
 
 
 def event_time(contract: Contract, columns: str) -> str:

@@ -2,7 +2,7 @@
 
 Most keys have one row, whose verdict follows from its own event time. The rows of the other keys, the claims, are
 decided one after the other: a key can be kept again once its earlier row is before the horizon. Only the claims are
-held at once. The rest is done slice by slice, so that memory does not grow with bronze.
+held at once, about 100 bytes each. The rest is done slice by slice, so that memory does not grow with bronze.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _HORIZONS = f"{MEMORY}.main.verify_horizons"
 _KEYS = f"{MEMORY}.main.verify_claimed_keys"
 _CLAIMS = f"{MEMORY}.main.verify_claims"
 _DECIDED = f"{MEMORY}.main.verify_decided_claims"
-_SLICE_ROWS = 250_000
+_SLICE_ROWS = 200_000
 _CHUNK_ROWS = 50_000
 
 
