@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
 from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, rows_of
 from consumer.silver.tasks import Outcome, write_decided
-from consumer.silver.verdicts import Verdict, decided, watermarks, with_horizon
+from consumer.silver.verdicts import Micros, Verdict, decided, watermarks, with_horizon
 from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
 from lakeproof.contracts import Contract, DriftPolicy, parse_contract
 from lakeproof.errors import LakeproofError
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+_MICROSECOND = timedelta(microseconds=1)
 _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("source", pa.string()),
     ("micro_batch_id", pa.int64()),
@@ -186,7 +187,7 @@ class SilverMicroBatches:
         taken: Range,
         contract: Contract,
         marker: Marker,
-        watermark: datetime | None,
+        watermark: Micros | None,
     ) -> dict[str, int]:
         """Append what the tables do not have yet of a range; return how many rows got which verdict."""
         targets = {verdict: table.target(marker) for verdict, table in tables.of_verdicts().items()}
@@ -196,14 +197,14 @@ class SilverMicroBatches:
             rows = _rows(spark, contract, taken)
             newest = watermarks(rows, contract)
             horizons = _horizons(taken, newest, watermark, contract)
-            watermark = max(filter(None, (watermark, *newest.values())), default=None)
+            watermark = _newest(watermark, *newest.values())
             with ExitStack() as cached:
                 kept = spark.table(f"{CATALOG}.{self._names.kept}")
                 whole = _decided(rows, kept, contract, horizons, cached)
                 written = write_decided(whole, rows.columns, targets, self._settings.s3)
             files, outcomes = written.files, written.outcomes
         self._check_complete(outcomes, taken.rows)
-        marker = replace(marker, contents=_text_of(watermark))
+        marker = replace(marker, contents="" if watermark is None else str(watermark))
         self._append(tables.conflicts, marker, files[Verdict.CONFLICT])
         self._append(tables.late, marker, files[Verdict.LATE])
         target = tables.ledger.target(marker)
@@ -259,7 +260,7 @@ def _decided(
     rows: DataFrame,
     kept: DataFrame,
     contract: Contract,
-    horizons: Mapping[int, datetime | None],
+    horizons: Mapping[int, Micros | None],
     cached: ExitStack,
 ) -> DataFrame:
     """Rows with their verdict; what is cached for it is given back when `cached` ends."""
@@ -272,15 +273,19 @@ def _decided(
 
 
 def _horizons(
-    taken: Range, newest: Mapping[int, datetime], watermark: datetime | None, contract: Contract
-) -> dict[int, datetime | None]:
+    taken: Range, newest: Mapping[int, Micros], watermark: Micros | None, contract: Contract
+) -> dict[int, Micros | None]:
     """The horizon of each micro-batch: from what came before it."""
     length = contract.silver.horizon if contract.silver else None
-    found: dict[int, datetime | None] = {}
+    found: dict[int, Micros | None] = {}
     for number in sorted({number for _, number in taken.rows}):
-        found[number] = watermark - length if watermark and length is not None else None
-        watermark = max(filter(None, (watermark, newest.get(number))), default=None)
+        found[number] = None if watermark is None or length is None else watermark - length // _MICROSECOND
+        watermark = _newest(watermark, newest.get(number))
     return found
+
+
+def _newest(*times: Micros | None) -> Micros | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _check_unchanged(before: Contract, now: Contract) -> None:
@@ -309,12 +314,8 @@ def _ledger_rows(outcomes: Mapping[Outcome, int], contract: Contract) -> pa.Reco
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_LEDGER_COLUMNS))
 
 
-def _watermark(done: Committed | None) -> datetime | None:
-    return datetime.fromisoformat(done.marker.contents) if done and done.marker.contents else None
-
-
-def _text_of(watermark: datetime | None) -> str:
-    return watermark.isoformat() if watermark else ""
+def _watermark(done: Committed | None) -> Micros | None:
+    return int(done.marker.contents) if done and done.marker.contents else None
 
 
 def _rebuild(stream: str) -> str:

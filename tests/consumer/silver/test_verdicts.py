@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from consumer.silver.verdicts import content_hash
+from consumer.silver.verdicts import content_hash, watermarks
 from lakeproof.contracts import Contract, Field, PrimitiveType
 
 pytestmark = pytest.mark.spark
@@ -15,6 +15,7 @@ SCHEMA = "a string, b string, at timestamp, d double, m map<string, string>, n s
 # The hash goes by Spark's types; those of the contract are not looked at.
 NAMES = ("a", "b", "at", "d", "m", "n")
 CONTRACT = Contract("t", "1", "", tuple(Field(name, PrimitiveType.STRING) for name in NAMES), (), "at")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 AT = datetime(2026, 11, 22, 8, 0, 0, 1, UTC)
 BASE: dict[str, Any] = {
     "a": "x",
@@ -67,3 +68,12 @@ def test_equal_content(spark: SparkSession, other: dict[str, Any]) -> None:
 def test_other_content(spark: SparkSession, other: dict[str, Any]) -> None:
     one, two = hashes(spark, {}, other)
     assert one != two
+
+
+def test_the_watermark_is_of_event_times_that_have_come(spark: SparkSession) -> None:
+    schema = "at timestamp, _ingested_at timestamp, _micro_batch_id long"
+    later, earlier = AT + timedelta(days=1), AT - timedelta(days=1)
+    rows = [(earlier, AT, 0), (later, AT, 1), (earlier, AT, 1), (None, later, 2), (None, later, 3), (earlier, AT, 3)]
+    found = watermarks(spark.createDataFrame(rows, schema), CONTRACT)
+    micros = {number: EPOCH + timedelta(microseconds=newest) for number, newest in found.items()}
+    assert micros == {0: earlier, 1: AT, 3: earlier}
