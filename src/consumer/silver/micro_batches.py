@@ -42,6 +42,7 @@ from lakeproof.tables.names import (
     SilverTables,
     stream_tables,
 )
+from lakeproof.tables.schemas import ensure_silver_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -134,6 +135,10 @@ class SilverMicroBatches:
                 taken, contract = self._next(catalog, bronze, done, begun)
             if taken is None:
                 return False
+            if begun is None or begun.marker.contract != contract.digest:
+                with catalog_errors():  # a contract that was applied meanwhile may have new fields
+                    ensure_silver_tables(catalog, contract, self._names)
+                tables = self._open(spark)
             marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
             totals = self._complete(spark, tables, taken, contract, marker, _watermark(done))
         except MarkerLostError as error:

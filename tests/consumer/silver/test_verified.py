@@ -14,6 +14,7 @@ from consumer.silver.micro_batches import SilverMicroBatches
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import lease
+from lakeproof.tables.names import silver_tables
 from reader.connect import connect
 from reader.verify.silver.run import verify_silver
 
@@ -101,7 +102,9 @@ def decide_all(session_of: SessionOf, settings: Settings) -> None:
     query = SilverQuery(settings, "samples", Trigger(available_now=True))
     query.prepare()
     with lease(settings.state.database, query.lease_name) as held:
-        process = SilverMicroBatches(settings, "samples", query.name, ContractLog(settings.state.database), held)
+        process = SilverMicroBatches(
+            settings, "samples", query.name, silver_tables("samples"), ContractLog(settings.state.database), held
+        )
         spark = session_of(settings)
         while process.take(spark):
             pass

@@ -1,8 +1,8 @@
 """Verify the silver tables of a stream, also while its consumer runs.
 
 The consumer appends a silver micro-batch to conflicts, late and ledger before it appends to the table of the stream.
-So the marker there, read first, says up to where all four are complete. What they have beyond it is in progress, as
-far as their own markers, read last, say so.
+So the marker there, read first, says up to where all four are complete. What they have beyond it is in progress, up to
+where their own markers, read last, are.
 """
 
 import json

@@ -39,7 +39,7 @@ WEEK = timedelta(days=7)
 def _small_slices() -> Iterator[None]:
     """So small that a few rows are several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verdicts, "_SLICE_ROWS", 4)
+        patch.setattr(verdicts, "_SLICE_ROWS", 8)
         patch.setattr(verdicts, "_CHUNK_ROWS", 3)
         yield
 

@@ -18,6 +18,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.history.apply import adopt
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
+from lakeproof.tables.names import silver_tables
 from lakeproof.tables.schemas import ensure_silver_tables
 from reader.cli import app
 from reader.connect import connect
@@ -57,7 +58,7 @@ class SilverLake(Lake):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        ensure_silver_tables(self.catalog, self.contract)
+        ensure_silver_tables(self.catalog, self.contract, silver_tables(self.contract.stream))
         for number, content in enumerate(LANDED):
             self.land({f"{number}.json": content})
             self.consume(micro_batch=number)
