@@ -78,7 +78,7 @@ class Running(Protocol):
         """Why it failed."""
 
     def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
-        """Wait until it has taken what there is; raise what it failed with."""
+        """Wait until it has taken all that is available; raise the error that it failed with."""
 
     def stop(self) -> None:
         """End it."""

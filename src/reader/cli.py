@@ -33,7 +33,7 @@ def sql(
 ) -> None:
     """Run SQL and print the result of the last statement.
 
-    Tables have their names in the catalog: bronze.events, dead_letters.events, … The landed files are in
+    Tables have their names in the catalog: bronze.events, dead_letters.events, silver.events, … The landed files are in
     landing.<stream>, and dead letters as text in dead_letters_text.<stream>. as_text(raw) converts any blob to text.
     """
     from reader.connect import connect
@@ -71,7 +71,7 @@ def summary(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until both tables have rows.")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Maximum number of seconds to wait.")] = 120.0,
 ) -> None:
-    """Show what is in the tables of a stream: the rows, and the dead letters by reason."""
+    """Show what is in the tables of a stream: the rows, the dead letters by reason, and silver by verdict."""
     from reader.summary import print_summary, wait_for_rows
 
     settings = _settings()
@@ -97,7 +97,10 @@ def verify(
     Otherwise it has a problem: lost (a unit is in no table, or not in the ledger), doubled (a row has no landed unit of
     its own), changed (the file is not the one that was read, or the tables or the ledger differ from it).
 
-    Exit code 0: clean. 1: a source has a problem. 2: could not check.
+    For a stream with silver, also recompute the verdict on each row of bronze, and check that the silver tables have
+    exactly these rows. Rows of bronze that silver has not read yet are not decided; that is not a problem.
+
+    Exit code 0: clean. 1: a source or a silver table has a problem. 2: could not check.
     """
     from reader.verify.report import write_report
     from reader.verify.streams import verify as verify_streams

@@ -1,11 +1,11 @@
 """A DuckDB session in which the lake's tables are in place: the same statements for the program and for the shell."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakeproof.catalog import CATALOG, duckdb_secret
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -49,6 +49,21 @@ class Session:
         """
         with self.errors():
             return self.connection.sql(statements)
+
+    def fetch(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """Run a statement and return its rows.
+
+        Raises
+        ------
+        LakeproofError
+            As for :meth:`sql`.
+        """
+        with self.errors():
+            return self.connection.execute(statement, parameters).fetchall()
+
+    def columns(self, table: str) -> set[str]:
+        """Names of the columns of a table."""
+        return {row[0] for row in self.fetch(f"DESCRIBE {table}")}
 
     @contextmanager
     def errors(self) -> Iterator[None]:

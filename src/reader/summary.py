@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
@@ -18,7 +18,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.settings import Settings
-from lakeproof.tables.names import MICRO_BATCH_ID, POSITION, REASONS, SOURCE, stream_tables
+from lakeproof.tables.names import MICRO_BATCH_ID, POSITION, REASONS, SOURCE, silver_tables, stream_tables
 from reader.connect import Session, connect
 from reader.output import console
 from reader.tables import table_facts
@@ -84,7 +84,7 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
 
 
 def print_summary(settings: Settings, stream: str) -> None:
-    """Print what landed in `stream`, why what did not, and what to try next.
+    """Print what landed in `stream`, why what did not, what became of it in silver, and what to try next.
 
     Raises
     ------
@@ -96,8 +96,11 @@ def print_summary(settings: Settings, stream: str) -> None:
     with connect(settings) as session:
         landed = _landed(session, stream, contract.event_time)
         dead = _dead_letters(session, stream)
+        silver = _silver(session, stream) if _has_silver(settings, stream) else None
     out.print(landed)
     out.print(dead)
+    if silver:
+        out.print(silver)
     _print_next(out, stream)
 
 
@@ -130,8 +133,7 @@ def _landed(session: Session, stream: str, event_time: str) -> Table:
     name = stream_tables(stream).bronze
     when = ".".join(identifier(name) for name in event_time.split("."))
     # Bounds as DuckDB's text: years that Python's datetime does not have are welcome in bronze.
-    ((rows, files, micro_batches, first, last),) = _fetch(
-        session,
+    ((rows, files, micro_batches, first, last),) = session.fetch(
         f"SELECT count(*), count(DISTINCT {SOURCE}), count(DISTINCT {MICRO_BATCH_ID}), "  # noqa: S608 - our own names
         f"min({when})::VARCHAR, max({when})::VARCHAR FROM {name}",
     )
@@ -142,8 +144,7 @@ def _landed(session: Session, stream: str, event_time: str) -> Table:
 
 def _dead_letters(session: Session, stream: str) -> Table:
     name = stream_tables(stream).dead_letters
-    found = _fetch(
-        session,
+    found = session.fetch(
         f"SELECT array_to_string(list_sort(list_distinct([reason.code FOR reason IN {REASONS}])), ' + ') AS why, "  # noqa: S608
         f"count(*) AS letters, arg_min({REASONS}[1], ({SOURCE}, {POSITION})) AS example "
         f"FROM {name} GROUP BY why ORDER BY letters DESC, why",
@@ -159,10 +160,22 @@ def _dead_letters(session: Session, stream: str) -> Table:
     return table
 
 
-def _fetch(session: Session, statement: str) -> list[Any]:
-    result = session.sql(statement)
-    with session.errors():
-        return result.fetchall() if result is not None else []
+def _has_silver(settings: Settings, stream: str) -> bool:
+    with catalog_errors():
+        return open_catalog(settings).table_exists(silver_tables(stream).ledger)
+
+
+def _silver(session: Session, stream: str) -> Table:
+    """Rows of bronze by what became of them: duplicates are in no table, so the ledger says how many."""
+    names = silver_tables(stream)
+    counts = ("kept", "duplicates", "conflicts", "late")
+    sums = ", ".join(f"coalesce(sum({name}), 0)::BIGINT" for name in counts)
+    ((*decided, rows),) = session.fetch(
+        f"SELECT {sums}, (SELECT count(*) FROM {stream_tables(stream).bronze}) FROM {names.ledger}"  # noqa: S608
+    )
+    table = Table(*counts, "not decided yet", title=f"Silver: {names.kept}")
+    table.add_row(*(f"{number:,}" for number in (*decided, rows - sum(decided))))
+    return table
 
 
 def _print_next(out: Console, stream: str) -> None:

@@ -1,5 +1,6 @@
 """A server that the consumer needs is away: one clear line, exit code 3, and on it goes when the server is back."""
 
+import re
 import subprocess
 import sys
 import time
@@ -45,7 +46,8 @@ class Dependent:
         assert not [form for form in (PASSWORD, "p%40ss", "%2Frd") if form in said]
         lines = said.splitlines()
         error, *hint = lines[next(number for number, line in enumerate(lines) if line.startswith("Error: ")) :]
-        assert error.startswith(f"Error: {self.words}")
+        # Of the two queries, whichever comes first to what is away.
+        assert re.match(rf"Error: (?:(?:bronze|silver)-events: )?{re.escape(self.words)}", error), error
         assert len(hint) == 1
         assert "LAKE_" in hint[0]
 

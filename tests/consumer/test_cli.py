@@ -77,6 +77,31 @@ def test_a_mistake_is_one_clear_line(
     assert (logged["event"], logged["retryable"]) == ("failed", exit_code == 3)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "arguments", "words"),
+    [
+        ("        primaryKey: true\n        primaryKeyPosition: 1\n", "", ("--to", "silver"), "events has no silver"),
+        (
+            "customProperties:\n",
+            "customProperties:\n  - property: silverStrategy\n    value: state\n",
+            (),
+            "silverStrategy: state, which is not available yet",
+        ),
+    ],
+    ids=["no key", "state"],
+)
+def test_silver_that_cannot_be_filled_is_refused(
+    lake_settings: Settings, tmp_path: Path, old: str, new: str, arguments: tuple[str, ...], words: str
+) -> None:
+    text = (lake_settings.contracts / "events.yaml").read_text()
+    assert old in text
+    (tmp_path / "events.yaml").write_text(text.replace(old, new, 1))
+    result = consumer(lake_settings, "run", "events", *arguments, LAKE_CONTRACTS=str(tmp_path))
+    assert result.returncode == 2, result.stderr
+    assert words in " ".join(result.stderr.split())
+    assert "--to bronze" in result.stderr
+
+
 def test_help_names_every_option(lake_settings: Settings) -> None:
     text = consumer(lake_settings, "run", "--help", COLUMNS="120").stdout
     assert all(option in text for option in ("--data-source", "--available-now", "--trigger"))

@@ -21,7 +21,7 @@ from consumer.commit.data_files import Target
 from consumer.commit.marker import Committed, Marker, MarkerLostError
 from consumer.commit.tasks import Written, write_rows
 from consumer.commit.upsert import OldRows, upsert_once
-from consumer.gold.columns import EPOCH, START, aggregated, in_windows, micros, timestamp
+from consumer.gold.columns import START, aggregated, in_windows, micros, timestamp
 from consumer.gold.table import rebuild_gold_hint
 from consumer.gold.touched import old_rows, touched_windows, within
 from lakeproof.catalog import CATALOG
@@ -208,7 +208,7 @@ def _horizon(decided: Committed, contract: Contract) -> int | None:
     length = contract.silver.horizon if contract.silver else None
     if not decided.marker.contents or length is None:
         return None
-    return micros(datetime.fromisoformat(decided.marker.contents).astimezone(UTC) - EPOCH) - micros(length)
+    return int(decided.marker.contents) - micros(length)
 
 
 def _closes(product: Product, taken: _Taken) -> bool:

@@ -73,7 +73,7 @@ class Following:
             raise self._error
 
     def stop(self) -> None:
-        """End it, after what it is taking."""
+        """End it, once it has finished what it has begun."""
         self._ending.set()
         self._thread.join()
 
@@ -90,7 +90,7 @@ class Following:
                     self._changed.notify_all()
                 if not took:
                     self._ending.wait(self._every)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the application asks for it
+        except Exception as error:  # noqa: BLE001 - the application asks for any error
             with self._changed:
                 self._error = error
                 self._taking = False

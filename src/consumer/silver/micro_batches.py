@@ -7,8 +7,8 @@ in the same way, and what was appended of it is left out. Once silver is committ
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
-from consumer.silver.progress import Counts, Range, next_range, rows_of
+from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, rows_of
 from consumer.silver.tasks import Outcome, write_decided
-from consumer.silver.verdicts import Verdict, decided, watermarks, with_horizon
+from consumer.silver.verdicts import Micros, Verdict, decided, watermarks, with_horizon
 from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
 from lakeproof.contracts import Contract, DriftPolicy
 from lakeproof.errors import LakeproofError
@@ -43,12 +43,14 @@ from lakeproof.tables.names import (
     SilverTables,
     stream_tables,
 )
+from lakeproof.tables.schemas import ensure_silver_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 log = structlog.get_logger()
 
+_MICROSECOND = timedelta(microseconds=1)
 _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("source", pa.string()),
     ("micro_batch_id", pa.int64()),
@@ -124,16 +126,23 @@ class SilverMicroBatches:
             tables = self._open(spark)
             done, begun = tables.kept.newest(), tables.conflicts.newest()
             with catalog_errors():
-                taken, contract = self._next(open_catalog(self._settings), done, begun)
+                catalog = open_catalog(self._settings)
+                bronze = bronze_of(catalog, self._stream)
+                taken, contract = self._next(catalog, bronze, done, begun)
             if taken is None:
                 return False
-            totals = self._complete(spark, tables, taken, contract, _watermark(done))
+            if begun is None or begun.marker.contract != contract.digest:
+                with catalog_errors():  # a contract that was applied meanwhile may have new fields
+                    ensure_silver_tables(catalog, contract, self._names)
+                tables = self._open(spark)
+            marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
+            totals = self._complete(spark, tables, taken, contract, marker, _watermark(done))
         except MarkerLostError as error:
             raise MarkerLostError(error.message, _rebuild(self._stream)) from error
         self.count += 1
         seconds = round(monotonic() - began, 3)
-        bronze = f"{taken.start} to {taken.end - 1}"
-        log.info("silver micro-batch", stream=self._stream, micro_batches=bronze, **totals, seconds=seconds)
+        decided_now = f"{taken.start} to {taken.end - 1}"
+        log.info("silver micro-batch", stream=self._stream, micro_batches=decided_now, **totals, seconds=seconds)
         return True
 
     def _open(self, spark: SparkSession) -> _Tables:
@@ -144,10 +153,15 @@ class SilverMicroBatches:
         return _Tables(*each)
 
     def _next(
-        self, catalog: "Catalog", done: Committed | None, begun: Committed | None
+        self, catalog: "Catalog", bronze: Bronze, done: Committed | None, begun: Committed | None
     ) -> tuple[Range | None, Contract]:
         """What to decide: the rest of what was begun, under its contract, or what comes next."""
         start = int(done.marker.end) if done else 0
+        newest = begun or done
+        if newest and newest.marker.checkpoint_id != bronze.id:
+            raise MarkerLostError(
+                f"silver.{self._stream} was filled from tables of {self._stream} that were dropped since then."
+            )
         if begun and not (done and begun.marker.holds_the_same(done.marker)):
             if int(begun.marker.start) != start:
                 raise MarkerLostError(
@@ -156,17 +170,27 @@ class SilverMicroBatches:
                 )
             end = int(begun.marker.end)
             return Range(start, end, rows_of(catalog, self._stream, start, end)), self._text(begun.marker.contract)
+        if start > bronze.end:
+            raise MarkerLostError(
+                f"silver.{self._stream} is at micro-batch {start}, but bronze.{self._stream} only at {bronze.end}: "
+                "bronze was restored from an older copy."
+            )
         contract = self._text(self._contracts.current(self._stream) or "")
         if done and done.marker.contract != contract.digest:
             _check_unchanged(self._text(done.marker.contract), contract)
         max_rows = self._settings.silver.max_rows_per_micro_batch
-        return next_range(catalog, self._stream, start, max_rows), contract
+        return next_range(catalog, self._stream, start, bronze.end, max_rows), contract
 
     def _complete(
-        self, spark: SparkSession, tables: _Tables, taken: Range, contract: Contract, watermark: datetime | None
+        self,
+        spark: SparkSession,
+        tables: _Tables,
+        taken: Range,
+        contract: Contract,
+        marker: Marker,
+        watermark: Micros | None,
     ) -> dict[str, int]:
         """Append what the tables do not have yet of a range; return how many rows got which verdict."""
-        marker = Marker("", taken.end - 1, contract.digest, str(taken.start), str(taken.end))
         targets = {verdict: table.target(marker) for verdict, table in tables.of_verdicts().items()}
         files: dict[Verdict, list[DataFile]] = {verdict: [] for verdict in targets}
         outcomes: Counter[Outcome] = Counter()
@@ -174,16 +198,14 @@ class SilverMicroBatches:
             rows = _rows(spark, contract, taken)
             newest = watermarks(rows, contract)
             horizons = _horizons(taken, newest, watermark, contract)
-            watermark = max(filter(None, (watermark, *newest.values())), default=None)
+            watermark = _newest(watermark, *newest.values())
             with ExitStack() as cached:
                 kept = spark.table(f"{CATALOG}.{self._names.kept}")
                 whole = _decided(rows, kept, contract, horizons, cached)
                 written = write_decided(whole, rows.columns, targets, self._settings.s3)
             files, outcomes = written.files, written.outcomes
         self._check_complete(outcomes, taken.rows)
-        marker = Marker(
-            "", marker.micro_batch_id, marker.contract, marker.start, marker.end, contents=_text_of(watermark)
-        )
+        marker = replace(marker, contents="" if watermark is None else str(watermark))
         self._append(tables.conflicts, marker, files[Verdict.CONFLICT])
         self._append(tables.late, marker, files[Verdict.LATE])
         target = tables.ledger.target(marker)
@@ -232,7 +254,7 @@ def _decided(
     rows: DataFrame,
     kept: DataFrame,
     contract: Contract,
-    horizons: Mapping[int, datetime | None],
+    horizons: Mapping[int, Micros | None],
     cached: ExitStack,
 ) -> DataFrame:
     """Rows with their verdict; what is cached for it is given back when `cached` ends."""
@@ -245,15 +267,19 @@ def _decided(
 
 
 def _horizons(
-    taken: Range, newest: Mapping[int, datetime], watermark: datetime | None, contract: Contract
-) -> dict[int, datetime | None]:
+    taken: Range, newest: Mapping[int, Micros], watermark: Micros | None, contract: Contract
+) -> dict[int, Micros | None]:
     """The horizon of each micro-batch: from what came before it."""
     length = contract.silver.horizon if contract.silver else None
-    found: dict[int, datetime | None] = {}
+    found: dict[int, Micros | None] = {}
     for number in sorted({number for _, number in taken.rows}):
-        found[number] = watermark - length if watermark and length is not None else None
-        watermark = max(filter(None, (watermark, newest.get(number))), default=None)
+        found[number] = None if watermark is None or length is None else watermark - length // _MICROSECOND
+        watermark = _newest(watermark, newest.get(number))
     return found
+
+
+def _newest(*times: Micros | None) -> Micros | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _check_unchanged(before: Contract, now: Contract) -> None:
@@ -282,12 +308,8 @@ def _ledger_rows(outcomes: Mapping[Outcome, int], contract: Contract) -> pa.Reco
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_LEDGER_COLUMNS))
 
 
-def _watermark(done: Committed | None) -> datetime | None:
-    return datetime.fromisoformat(done.marker.contents).astimezone(UTC) if done and done.marker.contents else None
-
-
-def _text_of(watermark: datetime | None) -> str:
-    return watermark.isoformat() if watermark else ""
+def _watermark(done: Committed | None) -> Micros | None:
+    return int(done.marker.contents) if done and done.marker.contents else None
 
 
 def _rebuild(stream: str) -> str:

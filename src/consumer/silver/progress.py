@@ -1,5 +1,6 @@
 """How far silver is behind bronze: what the tables themselves say."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,22 +35,42 @@ class Range:
     rows: Counts
 
 
-def bronze_end(catalog: "Catalog", stream: str) -> int:
-    """The number of the micro-batch that bronze, dead letters and ledger will have next."""
-    marker = committed(catalog.load_table(stream_tables(stream).ledger).properties, bronze_query(stream))
-    return marker.marker.micro_batch_id + 1 if marker else 0
+@dataclass(frozen=True)
+class Bronze:
+    """What can be decided.
+
+    Parameters
+    ----------
+    id
+        Unique id of its ledger: another one, where the tables were dropped and created again.
+    end
+        The number of the micro-batch that bronze, dead letters and ledger will have next.
+    """
+
+    id: str
+    end: int
 
 
-def next_range(catalog: "Catalog", stream: str, start: int, max_rows: int) -> Range | None:
+def bronze_of(catalog: "Catalog", stream: str) -> Bronze:
+    """How far bronze is."""
+    ledger = catalog.load_table(stream_tables(stream).ledger)
+    marker = committed(ledger.properties, bronze_query(stream))
+    return Bronze(str(ledger.metadata.table_uuid), marker.marker.micro_batch_id + 1 if marker else 0)
+
+
+def next_range(catalog: "Catalog", stream: str, start: int, end: int, max_rows: int) -> Range | None:
     """What to decide next: micro-batches from `start`, of so many rows or a single one; None where there are none."""
-    end = bronze_end(catalog, stream)
     if end <= start:
         return None
+    end = min(end, start + MAX_MICRO_BATCHES)
     counts = rows_of(catalog, stream, start, end)
+    by_number: Counter[int] = Counter()
+    for (_, number), count in counts.items():
+        by_number[number] += count
     rows = 0
-    for number in sorted({number for _, number in counts}):
-        rows += sum(count for (_, of), count in counts.items() if of == number)
-        if number > start and (rows > max_rows or number >= start + MAX_MICRO_BATCHES):
+    for number in sorted(by_number):
+        rows += by_number[number]
+        if number > start and rows > max_rows:
             end = number
             break
     return Range(start, end, {key: count for key, count in counts.items() if key[1] < end})

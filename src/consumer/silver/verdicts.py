@@ -14,13 +14,12 @@ So a verdict depends on the rows of bronze and their order alone, not on how man
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
-from pyspark.sql.types import DoubleType, FloatType, MapType, StringType, TimestampType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
 
 from lakeproof.contracts import Contract
 from lakeproof.tables.names import (
@@ -48,21 +47,30 @@ class Verdict(StrEnum):
     LATE = "late"
 
 
-def watermarks(rows: DataFrame, contract: Contract) -> dict[int, datetime]:
+Micros = int
+"""A time in microseconds since 1970: Python has fewer years, and gets times from Spark in its own zone."""
+
+
+def watermarks(rows: DataFrame, contract: Contract) -> dict[int, Micros]:
     """The greatest event time of each micro-batch, none later than the micro-batch itself."""
-    newest = F.max(F.least(F.col(contract.event_time), F.col(INGESTED_AT)))
-    found = rows.groupBy(MICRO_BATCH_ID).agg(newest.alias("newest")).collect()
-    # In UTC: Spark's are in the zone of this process, which may have an hour twice, and another one tomorrow.
-    return {row[MICRO_BATCH_ID]: row.newest.astimezone(UTC) for row in found if row.newest is not None}
+    event_time = F.col(contract.event_time)
+    # Of a null and a time, Spark's least is the time.
+    newest = F.max(F.when(event_time.isNotNull(), F.least(event_time, F.col(INGESTED_AT))))
+    found = rows.groupBy(MICRO_BATCH_ID).agg(F.unix_micros(newest).alias("newest")).collect()
+    return {row[MICRO_BATCH_ID]: row.newest for row in found if row.newest is not None}
 
 
-def with_horizon(rows: DataFrame, horizons: Mapping[int, datetime | None]) -> DataFrame:
+def with_horizon(rows: DataFrame, horizons: Mapping[int, Micros | None]) -> DataFrame:
     """Add the horizon of each row's micro-batch; null where there is none."""
     values = set(horizons.values())
     if len(values) == 1:
-        return rows.withColumn(HORIZON, F.lit(values.pop()).cast(TimestampType()))
-    pairs = [(F.lit(number), F.lit(value).cast(TimestampType())) for number, value in horizons.items()]
+        return rows.withColumn(HORIZON, _time(values.pop()))
+    pairs = [(F.lit(number), _time(value)) for number, value in horizons.items()]
     return rows.withColumn(HORIZON, F.create_map(*(part for pair in pairs for part in pair))[F.col(MICRO_BATCH_ID)])
+
+
+def _time(micros: Micros | None) -> Column:
+    return F.timestamp_micros(F.lit(micros).cast("long"))
 
 
 def content_hash(rows: DataFrame, contract: Contract) -> Column:
@@ -72,16 +80,28 @@ def content_hash(rows: DataFrame, contract: Contract) -> Column:
     return F.unhex(F.md5(text))
 
 
-def _comparable(column: Column, kind: object) -> Column:
-    if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
-        return F.array_sort(F.map_entries(column))
-    if isinstance(kind, DoubleType | FloatType):
-        return column + F.lit(0.0).cast(kind)  # 0.0 is equal to -0.0
-    return column
+def _comparable(column: Column, kind: DataType) -> Column:
+    """A value, such that equal ones have the same JSON: the entries of maps in order, and no -0.0."""
+    match kind:
+        case DoubleType() | FloatType():
+            return column + F.lit(0.0).cast(kind)
+        case MapType():
+            entries = F.transform(
+                F.map_entries(column),
+                lambda entry: F.struct(entry["key"], _comparable(entry["value"], kind.valueType).alias("value")),
+            )
+            return F.array_sort(entries)
+        case ArrayType():
+            return F.transform(column, lambda item: _comparable(item, kind.elementType))
+        case StructType():
+            inner = [_comparable(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
+            return F.when(column.isNotNull(), F.struct(*inner))
+        case _:
+            return column
 
 
 def decided(
-    rows: DataFrame, kept: DataFrame, contract: Contract, oldest: datetime | None, moves: bool
+    rows: DataFrame, kept: DataFrame, contract: Contract, oldest: Micros | None, moves: bool
 ) -> tuple[DataFrame, list[DataFrame]]:
     """Give each row its verdict.
 
@@ -117,13 +137,13 @@ def decided(
     )
     counts = narrow.groupBy(*names).count()
     event_time = F.col(contract.event_time)
-    within = kept if oldest is None else kept.where((event_time >= F.lit(oldest)) | event_time.isNull())
+    within = kept if oldest is None else kept.where((event_time >= _time(oldest)) | event_time.isNull())
     seen = (
         within.select(
             *named,
             F.struct(F.lit(-1).cast("long").alias(MICRO_BATCH_ID), SOURCE, POSITION).alias(_AT),
             event_time.alias(_EVENT_TIME),
-            F.lit(oldest).cast(TimestampType()).alias(HORIZON),
+            _time(oldest).alias(HORIZON),
             F.col(CONTENT_HASH),
             F.lit(True).alias(_SEEN),
         )

@@ -1,7 +1,7 @@
 """What the tables and the ledger hold, by source. Everything is counted by DuckDB."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeproof.tables.names import CONTRACT_VERSION, INGESTED_AT, POSITION, RAW, REASONS, RESCUED, SOURCE, stream_tables
 from reader.connect import Session
@@ -37,13 +37,13 @@ class StreamLake:
     def bookings(self) -> dict[str, Booking]:
         """The ledger's rows by source."""
         # A ledger that is older than the policies has no columns of them.
-        known = self._columns(self._tables.ledger)
+        known = self._session.columns(self._tables.ledger)
         drift = ", ".join(
             f"any_value(list_sum(map_values({name})))::BIGINT" if name in known else "0"
             for name in ("rescued", "discarded")
         )
         content_hash = "any_value(content_hash)" if "content_hash" in known else "NULL"
-        rows = self._fetch(
+        rows = self._session.fetch(
             "SELECT source, count(*), any_value(size), any_value(etag), any_value(units), any_value(bronze), "  # noqa: S608
             f"any_value(dead_letters), {drift}, {content_hash} FROM {self._tables.ledger} GROUP BY source"
         )
@@ -56,17 +56,17 @@ class StreamLake:
 
     def accounts(self) -> dict[str, Account]:
         """What both tables hold by source. Keeps what is asked about dead letters later."""
-        self._run(
+        self._session.fetch(
             f"CREATE OR REPLACE TABLE {_LETTERS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "  # noqa: S608
             f"coalesce(array_to_string(list_sort(list_distinct([reason.code FOR reason IN {REASONS}])), '+'), '') "
             f"AS codes, sha256({RAW}) AS raw_hash, {INGESTED_AT} AS ingested_at FROM {self._tables.dead_letters}"
         )
         dead: dict[str, dict[str, int]] = {}
-        for source, codes, count in self._fetch(
+        for source, codes, count in self._session.fetch(
             f"SELECT source, codes, count(*) FROM {_LETTERS} GROUP BY source, codes"  # noqa: S608
         ):
             dead.setdefault(str(source), {})[codes] = count
-        rows = self._fetch(
+        rows = self._session.fetch(
             "SELECT source, count(*), count(*) FILTER (in_bronze), count(DISTINCT position), min(position), "  # noqa: S608
             f"max(position), epoch(max(ingested_at)) FROM ({self._units()}) GROUP BY source"
         )
@@ -80,7 +80,7 @@ class StreamLake:
 
     def letters(self) -> Iterator[tuple[str, int, str | None]]:
         """Source, position and SHA-256 of the bytes of each dead letter of :meth:`accounts` that has them."""
-        yield from self._fetch(
+        yield from self._session.fetch(
             f"SELECT source, position, raw_hash FROM {_LETTERS} "  # noqa: S608
             "WHERE position IS NOT NULL AND NOT (raw_hash IS NULL AND contains(codes, '_too_large'))"
         )
@@ -98,7 +98,7 @@ class StreamLake:
         tuple[dict[str, Positions], dict[str, Positions]]
             By source, the positions that no table has, and those of rows that have no unit of their own.
         """
-        self._run(
+        self._session.fetch(
             f"CREATE OR REPLACE TABLE {_EXPECTED} AS SELECT unnest(?::VARCHAR[]) AS source, "
             "unnest(?::BIGINT[]) AS units",
             [list(units), list(units.values())],
@@ -108,11 +108,11 @@ class StreamLake:
             f"WHERE source IN (SELECT source FROM {_EXPECTED}) GROUP BY source, position"
         )
         shown = f"list(position ORDER BY position)[:{_SHOWN_POSITIONS}]"
-        missing = self._fetch(
+        missing = self._session.fetch(
             f"WITH held AS ({held}), due AS (SELECT source, unnest(range(units)) AS position FROM {_EXPECTED}) "  # noqa: S608
             f"SELECT source, count(*), {shown} FROM due ANTI JOIN held USING (source, position) GROUP BY source"
         )
-        extra = self._fetch(
+        extra = self._session.fetch(
             f"WITH held AS ({held}), surplus AS (SELECT source, position, times - (coalesce(position, -1) >= 0 "  # noqa: S608
             f"AND coalesce(position, -1) < units)::BIGINT AS more FROM held JOIN {_EXPECTED} USING (source)) "
             f"SELECT source, sum(more)::BIGINT, {shown} FROM surplus WHERE more > 0 GROUP BY source"
@@ -124,7 +124,7 @@ class StreamLake:
 
     def sample(self, columns: Sequence[str], rows: int) -> "pa.Table":
         """Random rows of bronze: `columns`, ``_source``, ``_position``, ``_contract_version``, ``_rescued`` if any."""
-        more = (RESCUED,) * (RESCUED in self._columns(self._tables.bronze))
+        more = (RESCUED,) * (RESCUED in self._session.columns(self._tables.bronze))
         names = ", ".join(identifier(name) for name in (*columns, *more, SOURCE, POSITION, CONTRACT_VERSION))
         with self._session.errors():
             return self._session.connection.execute(
@@ -132,17 +132,14 @@ class StreamLake:
             ).to_arrow_table()
 
     def _rescued(self) -> dict[str | None, int]:
-        if RESCUED not in self._columns(self._tables.bronze):
+        if RESCUED not in self._session.columns(self._tables.bronze):
             return {}
         return dict(
-            self._fetch(
+            self._session.fetch(
                 f"SELECT {SOURCE}, sum(cardinality({RESCUED}))::BIGINT FROM {self._tables.bronze} "  # noqa: S608
                 f"WHERE {RESCUED} IS NOT NULL GROUP BY {SOURCE}"
             )
         )
-
-    def _columns(self, table: str) -> set[str]:
-        return {row[0] for row in self._fetch(f"DESCRIBE {table}")}
 
     def _units(self) -> str:
         return (
@@ -150,12 +147,3 @@ class StreamLake:
             f"FROM {self._tables.bronze} "
             f"UNION ALL SELECT source, position, ingested_at, false FROM {_LETTERS}"
         )
-
-    def _run(self, statement: str, parameters: Sequence[object] = ()) -> None:
-        # Only execute and fetch: see Session.
-        with self._session.errors():
-            self._session.connection.execute(statement, parameters)
-
-    def _fetch(self, statement: str) -> list[Any]:
-        with self._session.errors():
-            return self._session.connection.execute(statement).fetchall()

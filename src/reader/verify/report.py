@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
 from reader.output import console
+from reader.verify.silver.report import print_silver, silver_as_json
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -53,6 +54,7 @@ def _as_json(verifications: Sequence["Verification"]) -> dict[str, Any]:
                     if finding.status is not Status.OK
                 ],
                 "resent": found.resent,
+                "silver": silver_as_json(found.silver) if found.silver else None,
             }
             for found in verifications
         ],
@@ -86,6 +88,7 @@ def _print(verifications: Sequence["Verification"]) -> None:
             _print_off(found.off, f"{found.stream}: sources with problems")
         for problem in found.problems:
             out.print(Text(f"{found.stream}: {problem}", "red"), soft_wrap=True)
+    print_silver({found.stream: found.silver for found in verifications if found.silver})
     out.print(_verdict(verifications))
 
 
@@ -94,13 +97,29 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
 
     from reader.verify.findings import Status
 
-    if not all(found.clean for found in verifications):
-        return Text("Not clean: some units are lost, doubled or changed (see above).", "red")
+    silver = [found.silver for found in verifications if found.silver]
+    wrong = []
+    if not all(found.accounted for found in verifications):
+        wrong.append("some units are lost, doubled or changed")
+    if not all(each.clean for each in silver):
+        wrong.append("silver is not what bronze makes it")
+    if wrong:
+        return Text(f"Not clean: {', and '.join(wrong)} (see above).", "red")
     pending = sum(found.counts()[Status.PENDING] for found in verifications)
-    if pending:
-        files = "1 file is" if pending == 1 else f"{pending:,} files are"
-        return Text(f"Nothing is lost or doubled so far. {files} not consumed yet.", "yellow")
-    return Text("Clean: each landed unit is in exactly one table, once.", "green")
+    undecided = sum(each.undecided for each in silver)
+    if pending or undecided:
+        text = "Nothing is lost or doubled so far."
+        if pending:
+            text += f" {_are(pending, 'file', 'files')} not consumed yet."
+        if undecided:
+            text += f" {_are(undecided, 'row of bronze', 'rows of bronze')} not decided in silver yet."
+        return Text(text, "yellow")
+    clean = "Clean: each landed unit is in exactly one table, once."
+    return Text(f"{clean} Each row of bronze has its verdict in silver." if silver else clean, "green")
+
+
+def _are(count: int, one: str, several: str) -> str:
+    return f"1 {one} is" if count == 1 else f"{count:,} {several} are"
 
 
 def _print_off(off: Sequence["Finding"], title: str) -> None:

@@ -22,6 +22,8 @@ from reader.verify.findings import Account, Booking, Evidence, Finding, Status, 
 from reader.verify.lake import StreamLake
 from reader.verify.landing import recount, same_size
 from reader.verify.progress import accounted_position, passed_files
+from reader.verify.silver.findings import SilverVerification
+from reader.verify.silver.run import verify_silver
 from reader.verify.units import Units
 from reader.verify.values import Sample
 
@@ -58,6 +60,8 @@ class Verification:
         Rows of bronze whose values were compared.
     resent
         Files with the same bytes under several names.
+    silver
+        What was found in the silver tables; None where the stream has none.
     """
 
     stream: str
@@ -69,6 +73,7 @@ class Verification:
     dead_letters: int
     sampled_rows: int
     resent: tuple[tuple[str, ...], ...]
+    silver: SilverVerification | None = None
 
     @property
     def off(self) -> list[Finding]:
@@ -76,9 +81,14 @@ class Verification:
         return [finding for finding in self.findings if finding.status.off]
 
     @property
+    def accounted(self) -> bool:
+        """Whether nothing is wrong between the landing zone and bronze."""
+        return not self.off and not self.problems
+
+    @property
     def clean(self) -> bool:
         """Whether nothing is wrong."""
-        return not self.off and not self.problems
+        return self.accounted and (self.silver is None or self.silver.clean)
 
     def counts(self) -> dict[Status, int]:
         """How many sources are what."""
@@ -98,7 +108,7 @@ class _Books:
 
 
 def verify_stream(settings: Settings, session: Session, stream: str, values: bool, show: Show) -> Verification:
-    """Recount a stream's landing zone and compare it with its tables and its ledger.
+    """Recount a stream's landing zone and compare it with its tables and its ledger, and silver with bronze.
 
     Raises
     ------
@@ -131,6 +141,8 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
         lambda done, due: show(f"{stream}: landing zone", done, due),
     )
     findings = _judge(lake, books, recounted, passed.names)
+    show(f"{stream}: silver", 0, 0)
+    silver = verify_silver(settings, session, stream)
     return Verification(
         stream=stream,
         findings=findings,
@@ -141,6 +153,7 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
         dead_letters=sum(account.rows - account.bronze for account in books.accounts.values()),
         sampled_rows=len(sample) if sample else 0,
         resent=recounted.resent,
+        silver=silver,
     )
 
 

@@ -15,6 +15,7 @@ from tests.lakes import changed
 from consumer.commit.append import append_once, open_table
 from consumer.commit.data_files import DataFileWriter
 from consumer.commit.marker import Marker
+from consumer.gold.columns import EPOCH, micros
 from consumer.gold.micro_batches import GoldMicroBatches, gold_lease
 from consumer.gold.table import ensure_gold_table
 from lakeproof.catalog import open_catalog
@@ -145,7 +146,7 @@ class Silver:
         self.orders += new
         times = [made["ordered_at"] for made in new if made["ordered_at"]]
         self.watermark = max(filter(None, (self.watermark, *times)), default=None)
-        contents = self.watermark.isoformat() if self.watermark else ""
+        contents = str(micros(self.watermark - EPOCH)) if self.watermark else ""
         marker = Marker("", self.end - 1, self._contract.digest, str(start), str(self.end), contents=contents)
         table = open_table(self._spark, SILVER.kept, silver_query("orders"))
         target = table.target(marker)

@@ -1,7 +1,6 @@
 """Silver against the plain model, from landed files to tables; crashes, other tools and changes in between."""
 
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import Piece, lose
 
-from consumer.commit.marker import committed
+from consumer.repair import reset
 from consumer.silver import micro_batches
 from consumer.silver.rebuild import rebuild_silver
 from lakeproof.catalog import open_catalog
@@ -22,6 +21,7 @@ from lakeproof.errors import LakeproofError
 from lakeproof.history.apply import carry_out, plan
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
+from lakeproof.tables.names import NEXT_MICRO_BATCH
 
 pytestmark = pytest.mark.spark
 
@@ -83,23 +83,6 @@ def test_each_row_has_its_verdict(lake_settings: Settings, drain_directly: Drain
         ("4.json", 2): ("conflicts", ("1.json", 3)),
     }
     assert decide_all(spark, lake_settings) == 0
-
-
-def test_the_watermark_is_a_time_in_utc(
-    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TZ", "America/New_York")
-    time.tzset()
-    try:
-        land(lake_settings, "1.json", ("a", NOON, "x"))
-        drain_directly(lake_settings)
-        decide_all(session_of(lake_settings), lake_settings)
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-    newest = committed(open_catalog(lake_settings).load_table("silver.events").properties, "silver-events")
-    assert newest
-    assert newest.marker.contents == NOON.isoformat()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -222,3 +205,37 @@ def test_another_horizon_is_refused_until_silver_is_rebuilt(
     check(settings)
     names = {name for _, name in catalog.list_tables("silver")}
     assert names == {"events", "events_conflicts", "events_late"}
+
+
+def test_bronze_that_was_read_again_needs_another_silver(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    spark = session_of(lake_settings)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    decide_all(spark, lake_settings)
+    catalog = open_catalog(lake_settings)
+    for table in ("bronze.events", "dead_letters.events", "ledger.events"):
+        catalog.drop_table(table)
+    reset(lake_settings, "events")
+    drain_directly(lake_settings)
+    with pytest.raises(LakeproofError, match="were dropped since then") as refused:
+        decide_all(spark, lake_settings)
+    assert "consumer rebuild silver events" in refused.value.hint
+    rebuild_silver(lake_settings, load_contract(lake_settings.contracts, "events"), lambda: spark)
+    check(lake_settings)
+
+
+def test_numbers_go_on_from_a_ledger_of_an_earlier_version(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    with open_catalog(lake_settings).load_table("ledger.events").transaction() as transaction:
+        transaction.remove_properties(NEXT_MICRO_BATCH)
+    land_some(lake_settings, first=False)
+    drain_directly(lake_settings)
+    assert sorted({row["_micro_batch_id"] for row in rows(lake_settings, "bronze.events")}) == [0, 1]
+    assert open_catalog(lake_settings).load_table("ledger.events").properties[NEXT_MICRO_BATCH] == "1"
+    decide_all(session_of(lake_settings), lake_settings)
+    check(lake_settings)

@@ -56,7 +56,7 @@ class Lake:
         """Remove a landed file of a local folder."""
         local_path(self.uri(name)).unlink()
 
-    def consume(self, changed: frozenset[str] = frozenset()) -> None:
+    def consume(self, changed: frozenset[str] = frozenset(), micro_batch: int = 0) -> None:
         """Judge what has landed since, and append it; `changed` are names that are overwritten before they are read."""
         files = [each for each in self.zone.list() if each[0] not in self._consumed]
         self._consumed |= {name for name, _ in files}
@@ -74,11 +74,11 @@ class Lake:
             failure = envelope.failure
             judged = list(judge.refuse(*failure, envelope.value) if failure else judge.judge(envelope.value))
             good, bad = [each.good for each in judged], [each.bad for each in judged]
-            tables[BRONZE] += [_with(_columns(each), file.name) for each in good]
-            tables[DEAD_LETTERS] += [_with(_letters(each), file.name) for each in bad]
+            tables[BRONZE] += [_with(_columns(each), file.name, micro_batch) for each in good]
+            tables[DEAD_LETTERS] += [_with(_letters(each), file.name, micro_batch) for each in bad]
             booking = _booking(file, sum(map(len, good)), [unit for each in bad for unit in each.reasons.to_pylist()])
             booking["content_hash"] = envelope.content_hash
-            ledger.append(booking | _drift(self.contract.drift, good))
+            ledger.append(booking | {"micro_batch_id": micro_batch} | _drift(self.contract.drift, good))
         for name, parts in tables.items():
             self.catalog.load_table(name).append(pa.concat_tables(parts))
         self._append(LEDGER, ledger)
@@ -104,10 +104,10 @@ class Lake:
         table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
 
 
-def _with(units: pa.Table, source: str) -> pa.Table:
+def _with(units: pa.Table, source: str, micro_batch: int) -> pa.Table:
     for name, value, kind in (
         ("_source", source, pa.string()),
-        ("_micro_batch_id", 0, pa.int64()),
+        ("_micro_batch_id", micro_batch, pa.int64()),
         ("_landed_at", NOON, pa.timestamp("us", "UTC")),
         ("_ingested_at", NOON, pa.timestamp("us", "UTC")),
         ("_contract_version", "1.0.0", pa.string()),

@@ -1,0 +1,59 @@
+"""Decide the rows of keys that several rows have, one after the other, as the definition says."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What becomes of a row of bronze; the names are columns of the silver ledger."""
+
+    KEPT = "kept"
+    DUPLICATES = "duplicates"
+    CONFLICTS = "conflicts"
+    LATE = "late"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A row of bronze whose key others have, too.
+
+    Parameters
+    ----------
+    number
+        Its place in the order of all claims: by key, then by the order of the stream.
+    key
+        Number of its key.
+    event_time
+        In microseconds since 1970; None if it has none.
+    horizon
+        Of its micro-batch, likewise.
+    content
+        A number that rows of the same key have in common if their content is the same.
+    """
+
+    number: int
+    key: int
+    event_time: int | None
+    horizon: int | None
+    content: int
+
+
+class Arbiter:
+    """Decides claims in their order; the claims of a key follow each other."""
+
+    def __init__(self) -> None:
+        self._kept: Claim | None = None
+
+    def decide(self, claim: Claim) -> tuple[Verdict, int | None]:
+        """Return the verdict, and the number of the row that was kept for the key, where the claim lost to one."""
+        kept = self._kept
+        if kept and kept.key == claim.key and not _is_before(kept.event_time, claim.horizon):
+            return (Verdict.DUPLICATES if kept.content == claim.content else Verdict.CONFLICTS), kept.number
+        if _is_before(claim.event_time, claim.horizon):
+            return Verdict.LATE, None
+        self._kept = claim
+        return Verdict.KEPT, None
+
+
+def _is_before(event_time: int | None, horizon: int | None) -> bool:
+    return event_time is not None and horizon is not None and event_time < horizon

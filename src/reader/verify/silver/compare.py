@@ -1,0 +1,240 @@
+"""Compare the silver tables and their ledger with the verdicts that were recomputed, slice by slice."""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from lakeproof.contracts import Contract
+from lakeproof.tables.names import (
+    CONTRACT_VERSION,
+    HORIZON,
+    INGESTED_AT,
+    LANDED_AT,
+    MICRO_BATCH_ID,
+    POSITION,
+    RESCUED,
+    SOURCE,
+    WINNER_POSITION,
+    WINNER_SOURCE,
+    silver_tables,
+    stream_tables,
+)
+from reader.connect import Session
+from reader.verify.silver import findings
+from reader.verify.silver.claims import Verdict
+from reader.verify.silver.content import comparable, entries, event_time, microseconds
+from reader.verify.silver.findings import SHOWN_EXAMPLES, Findings, place
+from reader.verify.silver.verdicts import EXPECTED, VERDICT, Slice
+from reader.views import MEMORY, quoted
+
+_FOUND = f"{MEMORY}.main.verify_found_verdicts"
+_PLACE = (MICRO_BATCH_ID, SOURCE, POSITION)
+
+
+class _Row(NamedTuple):
+    """A row of a silver table, with what is expected of it; and how many others in the table have the same fault."""
+
+    rows: int
+    found: str
+    source: str | None
+    position: int | None
+    event_time: str | None
+    horizon: str | None
+    winner_source: str | None
+    winner_position: int | None
+    found_horizon: str | None
+    found_source: str | None
+    found_position: int | None
+    columns: list[str] | None
+
+
+class Comparison:
+    """Compares the tables of one stream.
+
+    Parameters
+    ----------
+    session
+        The open session.
+    contract
+        The contract that decides.
+    found
+        Gets what is wrong.
+    """
+
+    def __init__(self, session: Session, contract: Contract, found: Findings) -> None:
+        self._session = session
+        self._contract = contract
+        self._found = found
+        self._tables = tables_of_verdicts(contract.stream)
+        self._ledger = silver_tables(contract.stream).ledger
+        self.verdicts = Counter(dict.fromkeys(Verdict, 0))
+        every = (stream_tables(contract.stream).bronze, *self._tables.values())
+        self._has_rescued = all(RESCUED in self._session.columns(name) for name in every)
+
+    def compare(self, part: Slice) -> None:
+        """Compare a slice, whose verdicts are in :data:`reader.verify.silver.verdicts.EXPECTED`."""
+        for verdict, rows in self._session.fetch(f"SELECT {VERDICT}, count(*) FROM {EXPECTED} GROUP BY ALL"):  # noqa: S608
+            self.verdicts[Verdict(verdict)] += rows
+        self._gather(part)
+        self._report("verdict IS NULL", findings.NOT_IN_BRONZE)
+        for verdict in Verdict:
+            self._report(f"verdict = '{verdict}' AND found <> '{verdict}'", findings.should_be(verdict), _why(verdict))
+        self._report("columns IS NOT NULL", findings.DIFFERS, lambda row: ", ".join(row.columns or ()))
+        self._report(
+            f"found = verdict AND found = '{Verdict.CONFLICTS}' "
+            "AND (found_source = winner_source AND found_position = winner_position) IS NOT TRUE",
+            findings.WRONG_WINNER,
+            lambda row: f"points to {place(row.found_source, row.found_position)}, expected {_winner(row)}",
+        )
+        self._report(
+            f"found = verdict AND found = '{Verdict.LATE}' AND found_horizon IS DISTINCT FROM horizon",
+            findings.WRONG_HORIZON,
+            lambda row: f"has {row.found_horizon or 'none'}, expected {row.horizon}",
+        )
+        self._find_repeated()
+        self._find_missing()
+        self._compare_ledger(part)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._session.fetch(f"DROP TABLE IF EXISTS {_FOUND}")
+
+    def _gather(self, part: Slice) -> None:
+        """Put the rows of the three tables into one, with what is expected of each."""
+        differences = self._differences()
+        columns = ", ".join(f"CASE WHEN {differs} THEN {quoted(name)} END" for name, differs in differences.items())
+        same_place = " AND ".join(f"_silver.{column} = _expected.{column}" for column in _PLACE)
+        selects = []
+        for verdict, table in self._tables.items():
+            is_conflict, is_late = verdict is Verdict.CONFLICTS, verdict is Verdict.LATE
+            selects.append(
+                f"SELECT '{verdict}' AS found, _expected.{VERDICT} AS verdict, "  # noqa: S608
+                f"_silver.{MICRO_BATCH_ID} AS micro_batch, _silver.{SOURCE} AS source, _silver.{POSITION} AS position, "
+                f"{event_time(self._contract, '_silver')} AS event_time, _expected.{HORIZON} AS horizon, "
+                f"_expected.{WINNER_SOURCE} AS winner_source, _expected.{WINNER_POSITION} AS winner_position, "
+                f"{microseconds(f'_silver.{HORIZON}') if is_late else 'NULL::BIGINT'} AS found_horizon, "
+                f"{f'_silver.{WINNER_SOURCE}' if is_conflict else 'NULL::VARCHAR'} AS found_source, "
+                f"{f'_silver.{WINNER_POSITION}' if is_conflict else 'NULL::BIGINT'} AS found_position, "
+                f"CASE WHEN _expected.{VERDICT} IS NOT NULL AND ({' OR '.join(differences.values())}) "
+                f"THEN list_filter([{columns}], LAMBDA name: name IS NOT NULL) END AS columns "
+                f"FROM {table} AS _silver LEFT JOIN {EXPECTED} AS _expected ON {same_place} "
+                f"WHERE {_in_slice(part, f'_silver.{MICRO_BATCH_ID}')}"
+            )
+        self._session.fetch(f"CREATE OR REPLACE TABLE {_FOUND} AS {' UNION ALL '.join(selects)}")
+
+    def _differences(self) -> dict[str, str]:
+        """SQL of whether a column has another value in silver than in bronze, by its name."""
+        silver, bronze = (comparable(self._contract, table) for table in ("_silver", "_expected"))
+        for name in (LANDED_AT, INGESTED_AT, CONTRACT_VERSION):
+            silver[name], bronze[name] = f"_silver.{name}", f"_expected.{name}"
+        if self._has_rescued:
+            silver[RESCUED], bronze[RESCUED] = entries(f"_silver.{RESCUED}"), entries(f"_expected.{RESCUED}")
+        return {name: f"{silver[name]} IS DISTINCT FROM {bronze[name]}" for name in silver}
+
+    def _report(self, condition: str, what: str, text: Callable[[_Row], str] = lambda _: "") -> None:
+        """Add the rows that meet a condition to what is wrong."""
+        rows = self._session.fetch(
+            "SELECT count(*) OVER (PARTITION BY found), found, source, position, "  # noqa: S608
+            f"{_time('event_time')}, {_time('horizon')}, winner_source, winner_position, {_time('found_horizon')}, "
+            f"found_source, found_position, columns FROM {_FOUND} WHERE {condition} "
+            f"QUALIFY row_number() OVER (PARTITION BY found ORDER BY source, position) <= {SHOWN_EXAMPLES} "
+            "ORDER BY found, source, position"
+        )
+        for found, same in groupby((_Row(*row) for row in rows), key=attrgetter("found")):
+            some = list(same)
+            examples = [place(row.source, row.position, text(row)) for row in some]
+            self._found.add(self._tables[Verdict(found)], what, some[0].rows, examples)
+
+    def _find_repeated(self) -> None:
+        """Find records that a table has more than once."""
+        for found, records, first in self._session.fetch(
+            f"SELECT found, count(*), {_first('times')} FROM (SELECT found, source, position, count(*) AS times "  # noqa: S608
+            f"FROM {_FOUND} GROUP BY ALL HAVING count(*) > 1) GROUP BY found"
+        ):
+            examples = [place(each["source"], each["position"], f"{each['value']:,} rows") for each in first]
+            self._found.add(self._tables[Verdict(found)], findings.REPEATED, records, examples)
+
+    def _find_missing(self) -> None:
+        """Find rows of bronze that are in no table, though they are no duplicates."""
+        same_place = " AND ".join(
+            f"_found.{name} = _expected.{column}"
+            for name, column in zip(("micro_batch", "source", "position"), _PLACE, strict=True)
+        )
+        for verdict, rows, first in self._session.fetch(
+            f"SELECT verdict, count(*), {_first('NULL')} FROM (SELECT {VERDICT} AS verdict, {SOURCE} AS source, "  # noqa: S608
+            f"{POSITION} AS position FROM {EXPECTED} AS _expected ANTI JOIN {_FOUND} AS _found ON {same_place}) "
+            f"WHERE verdict <> '{Verdict.DUPLICATES}' GROUP BY verdict"
+        ):
+            examples = [place(each["source"], each["position"]) for each in first]
+            self._found.add(self._tables[Verdict(verdict)], findings.missing(Verdict(verdict)), rows, examples)
+
+    def _compare_ledger(self, part: Slice) -> None:
+        """Compare the counts of each source and micro-batch."""
+        counts = ("bronze", *Verdict)
+        recounted = ", ".join(f"count(*) FILTER ({VERDICT} = '{verdict}') AS {verdict}" for verdict in Verdict)
+        booked = ", ".join(f"coalesce(sum({name}), 0)::BIGINT AS {name}" for name in counts)
+        both = ", ".join(f"coalesce(_{side}.{name}, 0)" for name in counts for side in ("booked", "recounted"))
+        rows = self._session.fetch(
+            f"WITH _recounted AS (SELECT {MICRO_BATCH_ID} AS micro_batch, {SOURCE} AS source, count(*) AS bronze, "  # noqa: S608
+            f"{recounted} FROM {EXPECTED} GROUP BY ALL), _booked AS (SELECT micro_batch_id AS micro_batch, source, "
+            f"count(*) AS times, {booked} FROM {self._ledger} WHERE {_in_slice(part, 'micro_batch_id')} GROUP BY ALL) "
+            "SELECT count(*) OVER (), coalesce(_recounted.source, _booked.source) AS source, "
+            "coalesce(_recounted.micro_batch, _booked.micro_batch) AS micro_batch, coalesce(_booked.times, 0), "
+            f"_recounted.source IS NOT NULL, [{both}] FROM _recounted FULL JOIN _booked "
+            "ON _recounted.micro_batch = _booked.micro_batch AND _recounted.source = _booked.source "
+            "WHERE coalesce(_booked.times, 0) <> 1 OR _recounted.source IS NULL OR "
+            f"{' OR '.join(f'_booked.{name} <> _recounted.{name}' for name in counts)} "
+            f"ORDER BY source, micro_batch LIMIT {SHOWN_EXAMPLES}"
+        )
+        examples = []
+        for _, source, micro_batch, times, is_known, values in rows:
+            differ = [
+                f"{name}: ledger {here:,}, recounted {there:,}"
+                for name, here, there in zip(counts, values[::2], values[1::2], strict=True)
+                if here != there
+            ]
+            text = f"{times:,} rows" if times > 1 else "no row" if not times else "; ".join(differ)
+            text = text if is_known else "bronze has no rows of it"
+            examples.append(f"{source}, micro-batch {micro_batch}: {text}")
+        if rows:
+            self._found.add(self._ledger, findings.WRONG_COUNTS, rows[0][0], examples)
+
+
+def tables_of_verdicts(stream: str) -> dict[Verdict, str]:
+    """Names of the tables that have rows of bronze, by their verdict."""
+    names = silver_tables(stream)
+    return {Verdict.KEPT: names.kept, Verdict.CONFLICTS: names.conflicts, Verdict.LATE: names.late}
+
+
+def _in_slice(part: Slice, number: str) -> str:
+    """SQL of whether a row is in a slice; one without a micro-batch is in the first."""
+    return f"({number} IS NULL OR {part.holds(number)})" if part.start is None else part.holds(number)
+
+
+def _time(microseconds: str) -> str:
+    return f"make_timestamptz({microseconds})::VARCHAR"
+
+
+def _first(value: str) -> str:
+    """SQL of the first places of a group, each with a value."""
+    row = f"{{'source': source, 'position': position, 'value': {value}}}"
+    return f"min({row}, {SHOWN_EXAMPLES})"
+
+
+def _why(verdict: Verdict) -> Callable[[_Row], str]:
+    """Why a row has that verdict."""
+    match verdict:
+        case Verdict.DUPLICATES:
+            return lambda row: f"same key and content as {_winner(row)}"
+        case Verdict.CONFLICTS:
+            return lambda row: f"same key as {_winner(row)}, other content"
+        case Verdict.LATE:
+            return lambda row: f"event time {row.event_time}, horizon {row.horizon}"
+        case Verdict.KEPT:
+            return lambda row: f"event time {row.event_time or 'none'}, horizon {row.horizon or 'none'}"
+
+
+def _winner(row: _Row) -> str:
+    return place(row.winner_source, row.winner_position)

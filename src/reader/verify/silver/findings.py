@@ -1,0 +1,110 @@
+"""What verify finds about the silver tables of a stream, in words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reader.verify.silver.claims import Verdict
+
+SHOWN_EXAMPLES = 5
+
+NOT_IN_BRONZE = "not in bronze"
+DIFFERS = "differs from its row in bronze"
+REPEATED = "several rows of one record"
+WRONG_WINNER = "wrong winner"
+WRONG_HORIZON = "wrong horizon"
+WRONG_COUNTS = "wrong counts"
+AHEAD = "in a micro-batch that was not decided"
+
+_EACH = {
+    Verdict.KEPT: "kept",
+    Verdict.DUPLICATES: "a duplicate",
+    Verdict.CONFLICTS: "a conflict",
+    Verdict.LATE: "late",
+}
+
+
+def should_be(verdict: Verdict) -> str:
+    """Of rows that are in the table of another verdict."""
+    return f"should be {_EACH[verdict]}"
+
+
+def missing(verdict: Verdict) -> str:
+    """Of rows that are in no table."""
+    return f"missing: should be {_EACH[verdict]}"
+
+
+def place(source: str | None, position: int | None, text: str = "") -> str:
+    """A row of bronze, with what is said of it."""
+    where = f"{source}, position {position}" if source is not None else "no source"
+    return f"{where}: {text}" if text else where
+
+
+@dataclass(frozen=True)
+class SilverFinding:
+    """A kind of fault in one of the tables.
+
+    Parameters
+    ----------
+    table
+        Name of the table.
+    what
+        The fault.
+    rows
+        How many rows have it.
+    examples
+        A few of them.
+    """
+
+    table: str
+    what: str
+    rows: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SilverVerification:
+    """What verify found in the silver tables of a stream.
+
+    Parameters
+    ----------
+    verdicts
+        How many rows of bronze have which verdict, recomputed from bronze.
+    undecided
+        Rows of bronze in micro-batches that silver does not have yet.
+    findings
+        What is wrong with the tables.
+    problems
+        What is wrong with silver as a whole, in words.
+    """
+
+    verdicts: Mapping[Verdict, int]
+    undecided: int
+    findings: tuple[SilverFinding, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings and not self.problems
+
+
+@dataclass
+class Findings:
+    """Collects findings, with the first examples of each kind."""
+
+    _rows: dict[tuple[str, str], int] = field(default_factory=dict)
+    _examples: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+
+    def add(self, table: str, what: str, rows: int, examples: Sequence[str]) -> None:
+        """Add rows of a table."""
+        kind = (table, what)
+        self._rows[kind] = self._rows.get(kind, 0) + rows
+        found = self._examples.setdefault(kind, [])
+        found += examples[: SHOWN_EXAMPLES - len(found)]
+
+    def whole(self) -> tuple[SilverFinding, ...]:
+        """All findings, by table."""
+        return tuple(
+            SilverFinding(table, what, rows, tuple(self._examples[table, what]))
+            for (table, what), rows in sorted(self._rows.items())
+        )

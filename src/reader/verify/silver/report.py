@@ -1,0 +1,61 @@
+"""What verify found in silver tables, for people and for programs."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from reader.output import console
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from reader.verify.silver.findings import SilverFinding, SilverVerification
+
+
+def silver_as_json(silver: "SilverVerification") -> dict[str, Any]:
+    """What was found, as JSON."""
+    return {
+        "verdicts": {verdict.value: rows for verdict, rows in silver.verdicts.items()},
+        "undecided": silver.undecided,
+        "problems": silver.problems,
+        "findings": [
+            {"table": finding.table, "finding": finding.what, "rows": finding.rows, "examples": finding.examples}
+            for finding in silver.findings
+        ],
+    }
+
+
+def print_silver(silver: Mapping[str, "SilverVerification"]) -> None:
+    """Print what was found, by stream; nothing where no stream has silver."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from reader.verify.silver.claims import Verdict
+
+    if not silver:
+        return
+    out = console()
+    summary = Table("stream", title="Recomputed verdicts")
+    for heading in (*Verdict, "not decided"):
+        summary.add_column(heading, justify="right")
+    for stream, found in silver.items():
+        numbers = (*(found.verdicts[verdict] for verdict in Verdict), found.undecided)
+        summary.add_row(stream, *(f"{number:,}" for number in numbers))
+    out.print(summary)
+    for stream, found in silver.items():
+        if found.findings:
+            out.print(_findings(found.findings, f"{stream}: silver tables with problems"))
+        for problem in found.problems:
+            out.print(Text(f"{stream}: {problem}", "red"), soft_wrap=True)
+
+
+def _findings(findings: "tuple[SilverFinding, ...]", title: str) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("table", "finding", "rows", "examples", title=title)
+    table.columns[2].justify = "right"
+    table.columns[3].overflow = "fold"
+    for finding in findings:
+        more = ["…"] * (finding.rows > len(finding.examples))
+        table.add_row(finding.table, finding.what, f"{finding.rows:,}", Text("\n".join([*finding.examples, *more])))
+    return table

@@ -1,0 +1,136 @@
+"""Verify the silver tables of a stream, also while its consumer runs.
+
+The consumer appends a silver micro-batch to conflicts, late and ledger before it appends to the table of the stream.
+So the marker there, read first, says up to where all four are complete. What they have beyond it is in progress, up to
+where their own markers, read last, are.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import astuple
+from typing import TYPE_CHECKING
+
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.contracts import Contract, load_contract
+from lakeproof.errors import UnavailableError
+from lakeproof.history.applied import applied_contracts
+from lakeproof.settings import Settings
+from lakeproof.tables.names import MARKER, MICRO_BATCH_ID, SilverTables, silver_tables
+from reader.connect import Session
+from reader.verify.silver.compare import Comparison
+from reader.verify.silver.findings import AHEAD, SHOWN_EXAMPLES, Findings, SilverVerification
+from reader.verify.silver.verdicts import Recount
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+
+def verify_silver(settings: Settings, session: Session, stream: str) -> SilverVerification | None:
+    """Recompute the verdict on each row of a stream, and compare it with the silver tables.
+
+    Returns
+    -------
+    SilverVerification | None
+        None if the stream has no silver.
+
+    Raises
+    ------
+    LakeproofError
+        A table or the contract cannot be read.
+    """
+    names = silver_tables(stream)
+    with catalog_errors():
+        catalog = open_catalog(settings)
+        if not has_silver(catalog, stream):
+            return None
+        marker = _marker(catalog, names.kept, stream)
+        contract = _contract(settings, catalog, stream, marker)
+    if not contract.silver:
+        return None  # nothing was decided, and nothing will be
+    end = _end(marker)
+    found = Findings()
+    verification = compare_silver(session, contract, end, found)
+    ahead = _rows_ahead(session, names, end)
+    with catalog_errors():
+        ends = {name: _end(_marker(catalog, name, stream)) for name in astuple(names)}
+    for name, rows in ahead.items():
+        surplus = {number: count for number, count in rows.items() if number >= ends[name]}
+        examples = [f"micro-batch {number}: {count:,} rows" for number, count in surplus.items()]
+        if surplus:
+            found.add(name, AHEAD, sum(surplus.values()), examples[:SHOWN_EXAMPLES])
+    behind = tuple(
+        f"{name} has the micro-batches before {reached}, but {names.kept} those before {end}: they are from different "
+        "points in time."
+        for name, reached in ends.items()
+        if reached < end
+    )
+    return SilverVerification(verification.verdicts, verification.undecided, found.whole(), behind)
+
+
+def compare_silver(session: Session, contract: Contract, end: int, found: Findings) -> SilverVerification:
+    """Recompute the verdicts in the micro-batches before `end`, and add what is wrong to what was found."""
+    recount, comparison = Recount(session, contract, end), Comparison(session, contract, found)
+    try:
+        for part in recount.slices():
+            recount.expect(part)
+            comparison.compare(part)
+        return SilverVerification(comparison.verdicts, recount.undecided(), found.whole())
+    finally:
+        recount.close()
+        comparison.close()
+
+
+def has_silver(catalog: "Catalog", stream: str) -> bool:
+    """Whether a stream has silver tables.
+
+    Raises
+    ------
+    UnavailableError
+        It has some of them.
+    """
+    names = astuple(silver_tables(stream))
+    missing = [name for name in names if not catalog.table_exists(name)]
+    if missing and len(missing) < len(names):
+        raise UnavailableError(
+            f"The table {missing[0]} of the stream {stream} is missing.", "Run the consumer, or restore the table."
+        )
+    return not missing
+
+
+def _marker(catalog: "Catalog", name: str, stream: str) -> Mapping[str, str]:
+    """The newest marker of a silver table; empty before its first micro-batch."""
+    text = catalog.load_table(name).properties.get(f"{MARKER}silver-{stream}")
+    return json.loads(text)["marker"] if text else {}
+
+
+def _end(marker: Mapping[str, str]) -> int:
+    """The number behind the last micro-batch of bronze that a table has."""
+    return int(marker.get("end", 0))
+
+
+def _contract(settings: Settings, catalog: "Catalog", stream: str, marker: Mapping[str, str]) -> Contract:
+    """The contract that silver was filled under; before its first micro-batch, the newest."""
+    applied = applied_contracts(catalog, stream)
+    digest = marker.get("contract", applied[-1].digest if applied else None)
+    for each in applied:
+        if each.digest == digest:
+            return each.contract()
+    contract = load_contract(settings.contracts, stream)
+    if digest not in (None, contract.digest):
+        raise UnavailableError(
+            f"The lake has no record of the contract {digest[:12]}… that silver.{stream} was filled under.",
+            "Restore ops.schema_changes, or the file of the contract.",
+        )
+    return contract
+
+
+def _rows_ahead(session: Session, names: SilverTables, end: int) -> dict[str, dict[int, int]]:
+    """How many rows each table has of micro-batches that are not decided."""
+    found = {}
+    for name in astuple(names):
+        number = "micro_batch_id" if name == names.ledger else MICRO_BATCH_ID
+        rows = session.fetch(
+            f"SELECT {number}, count(*) FROM {name} WHERE {number} >= {end} GROUP BY ALL ORDER BY ALL"  # noqa: S608
+        )
+        found[name] = dict(rows)
+    return found

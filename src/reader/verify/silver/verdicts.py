@@ -1,0 +1,176 @@
+"""The verdict on each row of bronze, recomputed from bronze alone.
+
+Most keys have one row, whose verdict follows from its own event time. The rows of the other keys, the claims, are
+decided one after the other: a key can be kept again once its earlier row is before the horizon. Only the claims are
+held at once, about 100 bytes each. The rest is done slice by slice, so that memory does not grow with bronze.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from lakeproof.contracts import Contract
+from lakeproof.tables.names import (
+    HORIZON,
+    INGESTED_AT,
+    MICRO_BATCH_ID,
+    POSITION,
+    SOURCE,
+    WINNER_POSITION,
+    WINNER_SOURCE,
+    stream_tables,
+)
+from reader.connect import Session
+from reader.verify.silver.claims import Arbiter, Claim, Verdict
+from reader.verify.silver.content import content, event_time, key, microseconds
+from reader.views import MEMORY
+
+VERDICT = "_verdict"
+EXPECTED = f"{MEMORY}.main.verify_expected_verdicts"
+"""Rows of bronze of a slice, with ``_verdict``, ``_horizon``, ``_winner_source`` and ``_winner_position``."""
+
+_HORIZONS = f"{MEMORY}.main.verify_horizons"
+_KEYS = f"{MEMORY}.main.verify_claimed_keys"
+_CLAIMS = f"{MEMORY}.main.verify_claims"
+_DECIDED = f"{MEMORY}.main.verify_decided_claims"
+_SLICE_ROWS = 200_000
+_CHUNK_ROWS = 50_000
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Micro-batches from one number to before another; the first slice has no start."""
+
+    start: int | None
+    end: int
+
+    def holds(self, number: str) -> str:
+        """SQL of whether a micro-batch is in the slice."""
+        return f"{number} < {self.end}" if self.start is None else f"{number} >= {self.start} AND {number} < {self.end}"
+
+
+class Recount:
+    """The verdicts on the rows of bronze in the micro-batches before a number.
+
+    Parameters
+    ----------
+    session
+        The open session.
+    contract
+        The contract that decides; it declares silver.
+    end
+        Number of the first micro-batch that is not decided.
+    """
+
+    def __init__(self, session: Session, contract: Contract, end: int) -> None:
+        self._session = session
+        self._contract = contract
+        self._end = end
+        self._bronze = stream_tables(contract.stream).bronze
+
+    def slices(self) -> list[Slice]:
+        """Decide the claims; return the slices whose verdicts :meth:`expect` gives, in their order."""
+        self._find_horizons()
+        self._find_claims()
+        self._decide_claims()
+        return list(self._cut())
+
+    def expect(self, part: Slice) -> None:
+        """Put the rows of a slice into :data:`EXPECTED`."""
+        time = event_time(self._contract, "_bronze")
+        # Bronze may hold a row twice, which is reported elsewhere: it has one claim here.
+        claims = (
+            "SELECT claim.micro_batch, claim.source, claim.position, any_value(decided.verdict) AS verdict, "  # noqa: S608
+            "any_value(winner.source) AS winner_source, any_value(winner.position) AS winner_position "
+            f"FROM {_CLAIMS} AS claim JOIN {_DECIDED} AS decided USING (number) "
+            f"LEFT JOIN {_CLAIMS} AS winner ON winner.number = decided.winner "
+            f"WHERE {part.holds('claim.micro_batch')} GROUP BY ALL"
+        )
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {EXPECTED} AS SELECT _bronze.*, _horizons.horizon AS {HORIZON}, "  # noqa: S608
+            f"_claim.winner_source AS {WINNER_SOURCE}, _claim.winner_position AS {WINNER_POSITION}, "
+            f"coalesce(_claim.verdict, CASE WHEN {time} < _horizons.horizon THEN '{Verdict.LATE}' "
+            f"ELSE '{Verdict.KEPT}' END) AS {VERDICT} FROM {self._bronze} AS _bronze "
+            f"JOIN {_HORIZONS} AS _horizons ON _horizons.micro_batch = _bronze.{MICRO_BATCH_ID} "
+            f"LEFT JOIN ({claims}) AS _claim ON _bronze.{MICRO_BATCH_ID} = _claim.micro_batch "
+            f"AND _bronze.{SOURCE} = _claim.source AND _bronze.{POSITION} = _claim.position "
+            f"WHERE {part.holds(f'_bronze.{MICRO_BATCH_ID}')}"
+        )
+
+    def undecided(self) -> int:
+        """How many rows of bronze are in later micro-batches."""
+        ((rows,),) = self._session.fetch(
+            f"SELECT count(*) FROM {self._bronze} WHERE {MICRO_BATCH_ID} >= {self._end} "  # noqa: S608
+            f"OR {MICRO_BATCH_ID} IS NULL"
+        )
+        return int(rows)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for table in (_HORIZONS, _KEYS, _CLAIMS, _DECIDED, EXPECTED):
+            self._session.fetch(f"DROP TABLE IF EXISTS {table}")
+
+    def _find_horizons(self) -> None:
+        """For each micro-batch: the greatest time before it, less the time that the contract declares."""
+        silver = self._contract.silver
+        length = silver.horizon if silver else None
+        less = "NULL" if length is None else length // timedelta(microseconds=1)
+        time = event_time(self._contract, "_bronze")
+        # Where there is no event time, DuckDB's least would be the other one.
+        counted = f"CASE WHEN {time} IS NOT NULL THEN least({time}, {microseconds(f'_bronze.{INGESTED_AT}')}) END"
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {_HORIZONS} AS SELECT micro_batch, rows, max(newest) OVER "  # noqa: S608
+            f"(ORDER BY micro_batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) - {less}::BIGINT AS horizon "
+            f"FROM (SELECT {MICRO_BATCH_ID} AS micro_batch, count(*) AS rows, max({counted}) AS newest "
+            f"FROM {self._bronze} AS _bronze WHERE {MICRO_BATCH_ID} < {self._end} GROUP BY ALL)"
+        )
+
+    def _find_claims(self) -> None:
+        keys = key(self._contract, "_bronze")
+        parts = [f"key_{number}" for number in range(len(keys))]
+        named = ", ".join(f"{value} AS {part}" for value, part in zip(keys, parts, strict=True))
+        same_key = " AND ".join(f"{value} = _keys.{part}" for value, part in zip(keys, parts, strict=True))
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {_KEYS} AS SELECT *, row_number() OVER () AS number FROM ("  # noqa: S608
+            f"SELECT {named} FROM {self._bronze} AS _bronze WHERE {MICRO_BATCH_ID} < {self._end} "
+            "GROUP BY ALL HAVING count(*) > 1)"
+        )
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {_CLAIMS} AS SELECT "  # noqa: S608
+            "row_number() OVER (ORDER BY key, micro_batch, source, position) AS number, "
+            "key, micro_batch, source, position, event_time, horizon, "
+            "dense_rank() OVER (PARTITION BY key ORDER BY content) AS content "
+            f"FROM (SELECT _keys.number AS key, _bronze.{MICRO_BATCH_ID} AS micro_batch, _bronze.{SOURCE} AS source, "
+            f"_bronze.{POSITION} AS position, {event_time(self._contract, '_bronze')} AS event_time, "
+            f"_horizons.horizon AS horizon, {content(self._contract, '_bronze')} AS content "
+            f"FROM {self._bronze} AS _bronze JOIN {_KEYS} AS _keys ON {same_key} "
+            f"JOIN {_HORIZONS} AS _horizons ON _horizons.micro_batch = _bronze.{MICRO_BATCH_ID} "
+            f"WHERE _bronze.{MICRO_BATCH_ID} < {self._end}) ORDER BY number"
+        )
+
+    def _decide_claims(self) -> None:
+        import pyarrow as pa
+
+        self._session.fetch(f"CREATE OR REPLACE TABLE {_DECIDED} (number BIGINT, verdict VARCHAR, winner BIGINT)")
+        arbiter = Arbiter()
+        first = 1
+        while claims := self._session.fetch(
+            f"SELECT number, key, event_time, horizon, content FROM {_CLAIMS} "  # noqa: S608
+            f"WHERE number BETWEEN {first} AND {first + _CHUNK_ROWS - 1} ORDER BY number"
+        ):
+            decided = [(number, *arbiter.decide(Claim(number, *rest))) for number, *rest in claims]
+            columns = [pa.array(values) for values in zip(*decided, strict=True)]
+            chunk = pa.table(columns, ["number", "verdict", "winner"])
+            self._session.connection.register("verify_chunk", chunk)
+            self._session.fetch(f"INSERT INTO {_DECIDED} FROM verify_chunk")
+            self._session.connection.unregister("verify_chunk")
+            first += _CHUNK_ROWS
+
+    def _cut(self) -> Iterator[Slice]:
+        start, rows = None, 0
+        for number, more in self._session.fetch(f"SELECT micro_batch, rows FROM {_HORIZONS} ORDER BY micro_batch"):  # noqa: S608
+            if rows and rows + more > _SLICE_ROWS:
+                yield Slice(start, number)
+                start, rows = number, 0
+            rows += more
+        yield Slice(start, self._end)
