@@ -61,9 +61,7 @@ def run_streams(
     data_source: Annotated[
         DataSource | None, typer.Option(help="Kind of landing zone. Default: that of LAKE_LANDING.")
     ] = None,
-    to: Annotated[
-        Layer | None, typer.Option(help="Last layer to fill.", show_default="silver, if the contract has a primary key")
-    ] = None,
+    to: Annotated[Layer, typer.Option(help="Last layer to fill.")] = Layer.BRONZE,
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Process what has landed so far, then exit.")
     ] = False,
@@ -121,7 +119,8 @@ def give_up_files(
 
 @app.command("rebuild")
 def rebuild_layer(
-    layer: Annotated[Rebuildable, typer.Argument(help="The layer.", show_default=False)], stream: StreamArgument
+    layer: Annotated[Rebuildable, typer.Argument(help="The layer.", show_default=False)],  # noqa: ARG001 - one so far
+    stream: StreamArgument,
 ) -> None:
     """Fill a layer of STREAM again from the one before it, and replace its tables once that is done.
 
@@ -130,7 +129,7 @@ def rebuild_layer(
     """
     settings = load_settings()
     contract = load_contract(settings.contracts, stream)
-    _has_silver(contract, Layer(layer))
+    _check_silver(contract)
     check_environment(settings, Program.CONSUMER)
     from consumer.session import start_session
     from consumer.silver.rebuild import rebuild_silver
@@ -152,7 +151,7 @@ def archive(
     typer.echo(f"archived: {archive_classes(settings, stream)}")
 
 
-def _run(streams: list[str], to: Layer | None, data_source: DataSource | None, available_now: bool, every: str) -> None:
+def _run(streams: list[str], to: Layer, data_source: DataSource | None, available_now: bool, every: str) -> None:
     if not _TRIGGER.fullmatch(every):
         raise UsageError(
             f"--trigger: expected a duration, got {every!r}.", 'Use a value like "5 seconds" or "500 milliseconds".'
@@ -160,7 +159,9 @@ def _run(streams: list[str], to: Layer | None, data_source: DataSource | None, a
     settings = load_settings()
     _check_data_source(settings, data_source)
     # An invalid contract is reported before anything else.
-    with_silver = [stream for stream in streams if _has_silver(load_contract(settings.contracts, stream), to)]
+    for contract in [load_contract(settings.contracts, stream) for stream in streams]:
+        if to is Layer.SILVER:
+            _check_silver(contract)
     check_environment(settings, Program.CONSUMER)
 
     # Spark takes a second to import: only when everything cheap has been checked.
@@ -173,7 +174,7 @@ def _run(streams: list[str], to: Layer | None, data_source: DataSource | None, a
 
     queries: list[Query] = [
         *(BronzeQuery(settings, stream, Trigger(available_now, every)) for stream in streams),
-        *(SilverQuery(settings, stream, Trigger(available_now, every)) for stream in with_silver),
+        *(SilverQuery(settings, stream, Trigger(available_now, every)) for stream in streams if to is Layer.SILVER),
     ]
     start = partial(start_session, settings, f"lakeproof consumer {' '.join(streams)}", PLANNING_ONLY)
     try:
@@ -185,17 +186,14 @@ def _run(streams: list[str], to: Layer | None, data_source: DataSource | None, a
         ) from error
 
 
-def _has_silver(contract: Contract, to: Layer | None) -> bool:
-    if to is Layer.SILVER and contract.no_silver:
-        raise UsageError(f"{contract.stream} has no silver: {contract.no_silver}", "Use --to bronze.")
-    if to is Layer.BRONZE or not contract.silver:
-        return False
+def _check_silver(contract: Contract) -> None:
+    if not contract.silver:
+        raise UsageError(f"{contract.stream} has no silver: {contract.no_silver}.", "Use --to bronze.")
     if contract.silver.strategy is SilverStrategy.STATE:
         raise UsageError(
             f"The contract of {contract.stream} has silverStrategy: state, which is not available yet.",
             "Use merge: the verdicts are the same. Or use --to bronze.",
         )
-    return True
 
 
 def _check_data_source(settings: Settings, data_source: DataSource | None) -> None:
