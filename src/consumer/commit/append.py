@@ -182,6 +182,7 @@ def _prepare(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> Any
     iceberg = jvm.org.apache.iceberg
     ensure_callback_server_started(table.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     loaded, key = table.loaded, property_of(table.query)
+    looked_at = loaded.properties().get(key)  # before the transaction: that looks at the table again
     bounds = iceberg.MetricsConfig.forTable(loaded)
     transaction = loaded.newTransaction()
     append = transaction.newAppend()
@@ -191,7 +192,7 @@ def _prepare(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> Any
         data_file = iceberg.DataFiles.builder(loaded.spec()).withInputFile(written).withMetrics(metrics)
         append.appendFile(data_file.withPartitionPath(file.partition).build())
     append.set(key, Committed(marker, 0, 0).as_text())
-    append.validateWith(_NewestMarkerIs(transaction, key, loaded.properties().get(key)))
+    append.validateWith(_NewestMarkerIs(transaction, key, looked_at))
     append.commit()
     snapshot = transaction.table().currentSnapshot()
     after = Committed(marker, snapshot.snapshotId(), snapshot.sequenceNumber())

@@ -201,6 +201,17 @@ def test_a_writer_that_wakes_up_too_late_changes_nothing(
     assert ids(spark, name) == [1, 2]
 
 
+def test_a_writer_that_looked_long_before_changes_nothing(
+    spark: SparkSession, name: str, table: Table, rows: Rows
+) -> None:
+    append_once(table(), marker(0), rows(1))
+    opened, files = table(), rows(2)
+    # Between its look and its transaction, another writer does the same micro-batch.
+    assert append_once(table(), marker(1), rows(2))
+    assert not append_once(opened, marker(1), files)
+    assert ids(spark, name) == [1, 2]
+
+
 def test_a_writer_that_wakes_up_much_too_late_is_refused(
     spark: SparkSession, name: str, table: Table, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
