@@ -9,7 +9,7 @@ from consumer.bulletin import Bulletin
 from consumer.queries.bronze import Trigger
 from consumer.queries.failures import explained
 from consumer.queries.following import Following
-from consumer.silver.micro_batches import SilverMicroBatches, silver_lease, silver_query
+from consumer.silver.micro_batches import SilverMicroBatches, silver_lease
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import load_contract
@@ -17,7 +17,7 @@ from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
-from lakeproof.tables.names import silver_tables
+from lakeproof.tables.names import silver_query, silver_tables
 from lakeproof.tables.schemas import ensure_silver_tables
 
 log = structlog.get_logger()
@@ -64,7 +64,7 @@ class SilverQuery:
         """Find where to go on: the tables say so."""
         contracts = ContractLog(self._settings.state.database)
         tables = silver_tables(self.stream)
-        self._process = SilverMicroBatches(self._settings, self.stream, self.name, tables, contracts, held)
+        self._process = SilverMicroBatches(self._settings, self.stream, tables, contracts, held)
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
         """Start the query."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from consumer.silver.micro_batches import SilverMicroBatches, silver_lease, silver_query
+from consumer.silver.micro_batches import SilverMicroBatches, silver_lease
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract
 from lakeproof.errors import UsageError
@@ -45,7 +45,7 @@ def rebuild_silver(settings: Settings, contract: Contract, session: Callable[[],
             building = silver_tables(stream, _suffix(catalog, stream))
             if not _is_swapping(catalog, building):
                 ensure_silver_tables(catalog, contract, building)
-        process = SilverMicroBatches(settings, stream, silver_query(stream), building, contracts, held)
+        process = SilverMicroBatches(settings, stream, building, contracts, held)
         if not _is_swapping(catalog, building):
             spark = session()
             while process.take(spark):
