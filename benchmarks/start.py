@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.harness import WORK, Goal, Options, Report, Side, Table, machine, measure, medians, module, run_side
 from benchmarks.inputs import Input, land
 
-CONSUMER, READER = "consumer run events --to bronze --available-now", 'reader sql "select 1"'
+CONSUMER, READER = "consumer run events --available-now", 'reader sql "select 1"'
 _GOALS = {CONSUMER: 10.0, READER: 1.5}
 
 ABOUT = [
@@ -22,7 +22,7 @@ def run(options: Options) -> Report:
     with TemporaryDirectory(prefix="start-", dir=WORK) as home:
         environment = {"LAKE_HOME": home, "LAKE_LANDING": str(landed.root)}
         sides = [
-            Side(CONSUMER, module("consumer", "run", "events", "--to", "bronze", "--available-now"), environment),
+            Side(CONSUMER, module("consumer", "run", "events", "--available-now"), environment),
             Side(READER, module("reader", "sql", "select 1"), environment),
         ]
         for side in [sides[0], *sides]:

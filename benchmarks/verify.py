@@ -37,9 +37,7 @@ def run(options: Options) -> Report:
     WORK.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="verify-", dir=WORK) as home:
         environment = {"LAKE_HOME": home, "LAKE_LANDING": str(landed.root)}
-        run_side(
-            Side("consumer", module("consumer", "run", "events", "--to", "bronze", "--available-now"), environment)
-        )
+        run_side(Side("consumer", module("consumer", "run", "events", "--available-now"), environment))
         sides = [
             Side(VERIFY, module("reader", "verify", "events"), environment),
             Side(DUCKDB, module("benchmarks.sides.duckdb_parquet", landed.sound_files)),

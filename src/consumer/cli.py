@@ -207,7 +207,7 @@ def _run(streams: list[str], to: Layer | None, data_source: DataSource | None, a
 
 def _has_silver(contract: Contract, to: Layer | None) -> bool:
     if to in (Layer.SILVER, Layer.GOLD) and contract.no_silver:
-        raise UsageError(f"{contract.stream} has no silver: {contract.no_silver}", "Use --to bronze.")
+        raise UsageError(f"{contract.stream} has no silver: {contract.no_silver}.", "Use --to bronze.")
     if to is Layer.BRONZE or not contract.silver:
         return False
     if contract.silver.strategy is SilverStrategy.STATE:

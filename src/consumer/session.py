@@ -1,6 +1,5 @@
 """The Spark session, configured in one place."""
 
-import logging
 import os
 import signal
 import sys
@@ -67,8 +66,6 @@ def start_session(
     elif archive.exists():
         # Halves the start. A JVM that the archive was not made with ignores it.
         jvm += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    # Where the JVM is killed, py4j logs a stack trace in each thread that asks it something.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     options = {
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(map(_quoted, jvm)),

@@ -84,7 +84,7 @@ def test_a_mistake_is_one_clear_line(
         (
             "customProperties:\n",
             "customProperties:\n  - property: silverStrategy\n    value: state\n",
-            (),
+            ("--to", "silver"),
             "silverStrategy: state, which is not available yet",
         ),
     ],

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from consumer.bronze.tasks import Task, contents_of, write_judged
 from consumer.commit.append import OpenTable, append_once, open_table
+from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.ledger import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
 from consumer.commit.marker import Committed, Marker, MarkerLostError, unfinished
 from consumer.commit.recovery import unaccounted_units
 from consumer.sources.source import PartT, Source
-from lakeproof.contracts import Contract, parse_contract
-from lakeproof.errors import LakeproofError
+from lakeproof.contracts import Contract
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.state.contract_log import ContractLog
@@ -120,13 +120,14 @@ class MicroBatches(Generic[PartT]):
         bronze, dead_letters, ledger = (
             open_table(spark, name, self._query) for name in (names.bronze, names.dead_letters, names.ledger)
         )
-        begun = bronze.newest()
+        begun, before = bronze.newest(), ledger.newest()
         # Refuses tables that do not fit together.
-        unfinished(self._stream, begun, dead_letters.newest(), ledger.newest(), self._source.is_origin)
+        unfinished(self._stream, begun, dead_letters.newest(), before, self._source.is_origin)
         rows_of_ledger = ledger.target(marker)
         if rows_of_ledger is None:
             return {"done": "before"}
-        marker = replace(marker, micro_batch_id=_number(marker, begun, ledger))
+        least = int(ledger.property(NEXT_MICRO_BATCH) or 0)
+        marker = replace(marker, micro_batch_id=_number(marker, begun, before, least))
         batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC))
         limits = begun.marker.limits if begun and begun.marker.holds_the_same(marker) else marker.limits
         task = Task(batch, bronze.target(marker), dead_letters.target(marker), self._source.reader, self._s3, limits)
@@ -165,21 +166,15 @@ class MicroBatches(Generic[PartT]):
             raise
 
     def _contract(self, digest: str) -> Contract:
-        text = self._contracts.text(digest)
-        if text is None:
-            raise LakeproofError(
-                f"A micro-batch was started with a contract ({digest[:12]}…) that the landing log does not have.",
-                "Restore the landing log's database, or set LAKE_LANDING_LOG_URI to its address.",
-            )
-        return parse_contract(text, f"contract {digest[:12]}")
+        missing = f"A micro-batch was started with a contract ({digest[:12]}…) that the landing log does not have."
+        return recorded_contract(self._contracts, digest, missing)
 
 
-def _number(marker: Marker, begun: Committed | None, ledger: OpenTable) -> int:
+def _number(marker: Marker, begun: Committed | None, before: Committed | None, least: int) -> int:
     """The number of a micro-batch in the tables: one more than that of the one before, whatever checkpoint that had."""
     if begun and begun.marker.holds_the_same(marker):
         return begun.marker.micro_batch_id
-    before = ledger.newest()
-    return max(before.marker.micro_batch_id + 1 if before else 0, int(ledger.property(NEXT_MICRO_BATCH) or 0))
+    return max(before.marker.micro_batch_id + 1 if before else 0, least)
 
 
 def _with(parts: Sequence[PartT], touched: Iterable[PartT]) -> list[PartT]:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.commit.append import OpenTable, append_once, open_table
+from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import Target
 from consumer.commit.marker import Committed, Marker, MarkerLostError
 from consumer.commit.tasks import Written, write_rows
@@ -28,7 +29,6 @@ from lakeproof.catalog import CATALOG
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product, Publish
-from lakeproof.history.kept import kept_contract
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
@@ -150,7 +150,9 @@ class GoldMicroBatches:
             )
         if end == start:
             return None
-        contract = kept_contract(self._contracts, decided.marker.contract, self._silver)
+        digest = decided.marker.contract
+        missing = f"{self._silver} was filled under the contract {digest[:12]}…, which the landing log does not have."
+        contract = recorded_contract(self._contracts, digest, missing)
         taken = _Taken(table, done, silver, start, end, contract, _horizon(decided, contract))
         return None if self._product.publish is Publish.FINAL and not _closes(self._product, taken) else taken
 

@@ -1,5 +1,6 @@
 """What to say when a query fails."""
 
+from consumer.session import first_cause
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
@@ -8,8 +9,6 @@ from lakeproof.state.landing_log import LandingLog
 
 def explained(failure: Exception, settings: Settings, stream: str) -> LakeproofError:
     """Say why a query failed: what a micro-batch raised, what it depends on and is away, or what Spark says."""
-    from consumer.session import first_cause
-
     if isinstance(failure, LakeproofError):
         return failure
     try:  # what the query depends on may be away: that is clearer than what two languages say of it

@@ -61,7 +61,7 @@ class SilverQuery:
         """Find where to go on: the tables say so."""
         contracts = ContractLog(self._settings.state.database)
         tables = silver_tables(self.stream)
-        self._process = SilverMicroBatches(self._settings, self.stream, self.name, tables, contracts, held)
+        self._process = SilverMicroBatches(self._settings, self.stream, tables, contracts, held)
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
         """Start the query."""

@@ -6,8 +6,7 @@ in the same way, and what was appended of it is left out. Once silver is committ
 
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -18,15 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.commit.append import OpenTable, append_once, open_table
+from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
 from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, rows_of
 from consumer.silver.tasks import Outcome, write_decided
-from consumer.silver.verdicts import Micros, Verdict, decided, watermarks, with_horizon
+from consumer.silver.verdicts import Micros, Verdict, decided, watermarks
 from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
 from lakeproof.contracts import Contract, DriftPolicy
 from lakeproof.errors import LakeproofError
-from lakeproof.history.kept import kept_contract
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
@@ -41,6 +40,7 @@ from lakeproof.tables.names import (
     RESCUED,
     SOURCE,
     SilverTables,
+    silver_query,
     stream_tables,
 )
 from lakeproof.tables.schemas import ensure_silver_tables
@@ -61,19 +61,6 @@ _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
 ]
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """A stream's silver tables, as they were when they were opened."""
-
-    conflicts: OpenTable
-    late: OpenTable
-    ledger: OpenTable
-    kept: OpenTable
-
-    def of_verdicts(self) -> dict[Verdict, OpenTable]:
-        return {Verdict.CONFLICT: self.conflicts, Verdict.LATE: self.late, Verdict.KEPT: self.kept}
-
-
 def silver_lease(stream: str) -> str:
     """Name of the lease that keeps a second query from filling a stream's silver."""
     return f"silver.{stream}"
@@ -86,10 +73,10 @@ class SilverMicroBatches:
     ----------
     settings
         Where everything is.
-    stream, query
-        Names of the stream, and of the query that fills its silver tables.
+    stream
+        Name of the stream.
     tables
-        Names of those.
+        Names of the silver tables to fill.
     contracts
         Texts of the contracts.
     lease
@@ -100,14 +87,13 @@ class SilverMicroBatches:
         self,
         settings: Settings,
         stream: str,
-        query: str,
         tables: SilverTables,
         contracts: ContractLog,
         lease: Lease,
     ) -> None:
         self._settings = settings
         self._stream = stream
-        self._query = query
+        self._query = silver_query(stream)
         self._contracts = contracts
         self._lease = lease
         self._names = tables
@@ -123,8 +109,7 @@ class SilverMicroBatches:
         """
         began = monotonic()
         try:
-            tables = self._open(spark)
-            done, begun = tables.kept.newest(), tables.conflicts.newest()
+            done, begun = (self._open(spark, name).newest() for name in (self._names.kept, self._names.conflicts))
             with catalog_errors():
                 catalog = open_catalog(self._settings)
                 bronze = bronze_of(catalog, self._stream)
@@ -134,9 +119,8 @@ class SilverMicroBatches:
             if begun is None or begun.marker.contract != contract.digest:
                 with catalog_errors():  # a contract that was applied meanwhile may have new fields
                     ensure_silver_tables(catalog, contract, self._names)
-                tables = self._open(spark)
             marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
-            totals = self._complete(spark, tables, taken, contract, marker, _watermark(done))
+            totals = self._complete(spark, taken, contract, marker, _watermark(done))
         except MarkerLostError as error:
             raise MarkerLostError(error.message, _rebuild(self._stream)) from error
         self.count += 1
@@ -145,12 +129,8 @@ class SilverMicroBatches:
         log.info("silver micro-batch", stream=self._stream, micro_batches=decided_now, **totals, seconds=seconds)
         return True
 
-    def _open(self, spark: SparkSession) -> _Tables:
-        names = self._names
-        each = (
-            open_table(spark, name, self._query) for name in (names.conflicts, names.late, names.ledger, names.kept)
-        )
-        return _Tables(*each)
+    def _open(self, spark: SparkSession, name: str) -> OpenTable:
+        return open_table(spark, name, self._query)
 
     def _next(
         self, catalog: "Catalog", bronze: Bronze, done: Committed | None, begun: Committed | None
@@ -169,29 +149,33 @@ class SilverMicroBatches:
                     f"{begun.marker.start}: they are from different points in time."
                 )
             end = int(begun.marker.end)
-            return Range(start, end, rows_of(catalog, self._stream, start, end)), self._text(begun.marker.contract)
+            return Range(start, end, rows_of(catalog, self._stream, start, end)), self._contract(begun.marker.contract)
         if start > bronze.end:
             raise MarkerLostError(
                 f"silver.{self._stream} is at micro-batch {start}, but bronze.{self._stream} only at {bronze.end}: "
                 "bronze was restored from an older copy."
             )
-        contract = self._text(self._contracts.current(self._stream) or "")
+        contract = self._contract(self._contracts.current(self._stream) or "")
         if done and done.marker.contract != contract.digest:
-            _check_unchanged(self._text(done.marker.contract), contract)
+            _check_unchanged(self._contract(done.marker.contract), contract)
         max_rows = self._settings.silver.max_rows_per_micro_batch
         return next_range(catalog, self._stream, start, bronze.end, max_rows), contract
 
     def _complete(
         self,
         spark: SparkSession,
-        tables: _Tables,
         taken: Range,
         contract: Contract,
         marker: Marker,
         watermark: Micros | None,
     ) -> dict[str, int]:
         """Append what the tables do not have yet of a range; return how many rows got which verdict."""
-        targets = {verdict: table.target(marker) for verdict, table in tables.of_verdicts().items()}
+        names = self._names
+        conflicts, late, ledger, kept = (
+            self._open(spark, name) for name in (names.conflicts, names.late, names.ledger, names.kept)
+        )
+        of_verdicts = {Verdict.CONFLICT: conflicts, Verdict.LATE: late, Verdict.KEPT: kept}
+        targets = {verdict: table.target(marker) for verdict, table in of_verdicts.items()}
         files: dict[Verdict, list[DataFile]] = {verdict: [] for verdict in targets}
         outcomes: Counter[Outcome] = Counter()
         if taken.rows:
@@ -199,21 +183,23 @@ class SilverMicroBatches:
             newest = watermarks(rows, contract)
             horizons = _horizons(taken, newest, watermark, contract)
             watermark = _newest(watermark, *newest.values())
-            with ExitStack() as cached:
-                kept = spark.table(f"{CATALOG}.{self._names.kept}")
-                whole = _decided(rows, kept, contract, horizons, cached)
+            whole, cached = decided(rows, spark.table(f"{CATALOG}.{names.kept}"), contract, horizons)
+            try:
                 written = write_decided(whole, rows.columns, targets, self._settings.s3)
+            finally:
+                for frame in cached:
+                    frame.unpersist()
             files, outcomes = written.files, written.outcomes
         self._check_complete(outcomes, taken.rows)
         marker = replace(marker, contents="" if watermark is None else str(watermark))
-        self._append(tables.conflicts, marker, files[Verdict.CONFLICT])
-        self._append(tables.late, marker, files[Verdict.LATE])
-        target = tables.ledger.target(marker)
+        self._append(conflicts, marker, files[Verdict.CONFLICT])
+        self._append(late, marker, files[Verdict.LATE])
+        target = ledger.target(marker)
         if target:
             writer = DataFileWriter(target, open_storage(target.folder, self._settings.s3))
             writer.write(_ledger_rows(outcomes, contract))
-            self._append(tables.ledger, marker, writer.close())
-        self._append(tables.kept, marker, files[Verdict.KEPT])
+            self._append(ledger, marker, writer.close())
+        self._append(kept, marker, files[Verdict.KEPT])
         totals = {str(verdict): 0 for verdict in Verdict}
         for (_, _, verdict), count in outcomes.items():
             totals[verdict] += count
@@ -236,8 +222,11 @@ class SilverMicroBatches:
                 f"Run `reader verify {self._stream}`. Restore bronze from a backup of the catalog.",
             )
 
-    def _text(self, digest: str) -> Contract:
-        return kept_contract(self._contracts, digest, self._names.kept)
+    def _contract(self, digest: str) -> Contract:
+        missing = (
+            f"silver.{self._stream} was filled under the contract {digest[:12]}…, which the landing log does not have."
+        )
+        return recorded_contract(self._contracts, digest, missing)
 
 
 def _rows(spark: SparkSession, contract: Contract, taken: Range) -> DataFrame:
@@ -248,22 +237,6 @@ def _rows(spark: SparkSession, contract: Contract, taken: Range) -> DataFrame:
     bronze = spark.table(f"{CATALOG}.{stream_tables(contract.stream).bronze}")
     rows = bronze.where((number >= taken.start) & (number < taken.end))
     return rows.select(*(field.name for field in contract), *rescued, *provenance)
-
-
-def _decided(
-    rows: DataFrame,
-    kept: DataFrame,
-    contract: Contract,
-    horizons: Mapping[int, Micros | None],
-    cached: ExitStack,
-) -> DataFrame:
-    """Rows with their verdict; what is cached for it is given back when `cached` ends."""
-    oldest = horizons[min(horizons)]
-    moves = len(set(horizons.values())) > 1
-    whole, frames = decided(with_horizon(rows, horizons), kept, contract, oldest, moves)
-    for frame in frames:
-        cached.callback(frame.unpersist)
-    return whole
 
 
 def _horizons(

@@ -14,7 +14,7 @@ from lakeproof.errors import UsageError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import lease
-from lakeproof.tables.names import MARKER, SilverTables, silver_query, silver_tables, stream_tables
+from lakeproof.tables.names import MARKER, SilverTables, silver_tables, stream_tables
 from lakeproof.tables.schemas import ensure_silver_tables
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def rebuild_silver(settings: Settings, contract: Contract, session: Callable[[],
             building = silver_tables(stream, begun[-1] if begun else new_suffix())
             if not _is_swapping(catalog, building):
                 ensure_silver_tables(catalog, contract, building)
-        process = SilverMicroBatches(settings, stream, silver_query(stream), building, contracts, held)
+        process = SilverMicroBatches(settings, stream, building, contracts, held)
         if not _is_swapping(catalog, building):
             spark = session()
             while process.take(spark):

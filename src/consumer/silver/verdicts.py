@@ -60,7 +60,7 @@ def watermarks(rows: DataFrame, contract: Contract) -> dict[int, Micros]:
     return {row[MICRO_BATCH_ID]: row.newest for row in found if row.newest is not None}
 
 
-def with_horizon(rows: DataFrame, horizons: Mapping[int, Micros | None]) -> DataFrame:
+def _with_horizon(rows: DataFrame, horizons: Mapping[int, Micros | None]) -> DataFrame:
     """Add the horizon of each row's micro-batch; null where there is none."""
     values = set(horizons.values())
     if len(values) == 1:
@@ -101,22 +101,20 @@ def _comparable(column: Column, kind: DataType) -> Column:
 
 
 def decided(
-    rows: DataFrame, kept: DataFrame, contract: Contract, oldest: Micros | None, moves: bool
+    rows: DataFrame, kept: DataFrame, contract: Contract, horizons: Mapping[int, Micros | None]
 ) -> tuple[DataFrame, list[DataFrame]]:
     """Give each row its verdict.
 
     Parameters
     ----------
     rows
-        Rows of bronze with their horizon.
+        Rows of bronze.
     kept
         The silver table, as it was before these rows.
     contract
         The contract that decides.
-    oldest
-        The horizon of the first of the micro-batches.
-    moves
-        Whether the others have a later one.
+    horizons
+        The horizon of each of their micro-batches.
 
     Returns
     -------
@@ -124,6 +122,9 @@ def decided(
         The rows, with their verdict, their hash, and where it was lost to another row, which one that is; and what was
         cached for it.
     """
+    rows = _with_horizon(rows, horizons)
+    oldest = horizons[min(horizons)]
+    moves = len(set(horizons.values())) > 1  # so that what was kept may be before the horizon of a later one
     keys = list(contract.primary_key)
     names = [f"_key{number}" for number in range(len(keys))]
     named = [F.col(key).alias(name) for key, name in zip(keys, names, strict=True)]

@@ -64,6 +64,11 @@ class SilverTables:
     """A row is a source in a micro-batch of bronze: how many of its rows became what."""
 
 
+def silver_query(stream: str) -> str:
+    """Name of the query that fills a stream's silver tables, and so of its markers in them."""
+    return f"silver-{stream}"
+
+
 def silver_tables(stream: str, suffix: str = "") -> SilverTables:
     """Names of the silver tables of ``stream``; with a suffix, of those that will replace them."""
     return SilverTables(
@@ -72,11 +77,6 @@ def silver_tables(stream: str, suffix: str = "") -> SilverTables:
         late=f"silver.{stream}_late{suffix}",
         ledger=f"ledger.{stream}_silver{suffix}",
     )
-
-
-def silver_query(stream: str) -> str:
-    """Name of the query that fills the silver tables of ``stream``."""
-    return f"silver-{stream}"
 
 
 def gold_table(product: str, suffix: str = "") -> str:

@@ -84,10 +84,12 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
         (tables.dead_letters, dead_letter_schema(), INGESTED_AT, {}),
         (tables.ledger, ledger_schema(), INGESTED_AT, _LEDGER_PROPERTIES | {NEXT_MICRO_BATCH: "0"}),
     ):
-        made = _ensure_table(catalog, name, schema, day_of, properties)
-        if not made and name != tables.bronze:
-            evolve(catalog.load_table(name), schema)
-    _ensure_numbered(catalog.load_table(tables.ledger))
+        if _ensure_table(catalog, name, schema, day_of, properties) or name == tables.bronze:
+            continue
+        table = catalog.load_table(name)
+        evolve(table, schema)
+        if name == tables.ledger:
+            _ensure_numbered(table)
 
 
 def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverTables) -> None:

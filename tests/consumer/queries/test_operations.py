@@ -8,9 +8,9 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.consumer.queries.accounts import check, land, landed_names
 from tests.lakes import changed
@@ -53,22 +53,7 @@ def landing(lake_settings: Settings) -> Path:
 @pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Let the next run crash before its append number `count`, and later ones not."""
-    real = micro_batches.append_once
-
-    def arm(count: int) -> None:
-        left = count
-
-        def append_or_crash(*arguments: Any) -> bool:
-            nonlocal left
-            if left == 0:
-                monkeypatch.setattr(micro_batches, "append_once", real)
-                raise LakeproofError("crashed, as asked")
-            left -= 1
-            return real(*arguments)
-
-        monkeypatch.setattr(micro_batches, "append_once", append_or_crash)
-
-    return arm
+    return crash_before(monkeypatch, micro_batches)
 
 
 def run_and_follow_advice(settings: Settings, drain: Drain) -> str:

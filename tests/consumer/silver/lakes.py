@@ -33,13 +33,13 @@ def land(settings: Settings, name: str, *events: Event) -> None:
     (folder / name).write_text(json.dumps(records))
 
 
-def decide_all(spark: SparkSession, settings: Settings, most: int = 1000) -> int:
+def decide_all(spark: SparkSession, settings: Settings, stream: str = "events", most: int = 1000) -> int:
     """Let silver take what bronze has, in so many micro-batches at most; return how many it took."""
-    query = SilverQuery(settings, "events", Trigger(available_now=True))
+    query = SilverQuery(settings, stream, Trigger(available_now=True))
     query.prepare()
     with lease(settings.state.database, query.lease_name) as held:
         contracts = ContractLog(settings.state.database)
-        process = SilverMicroBatches(settings, "events", query.name, silver_tables("events"), contracts, held)
+        process = SilverMicroBatches(settings, stream, silver_tables(stream), contracts, held)
         while process.count < most and process.take(spark):
             pass
         return process.count

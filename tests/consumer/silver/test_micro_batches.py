@@ -3,9 +3,9 @@
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.consumer.silver.lakes import NOON, check, days, decide_all, land
 from tests.lakes import changed
@@ -31,22 +31,7 @@ APPENDS = ["before conflicts", "before late", "before ledger", "before silver"]
 @pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Let the next silver micro-batch crash before its append number `count`, and later ones not."""
-    real = micro_batches.append_once
-
-    def arm(count: int) -> None:
-        left = count
-
-        def append_or_crash(*arguments: Any) -> bool:
-            nonlocal left
-            if left == 0:
-                monkeypatch.setattr(micro_batches, "append_once", real)
-                raise LakeproofError("crashed, as asked")
-            left -= 1
-            return real(*arguments)
-
-        monkeypatch.setattr(micro_batches, "append_once", append_or_crash)
-
-    return arm
+    return crash_before(monkeypatch, micro_batches)
 
 
 def land_some(settings: Settings, first: bool) -> None:

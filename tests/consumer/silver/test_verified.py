@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 from tests.consumer.lake import Drain, SessionOf
+from tests.consumer.silver.lakes import decide_all
 from tests.lakes import changed
 
-from consumer.queries.bronze import Trigger
-from consumer.queries.silver import SilverQuery
-from consumer.silver.micro_batches import SilverMicroBatches
 from lakeproof.settings import Settings
-from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import lease
-from lakeproof.tables.names import silver_tables
 from reader.connect import connect
 from reader.verify.silver.run import verify_silver
 
@@ -89,22 +84,10 @@ def test_it_is_clean(
         (landing / f"{number}.json").write_text(f"[{', '.join(records)}]")
         drain_directly(settings, "samples")
         if not together:
-            decide_all(session_of, settings)
-    decide_all(session_of, settings)
+            decide_all(session_of(settings), settings, "samples")
+    decide_all(session_of(settings), settings, "samples")
     with connect(settings) as session:
         found = verify_silver(settings, session, "samples")
     assert found
     assert (found.findings, found.problems, found.undecided) == ((), (), 0)
     assert {verdict.value: rows for verdict, rows in found.verdicts.items()} == COUNTS
-
-
-def decide_all(session_of: SessionOf, settings: Settings) -> None:
-    query = SilverQuery(settings, "samples", Trigger(available_now=True))
-    query.prepare()
-    with lease(settings.state.database, query.lease_name) as held:
-        process = SilverMicroBatches(
-            settings, "samples", query.name, silver_tables("samples"), ContractLog(settings.state.database), held
-        )
-        spark = session_of(settings)
-        while process.take(spark):
-            pass

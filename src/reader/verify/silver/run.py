@@ -15,7 +15,7 @@ from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.history.applied import applied_contracts
 from lakeproof.settings import Settings
-from lakeproof.tables.names import MARKER, MICRO_BATCH_ID, SilverTables, silver_tables
+from lakeproof.tables.names import MARKER, MICRO_BATCH_ID, SilverTables, silver_query, silver_tables
 from reader.connect import Session
 from reader.verify.silver.compare import Comparison
 from reader.verify.silver.findings import AHEAD, SHOWN_EXAMPLES, Findings, SilverVerification
@@ -99,7 +99,7 @@ def has_silver(catalog: "Catalog", stream: str) -> bool:
 
 def _marker(catalog: "Catalog", name: str, stream: str) -> Mapping[str, str]:
     """The newest marker of a silver table; empty before its first micro-batch."""
-    text = catalog.load_table(name).properties.get(f"{MARKER}silver-{stream}")
+    text = catalog.load_table(name).properties.get(MARKER + silver_query(stream))
     return json.loads(text)["marker"] if text else {}
 
 

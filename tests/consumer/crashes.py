@@ -1,0 +1,30 @@
+"""Crashes between the appends of a micro-batch."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from lakeproof.errors import LakeproofError
+
+
+def crash_before(monkeypatch: pytest.MonkeyPatch, micro_batches: ModuleType) -> Callable[[int], None]:
+    """Return what lets the next micro-batch crash before its append of that number, and later ones not."""
+    real = micro_batches.append_once
+
+    def arm(count: int) -> None:
+        left = count
+
+        def append_or_crash(*arguments: Any) -> bool:
+            nonlocal left
+            if left == 0:
+                monkeypatch.setattr(micro_batches, "append_once", real)
+                raise LakeproofError("crashed, as asked")
+            left -= 1
+            done: bool = real(*arguments)
+            return done
+
+        monkeypatch.setattr(micro_batches, "append_once", append_or_crash)
+
+    return arm
