@@ -10,10 +10,15 @@ from threading import Condition, Event
 from typing import Any
 
 import structlog
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
 
 log = structlog.get_logger()
+
+_ATTEMPTS = 5
+# Spark refuses a plan if the columns of a table changed since it was made: somebody applied a contract.
+_TABLE_CHANGED = "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"
 
 
 class Following:
@@ -107,6 +112,13 @@ def follow(
     def take_in_session() -> bool:
         # Iceberg asks the thread's own session for its catalogs.
         session._jvm.SparkSession.setActiveSession(own)  # type: ignore[union-attr]
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return take(session)
+            except PySparkException as error:
+                if not (error.getCondition() or "").startswith(_TABLE_CHANGED):
+                    raise
+                log.info("repeating: a table got other columns meanwhile", query=name)
         return take(session)
 
     log.info("started", query=name)
