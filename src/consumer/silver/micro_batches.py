@@ -20,9 +20,10 @@ from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
+from consumer.silver.compared import compared, content_hash
 from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, rows_of
 from consumer.silver.tasks import Outcome, write_decided
-from consumer.silver.verdicts import Micros, Verdict, decided, watermarks
+from consumer.silver.verdicts import Micros, Verdict, decide, watermarks
 from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
 from lakeproof.contracts import Contract, DriftPolicy
 from lakeproof.errors import LakeproofError
@@ -31,6 +32,7 @@ from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import (
+    CONTENT_HASH,
     CONTRACT_VERSION,
     DECIDED_AT,
     INGESTED_AT,
@@ -180,15 +182,14 @@ class SilverMicroBatches:
         outcomes: Counter[Outcome] = Counter()
         if taken.rows:
             rows = _rows(spark, contract, taken)
-            newest = watermarks(rows, contract)
+            rows = rows.withColumn(CONTENT_HASH, content_hash(rows, contract))
+            oldest = _horizon(watermark, contract)
+            silver = spark.table(f"{CATALOG}.{names.kept}") if kept.newest() else None
+            narrow = compared(rows, silver, contract, oldest)
+            newest = watermarks(narrow)
             horizons = _horizons(taken, newest, watermark, contract)
             watermark = _newest(watermark, *newest.values())
-            whole, cached = decided(rows, spark.table(f"{CATALOG}.{names.kept}"), contract, horizons)
-            try:
-                written = write_decided(whole, rows.columns, targets, self._settings.s3)
-            finally:
-                for frame in cached:
-                    frame.unpersist()
+            written = write_decided(rows, decide(narrow, horizons), horizons, targets, self._settings.s3)
             files, outcomes = written.files, written.outcomes
         self._check_complete(outcomes, taken.rows)
         marker = replace(marker, contents="" if watermark is None else str(watermark))
@@ -243,12 +244,17 @@ def _horizons(
     taken: Range, newest: Mapping[int, Micros], watermark: Micros | None, contract: Contract
 ) -> dict[int, Micros | None]:
     """The horizon of each micro-batch: from what came before it."""
-    length = contract.silver.horizon if contract.silver else None
     found: dict[int, Micros | None] = {}
     for number in sorted({number for _, number in taken.rows}):
-        found[number] = None if watermark is None or length is None else watermark - length // _MICROSECOND
+        found[number] = _horizon(watermark, contract)
         watermark = _newest(watermark, newest.get(number))
     return found
+
+
+def _horizon(watermark: Micros | None, contract: Contract) -> Micros | None:
+    """The horizon of a micro-batch, from the greatest event time before it."""
+    length = contract.silver.horizon if contract.silver else None
+    return None if watermark is None or length is None else watermark - length // _MICROSECOND
 
 
 def _newest(*times: Micros | None) -> Micros | None:
