@@ -9,7 +9,7 @@ import structlog
 import typer
 
 from lakeproof.command import application, logged_errors, run
-from lakeproof.contracts import Contract, SilverStrategy, load_contract
+from lakeproof.contracts import Contract, load_contract
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Product
@@ -208,14 +208,7 @@ def _run(streams: list[str], to: Layer | None, data_source: DataSource | None, a
 def _has_silver(contract: Contract, to: Layer | None) -> bool:
     if to in (Layer.SILVER, Layer.GOLD) and contract.no_silver:
         raise UsageError(f"{contract.stream} has no silver: {contract.no_silver}.", "Use --to bronze.")
-    if to is Layer.BRONZE or not contract.silver:
-        return False
-    if contract.silver.strategy is SilverStrategy.STATE:
-        raise UsageError(
-            f"The contract of {contract.stream} has silverStrategy: state, which is not available yet.",
-            "Use merge: the verdicts are the same. Or use --to bronze.",
-        )
-    return True
+    return contract.silver is not None and to is not Layer.BRONZE
 
 
 def _products(settings: Settings, streams: list[str], to: Layer | None) -> list[Product]:

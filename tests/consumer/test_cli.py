@@ -81,14 +81,8 @@ def test_a_mistake_is_one_clear_line(
     ("old", "new", "arguments", "words"),
     [
         ("        primaryKey: true\n        primaryKeyPosition: 1\n", "", ("--to", "silver"), "events has no silver"),
-        (
-            "customProperties:\n",
-            "customProperties:\n  - property: silverStrategy\n    value: state\n",
-            ("--to", "silver"),
-            "silverStrategy: state, which is not available yet",
-        ),
     ],
-    ids=["no key", "state"],
+    ids=["no key"],
 )
 def test_silver_that_cannot_be_filled_is_refused(
     lake_settings: Settings, tmp_path: Path, old: str, new: str, arguments: tuple[str, ...], words: str

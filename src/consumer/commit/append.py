@@ -79,6 +79,11 @@ class OpenTable:
         """Its own unique id, which another table of its name does not have."""
         return str(self.loaded.uuid().toString())
 
+    def descends_from(self, snapshot_id: int) -> bool:
+        """Whether a snapshot is its current one or came before that, as far as its history has not expired."""
+        jvm: Any = self.spark._jvm
+        return bool(jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf(self.loaded, snapshot_id))
+
     def property(self, name: str) -> str | None:
         """One of its properties."""
         value: str | None = self.loaded.properties().get(name)

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
 
-from consumer.silver.verdicts import COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
+from consumer.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
 from lakeproof.contracts import Contract
 from lakeproof.tables.names import CONTENT_HASH, INGESTED_AT, MICRO_BATCH_ID, POSITION, SOURCE
 
@@ -29,8 +29,7 @@ def compared(rows: DataFrame, kept: DataFrame | None, contract: Contract, oldest
     Returns
     -------
     pyarrow.Table
-        ``_key``, ``_micro_batch_id``, ``_source``, ``_position``, ``_event_time``, ``_counts_as`` and
-        ``_content_hash`` of each row; times are microseconds since 1970, and silver's rows have the number -1.
+        A row of :data:`consumer.silver.verdicts.COMPARED` for each row; silver's rows have the number -1.
     """
     event_time = F.col(contract.event_time)
     # Of a null and a time, Spark's least is the time.
@@ -38,12 +37,18 @@ def compared(rows: DataFrame, kept: DataFrame | None, contract: Contract, oldest
     found = _narrow(rows, contract, F.col(MICRO_BATCH_ID), F.unix_micros(counts_as))
     if kept is not None:
         keys = list(contract.primary_key)
-        within = kept if oldest is None else kept.where((event_time >= at(oldest)) | event_time.isNull())
         # Broadcast: else all of silver would be shuffled for each micro-batch.
-        same_key = within.join(F.broadcast(rows.select(*keys)), keys, "left_semi")
+        same_key = _within(kept, contract, oldest).join(F.broadcast(rows.select(*keys)), keys, "left_semi")
         number, nothing = F.lit(IN_SILVER).cast("long"), F.lit(None).cast("long")
         found = found.unionAll(_narrow(same_key, contract, number, nothing))
-    return found.toArrow()
+    return found.toArrow().cast(COMPARED)
+
+
+def kept_before(kept: DataFrame, contract: Contract, start: int, end: int, oldest: Micros | None) -> pa.Table:
+    """Collect the same of silver's rows from some micro-batches whose event time is not before `oldest`."""
+    number = F.col(MICRO_BATCH_ID)
+    rows = _within(kept.where((number >= start) & (number < end)), contract, oldest)
+    return _narrow(rows, contract, number, F.lit(None).cast("long")).toArrow().cast(COMPARED)
 
 
 def content_hash(rows: DataFrame, contract: Contract) -> Column:
@@ -54,6 +59,11 @@ def content_hash(rows: DataFrame, contract: Contract) -> Column:
 def at(micros: Micros | None) -> Column:
     """A time as Spark has it."""
     return F.timestamp_micros(F.lit(micros).cast("long"))
+
+
+def _within(kept: DataFrame, contract: Contract, oldest: Micros | None) -> DataFrame:
+    event_time = F.col(contract.event_time)
+    return kept if oldest is None else kept.where((event_time >= at(oldest)) | event_time.isNull())
 
 
 def _narrow(rows: DataFrame, contract: Contract, number: Column, counts_as: Column) -> DataFrame:

@@ -22,10 +22,11 @@ from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
 from consumer.silver.compared import compared, content_hash
 from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, rows_of
+from consumer.silver.state import State
 from consumer.silver.tasks import Outcome, write_decided
-from consumer.silver.verdicts import Micros, Verdict, decide, watermarks
+from consumer.silver.verdicts import KEY, Micros, Verdict, decide, watermarks
 from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
-from lakeproof.contracts import Contract, DriftPolicy
+from lakeproof.contracts import Contract, DriftPolicy, SilverStrategy
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
@@ -99,6 +100,7 @@ class SilverMicroBatches:
         self._contracts = contracts
         self._lease = lease
         self._names = tables
+        self._state = State(settings, stream)
         self.count = 0
 
     def take(self, spark: SparkSession) -> bool:
@@ -183,14 +185,15 @@ class SilverMicroBatches:
         if taken.rows:
             rows = _rows(spark, contract, taken)
             rows = rows.withColumn(CONTENT_HASH, content_hash(rows, contract))
-            oldest = _horizon(watermark, contract)
-            silver = spark.table(f"{CATALOG}.{names.kept}") if kept.newest() else None
-            narrow = compared(rows, silver, contract, oldest)
+            narrow = self._compared(spark, rows, kept, contract, _horizon(watermark, contract))
             newest = watermarks(narrow)
             horizons = _horizons(taken, newest, watermark, contract)
             watermark = _newest(watermark, *newest.values())
-            written = write_decided(rows, decide(narrow, horizons), horizons, targets, self._settings.s3)
+            lost = decide(narrow, horizons)
+            written = write_decided(rows, lost, horizons, targets, self._settings.s3)
             files, outcomes = written.files, written.outcomes
+            if _strategy(contract) is SilverStrategy.STATE:
+                self._state.decided(taken, narrow, lost)
         self._check_complete(outcomes, taken.rows)
         marker = replace(marker, contents="" if watermark is None else str(watermark))
         self._append(conflicts, marker, files[Verdict.CONFLICT])
@@ -205,6 +208,17 @@ class SilverMicroBatches:
         for (_, _, verdict), count in outcomes.items():
             totals[verdict] += count
         return totals
+
+    def _compared(
+        self, spark: SparkSession, rows: DataFrame, kept: OpenTable, contract: Contract, oldest: Micros | None
+    ) -> pa.Table:
+        """What verdicts on rows depend on, with what silver has of their keys."""
+        if _strategy(contract) is SilverStrategy.STATE:
+            narrow = compared(rows, None, contract, oldest)
+            index = self._state.index(spark, kept, contract, _length(contract), oldest)
+            return pa.concat_tables([narrow, index.find(narrow[KEY], oldest)])
+        silver = spark.table(f"{CATALOG}.{kept.name}") if kept.newest() else None
+        return compared(rows, silver, contract, oldest)
 
     def _append(self, table: OpenTable, marker: Marker, files: list[DataFile]) -> None:
         self._lease.check()
@@ -253,8 +267,18 @@ def _horizons(
 
 def _horizon(watermark: Micros | None, contract: Contract) -> Micros | None:
     """The horizon of a micro-batch, from the greatest event time before it."""
+    length = _length(contract)
+    return None if watermark is None or length is None else watermark - length
+
+
+def _length(contract: Contract) -> Micros | None:
+    """Length of the horizon; None if it is unbounded."""
     length = contract.silver.horizon if contract.silver else None
-    return None if watermark is None or length is None else watermark - length // _MICROSECOND
+    return None if length is None else length // _MICROSECOND
+
+
+def _strategy(contract: Contract) -> SilverStrategy:
+    return contract.silver.strategy if contract.silver else SilverStrategy.MERGE
 
 
 def _newest(*times: Micros | None) -> Micros | None:

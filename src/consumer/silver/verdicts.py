@@ -25,6 +25,17 @@ import pyarrow.compute as pc
 from lakeproof.tables.names import CONTENT_HASH, MICRO_BATCH_ID, POSITION, SOURCE
 
 KEY, EVENT_TIME, COUNTS_AS = "_key", "_event_time", "_counts_as"
+_COLUMNS: dict[str, pa.DataType] = {
+    KEY: pa.string(),
+    MICRO_BATCH_ID: pa.int64(),
+    SOURCE: pa.string(),
+    POSITION: pa.int64(),
+    EVENT_TIME: pa.int64(),
+    COUNTS_AS: pa.int64(),
+    CONTENT_HASH: pa.binary(),
+}
+COMPARED = pa.schema(_COLUMNS)
+"""What verdicts depend on: a row's key, place, event time, the time that it counts as for the watermark, and hash."""
 IN_SILVER = -1
 """The number of the micro-batch of rows that silver has: they come before all others."""
 

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 from tests.consumer.silver.model import Decided, Row
 from tests.consumer.silver.model import decide as decide_by_model
 
-from consumer.silver.verdicts import COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Lost, Micros, Place, decide, watermarks
+from consumer.silver.verdicts import (
+    COMPARED,
+    COUNTS_AS,
+    EVENT_TIME,
+    IN_SILVER,
+    KEY,
+    Lost,
+    Micros,
+    Place,
+    decide,
+    watermarks,
+)
 from lakeproof.tables.names import CONTENT_HASH, MICRO_BATCH_ID, POSITION, SOURCE
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SCHEMA = pa.schema(
-    [
-        (KEY, pa.string()),
-        (MICRO_BATCH_ID, pa.int64()),
-        (SOURCE, pa.string()),
-        (POSITION, pa.int64()),
-        (EVENT_TIME, pa.int64()),
-        (COUNTS_AS, pa.int64()),
-        (CONTENT_HASH, pa.binary()),
-    ]
-)
 
 
 def micros(time: datetime | None) -> Micros | None:
@@ -45,7 +45,7 @@ def narrow(rows: list[Row], in_silver: bool = False) -> pa.Table:
             }
             for row in rows
         ],
-        schema=SCHEMA,
+        schema=COMPARED,
     )
 
 
@@ -109,7 +109,7 @@ def test_they_are_those_of_the_model_however_micro_batches_are_put_together(
 
 def row(at: int | None, number: int = 0, position: int = 0, key: str = "k", content: bytes = b"x") -> dict[str, object]:
     values = (key, number, "s", position, at, at, content)
-    return dict(zip(SCHEMA.names, values, strict=True))
+    return dict(zip(COMPARED.names, values, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def row(at: int | None, number: int = 0, position: int = 0, key: str = "k", cont
     ],
 )
 def test_rows_without_event_time_and_at_the_horizon(rows: list[dict[str, object]], expected: dict[Place, Lost]) -> None:
-    assert decide(pa.Table.from_pylist(rows, schema=SCHEMA), {0: 10}) == expected
+    assert decide(pa.Table.from_pylist(rows, schema=COMPARED), {0: 10}) == expected
 
 
 def test_the_watermark_is_of_event_times_that_have_come() -> None:
     times = [(0, 3), (1, 5), (1, 4), (2, None), (3, None), (3, 2), (IN_SILVER, None)]
-    rows = pa.Table.from_pylist([row(at, number) for number, at in times], schema=SCHEMA)
+    rows = pa.Table.from_pylist([row(at, number) for number, at in times], schema=COMPARED)
     assert watermarks(rows) == {0: 3, 1: 5, 3: 2}
