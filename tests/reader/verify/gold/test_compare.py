@@ -141,7 +141,7 @@ def other(value: Any) -> Any:
         case None:
             return 0
         case Decimal():
-            return value + Decimal("0.01")
+            return value + Decimal(1).scaleb(int(value.as_tuple().exponent))
         case datetime():
             return value + MICROSECOND
         case _:
