@@ -71,7 +71,7 @@ def summary(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until both tables have rows.")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Maximum number of seconds to wait.")] = 120.0,
 ) -> None:
-    """Show what is in the tables of a stream: the rows, the dead letters by reason, and silver by verdict."""
+    """Show what is in the tables of a stream: rows, dead letters by reason, silver by verdict, and gold."""
     from reader.summary import print_summary, wait_for_rows
 
     settings = _settings()
@@ -100,7 +100,10 @@ def verify(
     For a stream with silver, also recompute the verdict on each row of bronze, and check that the silver tables have
     exactly these rows. Rows of bronze that silver has not read yet are not decided; that is not a problem.
 
-    Exit code 0: clean. 1: a source or a silver table has a problem. 2: could not check.
+    For each data product that reads the stream, also recompute its windows from silver, and compare them with the table
+    of gold. If gold is behind silver, the rows that it does not have yet are left out; that is not a problem.
+
+    Exit code 0: clean. 1: a source, a silver table or a table of gold has a problem. 2: could not check.
     """
     from reader.verify.report import write_report
     from reader.verify.streams import verify as verify_streams

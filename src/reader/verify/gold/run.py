@@ -204,7 +204,7 @@ def _layer(catalog: "Catalog", name: str, query: str) -> _Layer | None:
     return _Layer(
         name=name,
         id=str(table.metadata.table_uuid),
-        rows=f"{name} AT (VERSION => {snapshot.snapshot_id})" if snapshot else None,
+        rows=f"(FROM {name} AT (VERSION => {snapshot.snapshot_id}))" if snapshot else None,
         columns=frozenset(field.name for field in table.schema().fields),
         properties=table.properties,
         marker=newest_marker(table, query),
