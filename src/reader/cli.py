@@ -1,6 +1,7 @@
 """The command line of the reader."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -78,6 +79,43 @@ def summary(
     if wait:
         wait_for_rows(settings, stream, timeout)
     print_summary(settings, stream)
+
+
+@app.command()
+def plot(
+    name: Annotated[str, typer.Argument(help="Name of the data product.", show_default=False)],
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Measure to draw; can be repeated. Default: all that are numbers."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=VALUE", help="Draw only these keys; can be repeated.", show_default=False),
+    ] = None,
+    top: Annotated[
+        int,
+        typer.Option(min=1, max=26, help="Maximum number of keys: those with the greatest sum of the first measure."),
+    ] = 5,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw to a file, like plot.png. Default: in the terminal.")
+    ] = None,
+) -> None:
+    """Draw a data product over time: each measure has a panel, and each combination of keys a line.
+
+    A point is the value of a window, at its start. A window without a record has no point.
+    """
+    from reader.plot.series import read_plot
+
+    found = read_plot(_settings(), name, measure or (), key or (), top)
+    if output:
+        from reader.plot.image import write_image
+
+        write_image(found, output)
+        return
+    from reader.output import console
+    from reader.plot.terminal import as_text
+
+    sys.stdout.write(as_text(found, console().width))
 
 
 @app.command()
