@@ -127,7 +127,7 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
     if silver:
         clean += " Each row of bronze has its verdict in silver."
     if gold:
-        clean += " Each window of gold has the values that silver gives it."
+        clean += " Each window of gold agrees with silver."
     return Text(clean, "green")
 
 

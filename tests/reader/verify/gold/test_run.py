@@ -421,7 +421,7 @@ def test_the_report(
     assert "Nothing is lost or doubled so far. gold.activity is behind by 1 row of silver." in out
     lake.fill(3, *WHOLE)
     assert verify(lake) == (0, report | {"gold": [gold | {"windows": 2, "behind": 0}]})
-    assert "has its verdict in silver. Each window of gold has the values that silver gives it." in printed()
+    assert "has its verdict in silver. Each window of gold agrees with silver." in printed()
     lake.fill(3, WHOLE[0])
     code, report = verify(lake)
     example = '2026-01-01 11:00:00+00, user_id "a"'
