@@ -102,6 +102,15 @@ def test_the_commands_of_operations_do_what_the_page_says(walked: tuple[dict[str
 
 
 @pytest.mark.spark
+def test_the_commands_of_gold_do_what_the_page_says(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
+    said = shell("\n".join(blocks("docs/gold.md", "sh")).replace("target/", f"{tmp_path}/"), walked[0])
+    assert "Rebuilt gold.user_activity from silver.events." in said
+    assert "Each window of gold agrees with silver." in said
+    assert "gold.user_activity, windows of 1 hour: 3 of 504 keys, with the greatest event_count" in said
+    assert (tmp_path / "user_activity.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.spark
 @pytest.mark.s3
 def test_the_guide_runs_on_s3(minio: Any, tmp_path: Path) -> None:
     (block,) = [block for block in blocks("docs/guide.md", "sh") if "AWS_ENDPOINT_URL" in block]

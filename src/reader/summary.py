@@ -16,9 +16,19 @@ from rich.text import Text
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError
+from lakeproof.gold.model import WINDOW_START
+from lakeproof.gold.read import load_products
 from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.settings import Settings
-from lakeproof.tables.names import MICRO_BATCH_ID, POSITION, REASONS, SOURCE, silver_tables, stream_tables
+from lakeproof.tables.names import (
+    MICRO_BATCH_ID,
+    POSITION,
+    REASONS,
+    SOURCE,
+    gold_table,
+    silver_tables,
+    stream_tables,
+)
 from reader.connect import Session, connect
 from reader.output import console
 from reader.tables import table_facts
@@ -84,7 +94,7 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
 
 
 def print_summary(settings: Settings, stream: str) -> None:
-    """Print what landed in `stream`, why what did not, what became of it in silver, and what to try next.
+    """Print what landed in `stream`, why what did not, what became of it in silver and gold, and what to try next.
 
     Raises
     ------
@@ -96,11 +106,15 @@ def print_summary(settings: Settings, stream: str) -> None:
     with connect(settings) as session:
         landed = _landed(session, stream, contract.event_time)
         dead = _dead_letters(session, stream)
-        silver = _silver(session, stream) if _has_silver(settings, stream) else None
+        silver = _silver(session, stream) if _has_table(settings, silver_tables(stream).ledger) else None
+        products = load_products(settings.gold, [stream], lambda _: contract)
+        gold = _gold(session, [each.name for each in products if _has_table(settings, gold_table(each.name))])
     out.print(landed)
     out.print(dead)
     if silver:
         out.print(silver)
+    if gold:
+        out.print(gold)
     _print_next(out, stream)
 
 
@@ -160,9 +174,9 @@ def _dead_letters(session: Session, stream: str) -> Table:
     return table
 
 
-def _has_silver(settings: Settings, stream: str) -> bool:
+def _has_table(settings: Settings, name: str) -> bool:
     with catalog_errors():
-        return open_catalog(settings).table_exists(silver_tables(stream).ledger)
+        return open_catalog(settings).table_exists(name)
 
 
 def _silver(session: Session, stream: str) -> Table:
@@ -176,6 +190,18 @@ def _silver(session: Session, stream: str) -> Table:
     table = Table(*counts, "not decided yet", title=f"Silver: {names.kept}")
     table.add_row(*(f"{number:,}" for number in (*decided, rows - sum(decided))))
     return table
+
+
+def _gold(session: Session, products: list[str]) -> Table | None:
+    table = Table("product", "windows", "first window", "last window", title="Gold: data products")
+    table.columns[1].justify = "right"
+    for name in products:
+        ((rows, *times),) = session.fetch(
+            f"SELECT count(*), min({WINDOW_START})::VARCHAR, max({WINDOW_START})::VARCHAR "  # noqa: S608 - our own names
+            f"FROM {gold_table(name)}"
+        )
+        table.add_row(name, f"{rows:,}", *(time or "none" for time in times))
+    return table if products else None
 
 
 def _print_next(out: Console, stream: str) -> None:
