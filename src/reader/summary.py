@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lakeproof.catalog import catalog_errors, open_catalog
-from lakeproof.contracts import load_contract
+from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import WINDOW_START
 from lakeproof.gold.read import load_products
@@ -43,23 +43,25 @@ _EXAMPLE_WIDTH = 60
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stream is: landed files, rows in bronze, dead letters."""
+    """How far a stream is: landed files, rows in bronze, dead letters, and tables of silver and gold without rows."""
 
     landed: int
     bronze: int
     dead_letters: int
+    empty: tuple[str, ...]
 
     @property
     def readable(self) -> bool:
-        """Whether both tables have rows."""
-        return self.bronze > 0 and self.dead_letters > 0
+        """Whether all tables have rows."""
+        return self.bronze > 0 and self.dead_letters > 0 and not self.empty
 
     def __str__(self) -> str:
-        return f"{self.landed:,} files landed · {self.bronze:,} bronze rows · {self.dead_letters:,} dead letters"
+        counts = f"{self.landed:,} files landed · {self.bronze:,} bronze rows · {self.dead_letters:,} dead letters"
+        return " · ".join([counts, *(f"{name} is empty" for name in self.empty)])
 
 
 def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
-    """Show a live line until both tables of `stream` have rows.
+    """Show a live line until the tables of `stream` have rows: those of silver and gold too, if they are filled.
 
     Parameters
     ----------
@@ -75,8 +77,7 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
     LakeproofError
         The time is over.
     """
-    load_contract(settings.contracts, stream)
-    look = _watch(settings, stream)
+    look = _watch(settings, load_contract(settings.contracts, stream))
     start = time.monotonic()
     with Live(Text("Waiting for the first rows …"), console=Console(stderr=True), transient=True) as live:
         while not (now := look()).readable:
@@ -88,7 +89,7 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
     if not now.readable:
         program, does = ("consumer", "read") if now.landed else ("producer", "written")
         raise LakeproofError(
-            f"Timed out after {timeout:.0f} s waiting for rows in both tables: {now}.",
+            f"Timed out after {timeout:.0f} s waiting for rows in the tables: {now}.",
             f"Check why nothing is {does}: `make {program}-logs`, or the files in {settings.logs}.",
         )
 
@@ -118,29 +119,34 @@ def print_summary(settings: Settings, stream: str) -> None:
     _print_next(out, stream)
 
 
-def _watch(settings: Settings, stream: str) -> Callable[[], Progress]:
+def _watch(settings: Settings, contract: Contract) -> Callable[[], Progress]:
     catalog = open_catalog(settings)
-    zone = landing_zone(settings, stream)
-    names = stream_tables(stream)
+    zone = landing_zone(settings, contract.stream)
+    names = stream_tables(contract.stream)
+    products = load_products(settings.gold, [contract.stream], lambda _: contract)
+    # Those that are filled exist before bronze has its first row.
+    others = [silver_tables(contract.stream).kept, *(gold_table(product.name) for product in products)]
 
     def look() -> Progress:
         return Progress(
             sum(not is_hidden(name) for name, _ in zone.list()),
-            _rows(catalog, names.bronze),
-            _rows(catalog, names.dead_letters),
+            _rows(catalog, names.bronze) or 0,
+            _rows(catalog, names.dead_letters) or 0,
+            tuple(name for name in others if _rows(catalog, name) == 0),
         )
 
     return look
 
 
-def _rows(catalog: "Catalog", name: str) -> int:
+def _rows(catalog: "Catalog", name: str) -> int | None:
+    """How many rows a table has; None if it does not exist."""
     from pyiceberg.exceptions import NoSuchTableError
 
     with catalog_errors():
         try:
             return table_facts(catalog.load_table(name)).rows
         except NoSuchTableError:
-            return 0
+            return None
 
 
 def _landed(session: Session, stream: str, event_time: str) -> Table:
