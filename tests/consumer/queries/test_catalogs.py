@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
-from tests.consumer.lake import Drain, SessionOf, rows
+from tests.consumer.lake import SessionOf, rows
 from tests.lakes import changed
 from tests.servers import PostgresServer, RestCatalogServer
 
@@ -96,24 +96,12 @@ def counted(settings: Settings) -> list[int]:
         return [session.sql(f"SELECT count(*) FROM {table}").fetchall()[0][0] for table in tables]
 
 
-def test_a_stream_runs_from_landing_to_reader(lake: Settings, drain: Drain) -> None:
-    land(lake, "a", 3)
-    drain(lake)
-    assert counted(lake) == [3, 1, 1]
-    land(lake, "b", 2)
-    drain(lake)
-    assert counted(lake) == [5, 2, 2]
-    (found,) = verify(lake, "events", values=True)
-    assert not found.off
-    assert sorted(row["event_id"] for row in rows(lake, "bronze.events")) == ["a-0", "a-1", "a-2", "b-0", "b-1"]
-
-
 def test_all_layers_run_from_landing_to_reader(lake: Settings, session_of: SessionOf) -> None:
     product = load_product(ROOT / "gold", "user_activity", lambda stream: load_contract(lake.contracts, stream))
     settings = changed(lake, LAKE_SETTLE_SECONDS=0)
     trigger = Trigger(available_now=True)
     names = ", ".join(["window_start", "window_end", "user_id", *(measure.name for measure in product.measures)])
-    for expected, name in ((3, "a"), (6, "b")):
+    for expected, files, name in ((3, 1, "a"), (6, 2, "b")):
         land(lake, name, 3)
         queries = [
             BronzeQuery(settings, "events", trigger),
@@ -121,6 +109,7 @@ def test_all_layers_run_from_landing_to_reader(lake: Settings, session_of: Sessi
             GoldQuery(settings, product, trigger),
         ]
         run_queries(settings, queries, lambda: session_of(settings), available_now=True)
+        assert counted(lake) == [expected, files, files]
         with connect(lake) as session:
             result = session.sql(f"SELECT {names} FROM gold.user_activity")
             assert result is not None
@@ -128,6 +117,11 @@ def test_all_layers_run_from_landing_to_reader(lake: Settings, session_of: Sessi
             assert result.fetchall() == [(at, at + timedelta(hours=1), "u1", expected, 0, 0)]
         [row] = rows(lake, "gold.user_activity")
         assert row["event_count"] == expected
+    (found,) = verify(lake, "events", values=True)
+    assert not found.off
+    assert sorted(row["event_id"] for row in rows(lake, "bronze.events")) == [
+        f"{name}-{number}" for name in "ab" for number in range(3)
+    ]
 
 
 def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of: SessionOf) -> None:
