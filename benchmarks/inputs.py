@@ -34,6 +34,10 @@ class Input:
         ``compact``, or ``spaced`` as Python's ``json.dumps`` writes.
     invalid, corrupt
         Share of records that break the contract, and of files that are cut short.
+    duplicates
+        Share of records that repeat an earlier one.
+    days
+        Whether the files are of several days.
     """
 
     files: int
@@ -41,6 +45,8 @@ class Input:
     style: str = "compact"
     invalid: float = 0.0
     corrupt: float = 0.0
+    duplicates: float = 0.0
+    days: bool = True
 
     @property
     def name(self) -> str:
@@ -96,10 +102,12 @@ def land(wanted: Input) -> Landed:
         print(f"  making {wanted.files:,} files of {wanted.records:,} records, {wanted.name} …", flush=True)
         sizes = ("--batches", wanted.files, "--batch-size", wanted.records, "--seed", _SEED, "--start", _START)
         faults = ("--invalid-schema-chance", wanted.invalid, "--corruption-chance", wanted.corrupt)
+        faults = (*faults, "--duplicate-chance", wanted.duplicates)
         target = ("--target", new / "landing" / STREAM, "--report", new / "report.json")
         command = module("producer", STREAM, *sizes, *faults, *target, "--json-style", wanted.style)
         subprocess.run(command, cwd=ROOT, env=clean_environment(new), check=True, capture_output=True)
-        vary_days(new / "landing" / STREAM)
+        if wanted.days:
+            vary_days(new / "landing" / STREAM)
         _finish(new, folder)
     return Landed(folder / "landing", folder / "sound.json")
 

@@ -1,0 +1,51 @@
+"""lakeproof's consumer from bronze to silver and gold, with a strategy of silver."""
+
+import json
+import os
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from benchmarks.harness import FOLDER_VARIABLE, ROOT
+from benchmarks.sides.bronze import count, fill_bronze
+from consumer.app import run_queries
+from consumer.queries.bronze import Trigger
+from consumer.queries.gold import GoldQuery
+from consumer.queries.silver import SilverQuery
+from consumer.session import PLANNING_ONLY, start_session
+from lakeproof.contracts import load_contract
+from lakeproof.gold.read import load_product
+from lakeproof.settings import load_settings
+
+
+def main() -> None:
+    """Fill bronze; then, timed, run silver and gold until they have all of it; then count."""
+    _declare(sys.argv[1])
+    fill_bronze()
+    settings = load_settings()
+    spark = start_session(settings, "benchmark: lakeproof", PLANNING_ONLY)
+    trigger = Trigger(available_now=True)
+    product = load_product(ROOT / "gold", "user_activity", partial(load_contract, settings.contracts))
+    began = time.monotonic()
+    queries = [SilverQuery(settings, "events", trigger), GoldQuery(settings, product, trigger)]
+    run_queries(settings, queries, lambda: spark, available_now=True)
+    seconds = time.monotonic() - began
+    spark.stop()
+    state = sum(path.stat().st_size for path in Path(settings.silver.index).rglob("*") if path.is_file())
+    counts = count(settings, bronze="bronze.events", silver="silver.events", gold="gold.user_activity")
+    print(json.dumps({"seconds": seconds, "state_bytes": state} | counts))
+
+
+def _declare(strategy: str) -> None:
+    """Use a contract with the strategy."""
+    folder = Path(os.environ[FOLDER_VARIABLE]) / "contracts"
+    folder.mkdir()
+    text = (ROOT / "contracts" / "events.yaml").read_text()
+    custom = f"customProperties:\n  - property: silverStrategy\n    value: {strategy}\n"
+    (folder / "events.yaml").write_text(text.replace("customProperties:\n", custom, 1))
+    os.environ["LAKE_CONTRACTS"] = str(folder)
+
+
+if __name__ == "__main__":
+    main()
