@@ -210,7 +210,9 @@ CHANGES: dict[str, tuple[str, Callable[[list[Row]], Any], str]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_planted_fault_is_found(lake: Lake, change: str) -> None:
+@pytest.mark.parametrize("slice_rows", [1, 1_000_000])
+def test_a_planted_fault_is_found(lake: Lake, change: str, slice_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows_module, "_SLICE_ROWS", slice_rows)
     what, plant, example = CHANGES[change]
     lake.rows.sort(key=lambda row: (row["window_start"], row["customer"] is not None, row["customer"] or ""))
     rows = [dict(row) for row in lake.rows]

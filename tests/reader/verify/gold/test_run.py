@@ -52,7 +52,8 @@ CLOSING = [
     batch(("x", "2026-01-01T10:00:00Z", "a")),
     batch(("old", "2025-12-25T10:30:00Z", "a")),
     batch(("y", "2026-01-01T11:30:00Z", "a")),
-    batch(("z", "2026-01-01T11:59:59Z", "a")),
+    # An event of the future moves the horizon only up to the time when it was ingested: noon.
+    batch(("z", "2026-01-01T11:59:59Z", "a"), ("future", "2026-02-01T00:00:00Z", "a")),
 ]
 
 Row = dict[str, Any]
