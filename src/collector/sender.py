@@ -1,0 +1,256 @@
+"""Sends events to Kafka, and knows which of them are acknowledged.
+
+Everything happens in the event loop: librdkafka sends in threads of its own, and :meth:`Sender._serve` takes its
+reports while some are outstanding. So nothing needs a lock, and no thread of ours competes for the interpreter.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from collector.answers import Failure, Receipt
+from collector.events import Events
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.kafka.topics import Topic, create_topics
+from lakeproof.settings import CollectorSettings, Settings
+
+Outcome = Receipt | Failure
+Headers = list[tuple[str, str | bytes | None]]
+
+_SERVE_SECONDS = 0.001
+_PROBE_SECONDS = 1.0
+_PREPARE_SECONDS = 1.0
+_PRODUCER = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "linger.ms": 5,
+    "partitioner": "murmur2_random",  # as Java's clients
+    "retry.backoff.ms": 100,
+    "retry.backoff.max.ms": 1_000,
+    "reconnect.backoff.ms": 100,
+    "reconnect.backoff.max.ms": 1_000,
+    "log.connection.close": False,
+    # The collector's own budget is the limit; it is checked before an event gets here.
+    "queue.buffering.max.messages": 0,
+    "queue.buffering.max.kbytes": 2_097_151,
+}
+
+
+class _Post:
+    """The events of a post that are on their way."""
+
+    __slots__ = ("done", "outcomes", "pending")
+
+    def __init__(self, count: int, done: asyncio.Future[None]) -> None:
+        self.outcomes: list[Outcome] = [Failure("not sent")] * count
+        self.pending = count
+        self.done = done
+
+    def settle(self, index: int, outcome: Outcome) -> None:
+        self.outcomes[index] = outcome
+        self.pending -= 1
+        if not self.pending and not self.done.done():
+            self.done.set_result(None)
+
+
+class Sender:
+    """Sends to one topic.
+
+    Parameters
+    ----------
+    client
+        Configuration of a Kafka client.
+    settings
+        The collector's.
+    on_fatal
+        Called with an error that ends the producer.
+    """
+
+    def __init__(
+        self, client: Mapping[str, Any], settings: CollectorSettings, on_fatal: Callable[[LakeproofError], None]
+    ) -> None:
+        self._settings = settings
+        self._on_fatal = on_fatal
+        self._loop = asyncio.get_running_loop()
+        self._producer = Producer(
+            {
+                **_PRODUCER,
+                "delivery.timeout.ms": round(settings.deadline_seconds * 1000),
+                "error_cb": self._on_error,
+                **client,
+            },
+            logger=logging.getLogger("librdkafka"),
+        )
+        self._posts: dict[_Post, float] = {}
+        """Posts on their way, the oldest first, and when they were sent."""
+        self._outstanding = 0
+        self._serving = False
+        self._probing = False
+        self._acknowledged = float("-inf")
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why posts are refused; None if Kafka acknowledges what it gets."""
+        limit = self._settings.ready_seconds
+        now = self._loop.time()
+        if self._acknowledged == float("-inf"):
+            return "Kafka has not acknowledged anything yet"
+        if now - self._acknowledged > limit:
+            return f"Kafka has not acknowledged anything for {now - self._acknowledged:.0f} s"
+        oldest = next(iter(self._posts.values()), now)
+        if now - oldest > limit:
+            return f"Kafka has not acknowledged an event for {now - oldest:.0f} s"
+        return None
+
+    async def send(self, events: Events, headers: Sequence[Headers]) -> list[Outcome]:
+        """Send the events of a post, and wait until each is acknowledged or the deadline has passed.
+
+        Parameters
+        ----------
+        events
+            The events.
+        headers
+            Those of each message.
+
+        Returns
+        -------
+        list of Receipt or Failure
+            What became of each event. After a failure, Kafka may have the event nevertheless.
+        """
+        post = _Post(len(events.values), self._loop.create_future())
+        self._posts[post] = self._loop.time()
+        produce, topic = self._producer.produce, self._settings.topic
+        for index, (value, key, each) in enumerate(zip(events.values, events.keys, headers, strict=True)):
+            try:
+                produce(topic, value, key, headers=each, on_delivery=partial(self._delivered, post, index))
+            except (BufferError, KafkaException) as error:
+                post.settle(index, Failure(str(error)))
+            else:
+                self._outstanding += 1
+        self._serve_soon()
+        try:
+            await post.done
+        finally:
+            self._posts.pop(post, None)
+        return post.outcomes
+
+    def probe(self) -> None:
+        """Send a probe, unless one is on its way or something was just acknowledged."""
+        if not self._probing and self._loop.time() - self._acknowledged >= _PROBE_SECONDS:
+            try:
+                self._producer.produce(self._settings.probe_topic, b"", on_delivery=self._probed)
+            except (BufferError, KafkaException) as error:
+                structlog.get_logger().warning("probe not sent", why=str(error))
+            else:
+                self._probing = True
+                self._outstanding += 1
+        self._serve_soon()
+
+    def close(self) -> None:
+        """Drop what is still queued: a probe, and posts whose clients will not be answered."""
+        with suppress(KafkaException):
+            self._producer.purge()
+        self._producer.flush(1.0)
+
+    def _serve_soon(self) -> None:
+        if not self._serving:
+            self._serving = True
+            self._loop.call_later(_SERVE_SECONDS, self._serve)
+
+    def _serve(self) -> None:
+        self._serving = False
+        self._producer.poll(0)
+        if self._outstanding:
+            self._serve_soon()
+
+    def _delivered(self, post: _Post, index: int, error: KafkaError | None, message: Message) -> None:
+        self._outstanding -= 1
+        if error is not None:
+            post.settle(index, Failure(error.str()))
+            return
+        self._acknowledged = self._loop.time()
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if topic is None or partition is None or offset is None or offset < 0:
+            # A repeated batch that the broker had already: it does not say where.
+            post.settle(index, Failure("acknowledged without an offset"))
+        else:
+            post.settle(index, Receipt(topic, partition, offset))
+
+    def _probed(self, error: KafkaError | None, _message: Message) -> None:
+        self._outstanding -= 1
+        self._probing = False
+        if error is None:
+            self._acknowledged = self._loop.time()
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._on_fatal(UnavailableError(f"The Kafka producer failed: {error.str()}.", "Start the collector again."))
+        elif error.code() != KafkaError._TRANSPORT:  # logged by librdkafka, once per connection
+            structlog.get_logger().warning("kafka", message=error.str())
+
+
+@asynccontextmanager
+async def open_sender(
+    client: Mapping[str, Any], settings: Settings, on_fatal: Callable[[LakeproofError], None]
+) -> AsyncIterator[Sender]:
+    """Open a sender, and create its topics as soon as a broker answers. `on_fatal` gets what makes it useless."""
+    sender = Sender(client, settings.collector, on_fatal)
+    upkeep = asyncio.create_task(_keep_up(sender, client, settings, on_fatal))
+    try:
+        yield sender
+    finally:
+        upkeep.cancel()
+        sender.close()
+
+
+async def _keep_up(
+    sender: Sender, client: Mapping[str, Any], settings: Settings, on_fatal: Callable[[LakeproofError], None]
+) -> None:
+    try:
+        await _create_topics(client, settings)
+    except LakeproofError as error:
+        on_fatal(error)
+        return
+    while True:
+        sender.probe()
+        await asyncio.sleep(_PROBE_SECONDS)
+
+
+async def _create_topics(client: Mapping[str, Any], settings: Settings) -> None:
+    """Create the topics, or log how they differ; try until a broker answers."""
+    log = structlog.get_logger()
+    while True:
+        try:
+            found = await asyncio.to_thread(create_topics, client, topics_of(settings))
+        except UnavailableError as error:
+            log.warning("waiting for Kafka", message=error.message, hint=error.hint)
+            await asyncio.sleep(_PREPARE_SECONDS)
+            continue
+        for difference in found:
+            log.warning(
+                "topic differs",
+                topic=difference.topic,
+                what=difference.what,
+                expected=difference.expected,
+                found=difference.found,
+            )
+        return
+
+
+def topics_of(settings: Settings) -> list[Topic]:
+    """The collector's topics: of the events, and of the probes."""
+    events = Topic.of(settings.collector.topic, settings.topics)
+    probes = Topic(
+        settings.collector.probe_topic,
+        1,
+        events.replication,
+        {name: value for name, value in events.config.items() if name == "min.insync.replicas"}
+        | {"cleanup.policy": "delete", "retention.ms": "3600000"},
+    )
+    return [events, probes]
