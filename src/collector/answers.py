@@ -14,10 +14,11 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     offset: int
 
 
-class Failure(msgspec.Struct, frozen=True, gc=False):
-    """Why it is not known that Kafka has an event."""
+class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What became of an event: its receipt, or why it is not known that Kafka has it."""
 
-    error: str
+    receipt: Receipt | None = None
+    error: str | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
@@ -65,7 +66,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     title: str
     detail: str
     faults: list[Fault] = []
-    events: list[Receipt | Failure] = []
+    events: list[Outcome] = []
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not an error of the program
@@ -93,7 +94,7 @@ class Refusal(Exception):  # noqa: N818 - an answer, not an error of the program
         detail: str,
         *,
         faults: list[Fault] | None = None,
-        events: list[Receipt | Failure] | None = None,
+        events: list[Outcome] | None = None,
         retry_after: float | None = None,
         close: bool = False,
     ) -> None:

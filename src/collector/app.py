@@ -1,5 +1,6 @@
 """The routes: posts, health, metrics, and their description."""
 
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI, Response
@@ -82,6 +83,7 @@ def _others(settings: CollectorSettings, sender: Sender, metrics: Metrics) -> Fa
     async def prometheus() -> Response:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
+    @cache
     def openapi() -> dict[str, Any]:
         return describe(description(), settings)
 

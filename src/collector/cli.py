@@ -36,10 +36,10 @@ def topics() -> None:
     """Create the topics that do not exist, and print how existing ones differ from the settings. Exits with 1 then."""
     settings = load_settings()
     from collector.sender import topics_of
-    from lakeproof.kafka.client import client_config
-    from lakeproof.kafka.topics import create_topics
+    from lakeproof.kafka.client import client_properties
+    from lakeproof.kafka.create import create_topics
 
-    found = create_topics(client_config(settings.kafka), topics_of(settings))
+    found = create_topics(client_properties(settings.kafka), topics_of(settings))
     for each in found:
         sys.stdout.write(f"{each.topic}: {each.what}: expected {each.expected}, found {each.found}\n")
     raise typer.Exit(1 if found else 0)

@@ -3,6 +3,7 @@
 import re
 import secrets
 import time
+from contextlib import suppress
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
@@ -139,7 +140,7 @@ class Collect:
 
     async def _deliver(self, events: Events, headers: list[Headers], record: _Record) -> list[Receipt]:
         outcomes = await self._sender.send(events, headers)
-        receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+        receipts = [outcome.receipt for outcome in outcomes if outcome.receipt]
         record.failed = len(outcomes) - len(receipts)
         self._metrics.acknowledged.inc(len(receipts))
         if record.failed:
@@ -184,18 +185,19 @@ class Collect:
 
     def _tell(self, record: _Record, seconds: float) -> None:
         self._metrics.answered(record.status, seconds)
-        self._log.info(
-            "post",
-            status=int(record.status),
-            events=record.events,
-            failed=record.failed,
-            bytes=record.bytes,
-            unpacked=record.unpacked,
-            seconds=round(seconds, 6),
-            correlation_id=record.correlation_id,
-            client=record.client,
-            why=record.why,
-        )
+        with suppress(OSError):  # a log that cannot be written makes no difference to the events
+            self._log.info(
+                "post",
+                status=int(record.status),
+                events=record.events,
+                failed=record.failed,
+                bytes=record.bytes,
+                unpacked=record.unpacked,
+                seconds=round(seconds, 6),
+                correlation_id=record.correlation_id,
+                client=record.client,
+                why=record.why,
+            )
 
 
 def _correlation_id(headers: dict[bytes, bytes]) -> str:

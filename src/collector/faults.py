@@ -105,11 +105,15 @@ def _faults(text: str, bounds: Bounds) -> Iterator[Found]:
 
 def _top_level(text: str, start: int) -> Found:
     try:
-        value, _ = _DECODER.raw_decode(text, start)
+        value, end = _DECODER.raw_decode(text, start)
     except RecursionError:
-        value = {}
+        value, end = {}, len(text)
     except ValueError as error:
         return _malformed(None, error)
+    end = _after_space(text, end)
+    if end < len(text):
+        what = f"not valid JSON: expected one array of events, got more at character {end}"
+        return Found(HTTPStatus.BAD_REQUEST, None, "$", what)
     what = f"expected an array of events, got {_kind(value)}"
     return Found(HTTPStatus.UNPROCESSABLE_ENTITY, None, "$", what)
 

@@ -14,13 +14,12 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from collector.answers import Failure, Receipt
+from collector.answers import Outcome, Receipt
 from collector.events import Events
-from lakeproof.errors import LakeproofError, UnavailableError
-from lakeproof.kafka.topics import Topic, create_topics
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.kafka.create import Topic, create_topics
 from lakeproof.settings import CollectorSettings, Settings
 
-Outcome = Receipt | Failure
 Headers = list[tuple[str, str | bytes | None]]
 
 _SERVE_SECONDS = 0.001
@@ -36,6 +35,7 @@ _PRODUCER = {
     "reconnect.backoff.ms": 100,
     "reconnect.backoff.max.ms": 1_000,
     "log.connection.close": False,
+    "log_level": 4,
     # The collector's own budget is the limit; it is checked before an event gets here.
     "queue.buffering.max.messages": 0,
     "queue.buffering.max.kbytes": 2_097_151,
@@ -48,7 +48,7 @@ class _Post:
     __slots__ = ("done", "outcomes", "pending")
 
     def __init__(self, count: int, done: asyncio.Future[None]) -> None:
-        self.outcomes: list[Outcome] = [Failure("not sent")] * count
+        self.outcomes: list[Outcome] = [Outcome(error="not sent")] * count
         self.pending = count
         self.done = done
 
@@ -70,6 +70,11 @@ class Sender:
         The collector's.
     on_fatal
         Called with an error that ends the producer.
+
+    Raises
+    ------
+    UsageError
+        Kafka's client does not accept its configuration.
     """
 
     def __init__(
@@ -78,15 +83,13 @@ class Sender:
         self._settings = settings
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
-        self._producer = Producer(
-            {
-                **_PRODUCER,
-                "delivery.timeout.ms": round(settings.deadline_seconds * 1000),
-                "error_cb": self._on_error,
-                **client,
-            },
-            logger=logging.getLogger("librdkafka"),
-        )
+        own = {"delivery.timeout.ms": round(settings.deadline_seconds * 1000), "error_cb": self._on_error}
+        try:
+            self._producer = Producer({**client, **_PRODUCER, **own}, logger=logging.getLogger("librdkafka"))
+        except (KafkaException, ValueError, TypeError) as error:
+            raise UsageError(
+                f"Kafka's client does not accept the settings: {error}.", "Check the LAKE_KAFKA_ variables."
+            ) from error
         self._posts: dict[_Post, float] = {}
         """Posts on their way, the oldest first, and when they were sent."""
         self._outstanding = 0
@@ -120,8 +123,8 @@ class Sender:
 
         Returns
         -------
-        list of Receipt or Failure
-            What became of each event. After a failure, Kafka may have the event nevertheless.
+        list of Outcome
+            What became of each event. After an error, Kafka may have the event nevertheless.
         """
         post = _Post(len(events.values), self._loop.create_future())
         self._posts[post] = self._loop.time()
@@ -130,7 +133,7 @@ class Sender:
             try:
                 produce(topic, value, key, headers=each, on_delivery=partial(self._delivered, post, index))
             except (BufferError, KafkaException) as error:
-                post.settle(index, Failure(str(error)))
+                post.settle(index, Outcome(error=str(error)))
             else:
                 self._outstanding += 1
         self._serve_soon()
@@ -172,15 +175,15 @@ class Sender:
     def _delivered(self, post: _Post, index: int, error: KafkaError | None, message: Message) -> None:
         self._outstanding -= 1
         if error is not None:
-            post.settle(index, Failure(error.str()))
+            post.settle(index, Outcome(error=error.str()))
             return
         self._acknowledged = self._loop.time()
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         if topic is None or partition is None or offset is None or offset < 0:
             # A repeated batch that the broker had already: it does not say where.
-            post.settle(index, Failure("acknowledged without an offset"))
+            post.settle(index, Outcome(error="acknowledged without an offset"))
         else:
-            post.settle(index, Receipt(topic, partition, offset))
+            post.settle(index, Outcome(Receipt(topic, partition, offset)))
 
     def _probed(self, error: KafkaError | None, _message: Message) -> None:
         self._outstanding -= 1

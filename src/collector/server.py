@@ -13,12 +13,13 @@ from typing import Any
 import structlog
 import uvicorn
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from collector.app import make_app
 from collector.sender import open_sender
 from lakeproof.errors import LakeproofError, UnavailableError
-from lakeproof.kafka.client import client_config
+from lakeproof.kafka.client import client_properties
 from lakeproof.settings import Settings
 from lakeproof.signals import end_at_once, ending_signals
 
@@ -50,7 +51,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         for server in servers:
             server.should_exit = True
 
-    async with open_sender(client_config(settings.kafka), settings, fail) as sender:
+    async with open_sender(client_properties(settings.kafka), settings, fail) as sender:
         collector = settings.collector
         config = uvicorn.Config(
             make_app(collector, sender),
@@ -101,7 +102,9 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
     class Bounded(HttpToolsProtocol):
         """One connection."""
 
-        _closing: TimerHandle | None = None
+        _slow_head: TimerHandle | None = None
+        _slow_reader: TimerHandle | None = None
+        _answered: RequestResponseCycle | None = None
         _head_bytes = 0
         _reads_head = True
 
@@ -110,16 +113,20 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
             if len(self.connections) > most_connections:
                 transport.abort()
             else:
-                self._close_later()
+                self._slow_head = self._abort_later()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._keep()
+            for timer in (self._slow_head, self._slow_reader):
+                if timer:
+                    timer.cancel()
+            if self._answered:  # it may be another than the newest, which uvicorn marks
+                self._answered.disconnected = True
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
             if self._reads_head:
-                if self._closing is None:
-                    self._close_later()
+                if self._slow_head is None:
+                    self._slow_head = self._abort_later()
                 self._head_bytes += len(data)
             super().data_received(data)
             if self._reads_head and self._head_bytes > _MOST_HEAD_BYTES:
@@ -127,7 +134,9 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
 
         def on_headers_complete(self) -> None:
             self._reads_head = False
-            self._keep()
+            if self._slow_head:
+                self._slow_head.cancel()
+                self._slow_head = None
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:
@@ -135,22 +144,22 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
             self._head_bytes = 0
             super().on_message_complete()
 
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+            self._answered = cycle
+            super()._start_asgi_task(cycle, app)
+
         def pause_writing(self) -> None:
-            self._close_later()
+            self._slow_reader = self._abort_later()
             super().pause_writing()
 
         def resume_writing(self) -> None:
-            self._keep()
+            if self._slow_reader:
+                self._slow_reader.cancel()
+                self._slow_reader = None
             super().resume_writing()
 
-        def _close_later(self) -> None:
-            self._keep()
-            self._closing = self.loop.call_later(seconds, self.transport.abort)
-
-        def _keep(self) -> None:
-            if self._closing is not None:
-                self._closing.cancel()
-                self._closing = None
+        def _abort_later(self) -> TimerHandle:
+            return self.loop.call_later(seconds, self.transport.abort)
 
     return Bounded
 

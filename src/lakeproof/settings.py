@@ -157,6 +157,38 @@ class LandingSettings(_InHome, title="Landing zone"):
     )
 
 
+class KafkaSettings(_Concern, title="Kafka"):
+    """How to reach Kafka."""
+
+    bootstrap_servers: str = Field(
+        "localhost:9092",
+        alias="LAKE_KAFKA_BOOTSTRAP_SERVERS",
+        description="addresses of Kafka brokers: HOST:PORT, separated by commas",
+    )
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT",
+        alias="LAKE_KAFKA_SECURITY_PROTOCOL",
+        description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "PLAIN", alias="LAKE_KAFKA_SASL_MECHANISM", description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+    )
+    sasl_username: str | None = Field(None, alias="LAKE_KAFKA_SASL_USERNAME", description="user for SASL")
+    sasl_password: SecretStr | None = Field(None, alias="LAKE_KAFKA_SASL_PASSWORD", description="password for SASL")
+    ssl_ca: _Folder | None = Field(
+        None, alias="LAKE_KAFKA_SSL_CA", description="PEM file of the authorities that sign the brokers' certificates"
+    )
+    ssl_certificate: _Folder | None = Field(
+        None, alias="LAKE_KAFKA_SSL_CERTIFICATE", description="PEM file of the client's certificate"
+    )
+    ssl_key: _Folder | None = Field(
+        None, alias="LAKE_KAFKA_SSL_KEY", description="PEM file of the certificate's private key, in PKCS #8"
+    )
+    ssl_key_password: SecretStr | None = Field(
+        None, alias="LAKE_KAFKA_SSL_KEY_PASSWORD", description="password of the private key"
+    )
+
+
 class CatalogSettings(_InHome, title="Catalog and tables"):
     """Which catalog the tables are in, and where they lie."""
 
@@ -259,14 +291,6 @@ class SparkSettings(_Concern, title="Spark"):
     )
     jars: _Folder = Field(
         Path("target/jars/spark"), alias="LAKE_JARS", description="folder of the jars that Spark starts with"
-    )
-
-
-class KafkaSettings(_Concern, title="Kafka"):
-    """How to reach Kafka."""
-
-    bootstrap_servers: str = Field(
-        "127.0.0.1:9092", alias="LAKE_KAFKA_BOOTSTRAP_SERVERS", description="brokers to ask first: HOST:PORT,…"
     )
 
 
@@ -394,12 +418,12 @@ class Settings(_InHome, title="General"):
         default_factory=_in_home("logs"), alias="LAKE_LOGS", description="folder of log files"
     )
     landing: LandingSettings
+    kafka: KafkaSettings
     catalog: CatalogSettings
     state: StateSettings
     limits: Limits
     silver: SilverSettings
     spark: SparkSettings
-    kafka: KafkaSettings
     topics: TopicSettings
     collector: CollectorSettings
     s3: S3Settings

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.settings import TopicSettings
 
-_PATIENCE_SECONDS = 10.0
+_PATIENCE_SECONDS = 5.0
 _BROKER_DEFAULT = -1
 
 
