@@ -49,9 +49,9 @@ ABOUT = [
     "the events are in its memory. The same with confluent-kafka, which is faster, is there for comparison; it has no "
     "goal. Both run in one process under uvicorn with uvloop and httptools.",
     "The load is from wrk. For the highest load, each connection sends its next post when it has its answer. For half "
-    "of it, each of many connections waits for a random time before its next post. *In the topic* is the number of events "
-    "in the topic after the load, once it no longer grows, over those that were answered with 2xx. It may be above 1: "
-    "some posts were not answered when the load ended.",
+    "of it, each of many connections waits for a random time before its next post. *In the topic* is the number of "
+    "events in the topic after the load, once it no longer grows, over those that were answered with 2xx. It may be "
+    "above 1: some posts were not answered when the load ended.",
 ]
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from collector.answers import Fault, Refusal
 from collector.body import refusal
-from collector.faults import Bounds, Found, find_faults
+from collector.faults import Bounds, Found, find_excess, find_faults
 
 
 class _Object(msgspec.Struct, gc=False):
@@ -73,9 +73,8 @@ def read_events(body: bytes, bounds: Bounds) -> Events:
         # Only odd JSON has an error here and no fault there.
         faults = find_faults(body.decode(), bounds)
         raise (_refused(faults) if faults else _not_json(error)) from None
-    # Both are rare. A fault is looked for only where there may be one.
     if max(map(len, values)) > bounds.bytes or _may_be_too_deep(body, len(events), bounds):
-        faults = find_faults(body.decode(), bounds)
+        faults = find_excess(values, bounds)
         if faults:
             raise _refused(faults)
     return Events(values, [b"%d" % event.id for event in events])
