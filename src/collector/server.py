@@ -25,6 +25,7 @@ from lakeproof.signals import end_at_once, ending_signals
 
 _BACKLOG = 4096
 _MOST_HEAD_BYTES = 64 * 1024
+_MOST_PIPELINED = 100
 _MOST_FILES = 65_536
 _SPARE_FILES = 256
 
@@ -137,6 +138,9 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
             if self._slow_head:
                 self._slow_head.cancel()
                 self._slow_head = None
+            if len(self.pipeline) >= _MOST_PIPELINED:  # uvicorn would keep them all
+                self.transport.abort()
+                return
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:

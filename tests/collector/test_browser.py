@@ -1,18 +1,22 @@
 """Posts from pages: preflight requests, listed origins, beacons."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.collector.conftest import own_topics
 from tests.collector.running import Collector
+from tests.servers import KafkaServer
 
 SHOP, OTHER = "https://shop.example", "https://other.example"
 BODY = b'[{"id":1,"type":"a","event":{}}]'
 
 
-@pytest.fixture
-def running(start_collector: Any) -> Collector:
-    started: Collector = start_collector(collector_origins=f"{SHOP}/, http://localhost:3000")
-    return started.ready()
+@pytest.fixture(scope="module")
+def running(kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    settings = own_topics(kafka) | {"LAKE_COLLECTOR_ORIGINS": f"{SHOP}/, http://localhost:3000"}
+    with Collector(tmp_path_factory.mktemp("browser"), settings) as started:
+        yield started.ready()
 
 
 def test_only_listed_origins_may_post(running: Collector) -> None:

@@ -14,7 +14,7 @@ from tests.collector.running import Collector, at, event, messages
 from tests.servers import KafkaServer
 
 # Some generated posts are larger or slower to make than Hypothesis likes.
-quietly = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+quietly = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
