@@ -11,7 +11,7 @@ import msgspec
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from collector.answers import Accepted, Receipt, Refusal
+from collector.answers import Accepted, Outcome, Receipt, Refusal
 from collector.body import Disconnected, read_body, refusal, unpack
 from collector.budget import Budget, Share
 from collector.events import Events, read_events
@@ -138,9 +138,9 @@ class Collect:
         del body
         return await self._deliver(events, self._message_headers(record.events, client, idempotency_key), record)
 
-    async def _deliver(self, events: Events, headers: list[Headers], record: _Record) -> list[Receipt]:
+    async def _deliver(self, events: Events, headers: list[Headers | None], record: _Record) -> list[Receipt]:
         outcomes = await self._sender.send(events, headers)
-        receipts = [outcome.receipt for outcome in outcomes if outcome.receipt]
+        receipts = [outcome for outcome in outcomes if not isinstance(outcome, str)]
         record.failed = len(outcomes) - len(receipts)
         self._metrics.acknowledged.inc(len(receipts))
         if record.failed:
@@ -149,7 +149,8 @@ class Collect:
                 f"Kafka did not acknowledge {record.failed} of {len(outcomes)} events in time. "
                 "Send the same post again, with the same Idempotency-Key."
             )
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail, events=outcomes, retry_after=_RETRY_SECONDS)
+            told = [Outcome(error=each) if isinstance(each, str) else Outcome(each) for each in outcomes]
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail, events=told, retry_after=_RETRY_SECONDS)
         return receipts
 
     def _client(self, scope: Scope, headers: dict[bytes, bytes], record: _Record) -> Client | None:
@@ -176,10 +177,12 @@ class Collect:
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"expected the Content-Type application/json, got {kind[:100]!r}"
         )
 
-    def _message_headers(self, count: int, client: Client | None, idempotency_key: bytes | None) -> list[Headers]:
+    def _message_headers(
+        self, count: int, client: Client | None, idempotency_key: bytes | None
+    ) -> list[Headers | None]:
         common: Headers = [(CLIENT, client.name.encode())] if client else []
         if idempotency_key is None:
-            return [common] * count
+            return [common or None] * count
         common = [*common, (IDEMPOTENCY_KEY, idempotency_key)]
         return [[*common, (IDEMPOTENCY_INDEX, index)] for index in self._indexes[:count]]
 

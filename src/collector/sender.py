@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from collector.answers import Outcome, Receipt
+from collector.answers import Receipt
 from collector.events import Events
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.create import Topic, create_topics
@@ -45,15 +45,29 @@ _PRODUCER = {
 class _Post:
     """The events of a post that are on their way."""
 
-    __slots__ = ("done", "outcomes", "pending")
+    __slots__ = ("done", "outcomes", "pending", "sender")
 
-    def __init__(self, count: int, done: asyncio.Future[None]) -> None:
-        self.outcomes: list[Outcome] = [Outcome(error="not sent")] * count
+    def __init__(self, sender: "Sender", count: int, done: asyncio.Future[None]) -> None:
+        self.sender = sender
+        self.outcomes: list[Receipt | str] = ["not sent"] * count
         self.pending = count
         self.done = done
 
-    def settle(self, index: int, outcome: Outcome) -> None:
-        self.outcomes[index] = outcome
+    def delivered(self, index: int, error: KafkaError | None, message: Message) -> None:
+        """Take the report of an event. Called for each event, so it is short."""
+        if error is not None:
+            self.outcomes[index] = error.str()
+        else:
+            self.sender.acknowledged = True
+            partition, offset = message.partition(), message.offset()
+            if partition is None or offset is None or offset < 0:
+                # A repeated batch that the broker had already: it does not say where.
+                self.outcomes[index] = "acknowledged without an offset"
+            else:
+                self.outcomes[index] = Receipt(self.sender.topic, partition, offset)
+        self.settle()
+
+    def settle(self) -> None:
         self.pending -= 1
         if not self.pending and not self.done.done():
             self.done.set_result(None)
@@ -80,6 +94,9 @@ class Sender:
     def __init__(
         self, client: Mapping[str, Any], settings: CollectorSettings, on_fatal: Callable[[LakeproofError], None]
     ) -> None:
+        self.topic = settings.topic
+        self.acknowledged = False
+        """Whether Kafka acknowledged something since this was looked at."""
         self._settings = settings
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
@@ -92,26 +109,25 @@ class Sender:
             ) from error
         self._posts: dict[_Post, float] = {}
         """Posts on their way, the oldest first, and when they were sent."""
-        self._outstanding = 0
         self._serving = False
         self._probing = False
-        self._acknowledged = float("-inf")
+        self._acknowledged_at = float("-inf")
 
     @property
     def why_not_ready(self) -> str | None:
         """Why posts are refused; None if Kafka acknowledges what it gets."""
         limit = self._settings.ready_seconds
         now = self._loop.time()
-        if self._acknowledged == float("-inf"):
+        if self._acknowledged_at == float("-inf"):
             return "Kafka has not acknowledged anything yet"
-        if now - self._acknowledged > limit:
-            return f"Kafka has not acknowledged anything for {now - self._acknowledged:.0f} s"
+        if now - self._acknowledged_at > limit:
+            return f"Kafka has not acknowledged anything for {now - self._acknowledged_at:.0f} s"
         oldest = next(iter(self._posts.values()), now)
         if now - oldest > limit:
             return f"Kafka has not acknowledged an event for {now - oldest:.0f} s"
         return None
 
-    async def send(self, events: Events, headers: Sequence[Headers]) -> list[Outcome]:
+    async def send(self, events: Events, headers: Sequence[Headers | None]) -> list[Receipt | str]:
         """Send the events of a post, and wait until each is acknowledged or the deadline has passed.
 
         Parameters
@@ -123,19 +139,18 @@ class Sender:
 
         Returns
         -------
-        list of Outcome
-            What became of each event. After an error, Kafka may have the event nevertheless.
+        list of Receipt or str
+            What became of each event: a receipt, or an error. After an error, Kafka may have the event nevertheless.
         """
-        post = _Post(len(events.values), self._loop.create_future())
+        post = _Post(self, len(events.values), self._loop.create_future())
         self._posts[post] = self._loop.time()
-        produce, topic = self._producer.produce, self._settings.topic
+        produce, topic, delivered = self._producer.produce, self.topic, post.delivered
         for index, (value, key, each) in enumerate(zip(events.values, events.keys, headers, strict=True)):
             try:
-                produce(topic, value, key, headers=each, on_delivery=partial(self._delivered, post, index))
+                produce(topic, value, key, headers=each, on_delivery=partial(delivered, index))
             except (BufferError, KafkaException) as error:
-                post.settle(index, Outcome(error=str(error)))
-            else:
-                self._outstanding += 1
+                post.outcomes[index] = str(error)
+                post.settle()
         self._serve_soon()
         try:
             await post.done
@@ -145,14 +160,13 @@ class Sender:
 
     def probe(self) -> None:
         """Send a probe, unless one is on its way or something was just acknowledged."""
-        if not self._probing and self._loop.time() - self._acknowledged >= _PROBE_SECONDS:
+        if not self._probing and self._loop.time() - self._acknowledged_at >= _PROBE_SECONDS:
             try:
                 self._producer.produce(self._settings.probe_topic, b"", on_delivery=self._probed)
             except (BufferError, KafkaException) as error:
                 structlog.get_logger().warning("probe not sent", why=str(error))
             else:
                 self._probing = True
-                self._outstanding += 1
         self._serve_soon()
 
     def close(self) -> None:
@@ -169,27 +183,16 @@ class Sender:
     def _serve(self) -> None:
         self._serving = False
         self._producer.poll(0)
-        if self._outstanding:
+        if self.acknowledged:
+            self.acknowledged = False
+            self._acknowledged_at = self._loop.time()
+        if len(self._producer):
             self._serve_soon()
 
-    def _delivered(self, post: _Post, index: int, error: KafkaError | None, message: Message) -> None:
-        self._outstanding -= 1
-        if error is not None:
-            post.settle(index, Outcome(error=error.str()))
-            return
-        self._acknowledged = self._loop.time()
-        topic, partition, offset = message.topic(), message.partition(), message.offset()
-        if topic is None or partition is None or offset is None or offset < 0:
-            # A repeated batch that the broker had already: it does not say where.
-            post.settle(index, Outcome(error="acknowledged without an offset"))
-        else:
-            post.settle(index, Outcome(Receipt(topic, partition, offset)))
-
     def _probed(self, error: KafkaError | None, _message: Message) -> None:
-        self._outstanding -= 1
         self._probing = False
         if error is None:
-            self._acknowledged = self._loop.time()
+            self.acknowledged = True
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():

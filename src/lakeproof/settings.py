@@ -332,6 +332,18 @@ class CollectorSettings(_Concern, title="Collector"):
         alias="LAKE_COLLECTOR_PROBE_TOPIC",
         description="Kafka topic of the probes, which show that the brokers acknowledge",
     )
+
+    @field_validator("probe_topic")
+    @classmethod
+    def _is_another(cls, probe_topic: str, info: ValidationInfo) -> str:
+        with _refusal():
+            if probe_topic == info.data.get("topic"):
+                raise UsageError(
+                    "expected another topic than LAKE_COLLECTOR_TOPIC: probes are not events.",
+                    "Use a topic for probes alone.",
+                )
+            return probe_topic
+
     deadline_seconds: float = Field(
         10.0,
         ge=1,

@@ -7,13 +7,13 @@ import pytest
 from confluent_kafka import KafkaError, Message
 from tests.servers import free_port
 
-from collector.answers import Outcome, Receipt
+from collector.answers import Receipt
 from collector.events import Events
 from collector.sender import Sender
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import settings_of
 
-SETTINGS = settings_of({"LAKE_COLLECTOR_DEADLINE_SECONDS": "1"}).collector
+SETTINGS = settings_of({"LAKE_COLLECTOR_DEADLINE_SECONDS": "1", "LAKE_COLLECTOR_TOPIC": "events"}).collector
 NOBODY = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
 
 
@@ -42,22 +42,22 @@ def test_a_fatal_error_makes_it_useless_and_others_do_not() -> None:
 @pytest.mark.parametrize(
     ("error", "offset", "expected"),
     [
-        (None, 7, Outcome(Receipt("events", 2, 7))),
-        (None, -1001, Outcome(error="acknowledged without an offset")),
-        (KafkaError(KafkaError._MSG_TIMED_OUT, "timed out"), 7, Outcome(error="timed out")),
+        (None, 7, Receipt("events", 2, 7)),
+        (None, -1001, "acknowledged without an offset"),
+        (KafkaError(KafkaError._MSG_TIMED_OUT, "timed out"), 7, "timed out"),
     ],
 )
 def test_only_an_acknowledgement_with_an_offset_is_a_receipt(
-    error: KafkaError | None, offset: int, expected: Outcome
+    error: KafkaError | None, offset: int, expected: Receipt | str
 ) -> None:
-    found: list[Outcome] = []
+    found: list[Receipt | str] = []
 
     async def main() -> None:
         sender = Sender(NOBODY, SETTINGS, lambda failure: None)
-        sending = asyncio.create_task(sender.send(Events([b"{}"], [b"1"]), [[]]))
+        sending = asyncio.create_task(sender.send(Events([b"{}"], [b"1"]), [None]))
         await asyncio.sleep(0)
         (post,) = sender._posts
-        sender._delivered(post, 0, error, Message(topic="events", partition=2, offset=offset))
+        post.delivered(0, error, Message(topic="events", partition=2, offset=offset))
         found.extend(await sending)
         assert sender._posts == {}
         sender.close()
@@ -67,15 +67,15 @@ def test_only_an_acknowledgement_with_an_offset_is_a_receipt(
 
 
 def test_a_message_that_the_client_refuses_fails_alone() -> None:
-    async def main() -> list[Outcome]:
+    async def main() -> list[Receipt | str]:
         sender = Sender(NOBODY, SETTINGS, lambda failure: None)
-        outcomes = await sender.send(Events([b"{}", b"x" * 2_000_000], [b"1", b"2"]), [[], []])
+        outcomes = await sender.send(Events([b"{}", b"x" * 2_000_000], [b"1", b"2"]), [None, None])
         sender.close()
         return outcomes
 
     outcomes = asyncio.run(main())
-    assert "too large" in str(outcomes[1].error)
-    assert "timed out" in str(outcomes[0].error)
+    assert "timed out" in str(outcomes[0])
+    assert "too large" in str(outcomes[1])
 
 
 def test_settings_that_the_client_does_not_accept_are_told() -> None:

@@ -1,5 +1,6 @@
 """Slow, idle, endless and broken clients: the collector stays up, answers the others, and its memory is bounded."""
 
+import gzip
 import json
 import os
 import resource
@@ -8,11 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import Any
 
 import psutil
 import pytest
+from backports import zstd
 from tests.collector.conftest import own_topics
 from tests.collector.running import Collector, event, wait_for
 from tests.servers import KafkaServer
@@ -206,6 +209,22 @@ def test_large_posts_share_a_bounded_memory(start_collector: Any) -> None:
     for connection in held:
         connection.close()
     wait_for(lambda: b"collector_queue_bytes 0.0" in running.get("/metrics").body)
+    assert running.send(BODY).status == 202
+
+
+def test_bombs_and_heaps_of_values_leave_the_memory_bounded(start_collector: Any) -> None:
+    running: Collector = start_collector().ready()
+    values = b"[" + b",".join([b'{"id":1,"type":"a","event":[[]]}'] * 100_000) + b"]"
+    bodies = [gzip.compress(values), gzip.compress(b"[" * 100_000_000), zstd.compress(b" " * 100_000_000)]
+    encodings = ["gzip", "gzip", "zstd"]
+    for _ in range(3):
+        answers = [running.send(body, content_encoding=each) for body, each in zip(bodies, encodings, strict=True)]
+        assert [answer.status for answer in answers] == [422, 413, 413]
+    before = megabytes(running)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda body, each: running.send(body, content_encoding=each), bodies * 16, encodings * 16))
+    assert megabytes(running) - before < 40
+    assert megabytes(running) < 350
     assert running.send(BODY).status == 202
 
 
