@@ -32,7 +32,7 @@ EXTRAS_OF = {
     "reader": ["reader"],
     "run": ["producer", "collector", "consumer", "reader", "demo"],
     "bench": ["producer", "collector", "consumer", "reader", "bench"],
-    "dev": ["producer", "collector", "consumer", "reader", "demo", "dev"],
+    "dev": ["producer", "collector", "consumer", "reader", "plot", "demo", "dev"],
 }
 
 
@@ -264,6 +264,7 @@ def test_what_a_program_imports_is_declared(program):
     # What lakeproof imports beyond its own dependencies, it imports where a program needs it, which then declares it.
     extras = EXTRAS.get(program, [item for name in PROGRAMS for item in EXTRAS[name]])
     declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"] + extras}
+    declared |= {canonicalize_name(name) for name in EXTRAS["plot"] if program == "reader"}
     declared |= {"py4j", "botocore", "starlette", "lakeproof", *PROGRAMS}  # parts of PySpark, boto3, FastAPI; ours
     for name in imported - sys.stdlib_module_names - {"lakeproof", program}:
         assert {canonicalize_name(each) for each in distributions.get(name, [name])} & declared, name

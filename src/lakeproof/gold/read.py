@@ -1,6 +1,6 @@
 """Read a data product from its file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,24 @@ class _Document(_Model):
 def product_names(folder: Path) -> list[str]:
     """Names of the products in a folder."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def load_products(folder: Path, streams: Sequence[str], contract_of: Callable[[str], Contract]) -> list[Product]:
+    """Read the products that read one of these streams. Of the others, only the name of their stream is looked at.
+
+    Raises
+    ------
+    UsageError
+        A file is not a product.
+    """
+    found = []
+    for name in product_names(folder):
+        path = folder / f"{name}.yaml"
+        document: Any = read_source(path.read_bytes(), str(path)).document
+        stream = document.get("silver") if isinstance(document, dict) else None
+        if not isinstance(stream, str) or stream in streams:
+            found.append(load_product(folder, name, contract_of))
+    return found
 
 
 def load_product(folder: Path, name: str, contract_of: Callable[[str], Contract]) -> Product:
@@ -156,6 +174,12 @@ def _product(document: _Document, name: str, contract_of: Callable[[str], Contra
         {("keys", index): key for index, key in enumerate(document.keys)}
         | {("measures", measure): measure for measure in document.measures}
     )
+    if document.publish is Publish.FINAL and contract.silver and contract.silver.horizon is None:
+        raise ContractError(
+            ("publish",),
+            f"windows are never final, because the silver horizon of {contract.stream} is unbounded.",
+            "Set silverHorizon in the contract, or use publish: updates.",
+        )
     return Product(
         name=document.name,
         stream=contract.stream,
