@@ -11,12 +11,14 @@ compile() {
 }
 
 # The widest first: the others use its versions, so that a package has one version everywhere.
-compile dev --extra dev --extra producer --extra consumer --extra reader --extra plot --extra demo "$@" pyproject.toml \
-  requirements/bootstrap.in
+compile dev --extra dev --extra producer --extra collector --extra consumer --extra reader --extra plot --extra demo \
+  "$@" pyproject.toml requirements/bootstrap.in
 same=(--constraints requirements/dev.txt)
 compile bootstrap "${same[@]}" requirements/bootstrap.in
-for program in producer consumer reader; do
+for program in producer collector consumer reader; do
   compile "$program" "${same[@]}" --extra "$program" pyproject.toml
 done
-compile run "${same[@]}" --extra producer --extra consumer --extra reader --extra demo pyproject.toml
-compile bench "${same[@]}" --extra producer --extra consumer --extra reader --extra bench pyproject.toml
+compile run "${same[@]}" --extra producer --extra collector --extra consumer --extra reader --extra demo \
+  pyproject.toml
+compile bench "${same[@]}" --extra producer --extra collector --extra consumer --extra reader --extra bench \
+  pyproject.toml

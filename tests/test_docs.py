@@ -1,5 +1,6 @@
 """The commands in the docs do what the docs say."""
 
+import ast
 import os
 import re
 import subprocess
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.collector.running import Collector
+from tests.servers import KafkaServer
 
 from lakeproof.settings_help import as_markdown
 from lakeproof.storage.s3 import s3_client
@@ -124,6 +127,42 @@ def test_the_guide_runs_on_s3(minio: Any, tmp_path: Path) -> None:
     assert "1000" in output
 
 
+def test_the_collector_page_sends_events_as_it_says(kafka: KafkaServer, tmp_path: Path) -> None:
+    page = "docs/collector.md"
+    topics, run, new_key = blocks(page, "sh")
+    assert run == "collector run\n"
+    environment = {"LAKE_COLLECTOR_ORIGINS": "https://shop.example"}
+    assert shell(topics.replace("127.0.0.1:9092", kafka.bootstrap_servers), environment) == ""
+    servers = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+    with Collector(tmp_path, environment | servers) as running:
+        running.ready()
+        here = f"127.0.0.1:{running.port}"
+        said = []
+        for block in blocks(page, "console"):
+            command, expected = block.removeprefix("$ ").splitlines()
+            said.append((shell(command.replace("127.0.0.1:8080", here), {}), expected))
+        # Another test may have sent something before.
+        numbers = re.compile(r'("partition"|"offset"):\d+')
+        assert [numbers.sub("", found) for found, _ in said] == [numbers.sub("", expected) for _, expected in said]
+        (python,) = blocks(page, "python")
+        (tmp_path / "send.py").write_text(python.replace("127.0.0.1:8080", here))
+        receipts = ast.literal_eval(shell(f"python {tmp_path}/send.py", {}))
+        assert [receipt["topic"] for receipt in receipts] == ["acme.clickstream.raw.events"]
+        # What a browser sends for the beacon of the page.
+        (html,) = blocks(page, "html")
+        assert (
+            'sendBeacon("http://127.0.0.1:8080/collect", new Blob([JSON.stringify(post)], { type: "text/plain" })'
+            in html
+        )
+        post = [{"id": 4_294_967_295, "type": "page_view", "event": {"page": "/", "referrer": "", "timestamp": ""}}]
+        beacon = running.post(post, content_type="text/plain", origin="https://shop.example")
+        assert beacon.status == 202
+        for status in re.findall(r"^\| (\d{3}) \|", (ROOT / page).read_text(), re.MULTILINE):
+            responses = running.get("/openapi.json").json["paths"]["/collect"]["post"]["responses"]
+            assert status in responses or status == "401"  # which is described when keys are required
+    assert re.fullmatch(r"key:  \S+\nline: shop \S+\n", shell(new_key, {}))
+
+
 def test_the_guide_has_the_settings_as_the_model_describes_them() -> None:
     marked = re.search(
         r"^<!-- settings: made by scripts/settings.sh -->\n(.*?)^<!-- settings: end -->$",
@@ -150,7 +189,7 @@ def test_every_link_in_the_docs_leads_somewhere() -> None:
 
 def test_the_architecture_names_modules_that_exist() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
-    named = set(re.findall(r"`((?:consumer|lakeproof|producer|reader|tests)/[\w/.]*)`", page))
+    named = set(re.findall(r"`((?:collector|consumer|lakeproof|producer|reader|tests)/[\w/.]*)`", page))
     assert len(named) > 20
     assert [path for path in sorted(named) if not ((ROOT / "src" / path).exists() or (ROOT / path).exists())] == []
     rooms = {path.name for path in (ROOT / "src/consumer").iterdir() if path.is_dir() and path.name != "__pycache__"}

@@ -24,13 +24,15 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
+PROGRAMS = ("producer", "collector", "consumer", "reader")
 EXTRAS_OF = {
     "producer": ["producer"],
+    "collector": ["collector"],
     "consumer": ["consumer"],
     "reader": ["reader"],
-    "run": ["producer", "consumer", "reader", "demo"],
-    "bench": ["producer", "consumer", "reader", "bench"],
-    "dev": ["producer", "consumer", "reader", "plot", "demo", "dev"],
+    "run": ["producer", "collector", "consumer", "reader", "demo"],
+    "bench": ["producer", "collector", "consumer", "reader", "bench"],
+    "dev": ["producer", "collector", "consumer", "reader", "plot", "demo", "dev"],
 }
 
 
@@ -71,8 +73,9 @@ def test_requirements_are_those_of_pyproject(name):
         assert have[canonicalize_name(wanted.name)] in wanted.specifier, text
 
 
-def test_the_producer_needs_no_spark_and_the_reader_no_jvm():
-    assert not pinned(ROOT / "requirements" / "producer.txt").keys() & {"pyspark", "duckdb", "pyarrow"}
+def test_producer_and_collector_need_no_spark_and_the_reader_no_jvm():
+    for program in ("producer", "collector"):
+        assert not pinned(ROOT / "requirements" / f"{program}.txt").keys() & {"pyspark", "duckdb", "pyarrow"}
     assert "pyspark" not in pinned(ROOT / "requirements" / "reader.txt")
 
 
@@ -89,9 +92,10 @@ def test_jars_are_those_that_were_recorded_and_at_most_150_mb():
     assert not [name for name in jars if "bundle" in name]
 
 
-def test_the_jars_of_the_tests_are_those_that_were_recorded():
-    folder = ROOT / "target" / "jars" / "rest"
-    recorded = dict(reversed(line.split()) for line in (ROOT / "jars-rest.sha256").read_text().splitlines())
+@pytest.mark.parametrize("name", ["rest", "kafka"])
+def test_the_jars_of_the_tests_are_those_that_were_recorded(name):
+    folder = ROOT / "target" / "jars" / name
+    recorded = dict(reversed(line.split()) for line in (ROOT / f"jars-{name}.sha256").read_text().splitlines())
     found = {f"./{jar.name}": hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
     assert found == recorded
 
@@ -246,7 +250,7 @@ def test_each_program_runs_as_a_script_and_as_a_module(program):
         check(*command)
 
 
-@pytest.mark.parametrize("program", ["lakeproof", "producer", "consumer", "reader"])
+@pytest.mark.parametrize("program", ["lakeproof", "producer", "collector", "consumer", "reader"])
 def test_what_a_program_imports_is_declared(program):
     """Without this, a package that only the developers' .venv happens to have is missed on a fresh machine."""
     distributions = packages_distributions()
@@ -258,10 +262,10 @@ def test_what_a_program_imports_is_declared(program):
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.split(".")[0])
     # What lakeproof imports beyond its own dependencies, it imports where a program needs it, which then declares it.
-    extras = EXTRAS.get(program, [item for name in ("producer", "consumer", "reader") for item in EXTRAS[name]])
+    extras = EXTRAS.get(program, [item for name in PROGRAMS for item in EXTRAS[name]])
     declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"] + extras}
     declared |= {canonicalize_name(name) for name in EXTRAS["plot"] if program == "reader"}
-    declared |= {"py4j", "botocore", "lakeproof", "producer", "consumer", "reader"}  # parts of PySpark and boto3; ours
+    declared |= {"py4j", "botocore", "starlette", "lakeproof", *PROGRAMS}  # parts of PySpark, boto3, FastAPI; ours
     for name in imported - sys.stdlib_module_names - {"lakeproof", program}:
         assert {canonicalize_name(each) for each in distributions.get(name, [name])} & declared, name
 

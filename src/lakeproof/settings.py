@@ -38,6 +38,8 @@ _MASTER = re.compile(
     r"|spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*|yarn|k8s://\S+"
 )
 _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_ORIGIN = re.compile(r"https?://[^/\s,*?#@]+")
 _MEGABYTES = {"m": 1, "g": 1024, "t": 1024**2}
 _LEAST_MEGABYTES = 512
 
@@ -79,6 +81,23 @@ def _memory(text: str) -> str:
             "Write a whole number with m or g, like 2g or 1500m.",
         )
     return text
+
+
+def _topic(text: str) -> str:
+    if not _TOPIC.fullmatch(text) or text in (".", ".."):
+        raise UsageError(
+            f"{text!r} is not the name of a Kafka topic.",
+            "Write 1 to 249 characters: letters, digits, dots, underscores and hyphens.",
+        )
+    return text
+
+
+def _origins(text: str) -> str:
+    origins = [part.strip().rstrip("/") for part in text.split(",")]
+    for origin in origins:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            raise UsageError(f"{origin!r} is not an origin.", "Write https://HOST or https://HOST:PORT, or *.")
+    return ",".join(origins)
 
 
 def _in_home(name: str) -> Callable[[dict[str, Any]], Any]:
@@ -135,6 +154,38 @@ class LandingSettings(_InHome, title="Landing zone"):
         ge=1,
         alias="LAKE_MAX_BYTES_PER_MICRO_BATCH",
         description="bytes of files that one micro-batch takes at most, or one file",
+    )
+
+
+class KafkaSettings(_Concern, title="Kafka"):
+    """How to reach Kafka."""
+
+    bootstrap_servers: str = Field(
+        "localhost:9092",
+        alias="LAKE_KAFKA_BOOTSTRAP_SERVERS",
+        description="addresses of Kafka brokers: HOST:PORT, separated by commas",
+    )
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT",
+        alias="LAKE_KAFKA_SECURITY_PROTOCOL",
+        description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "PLAIN", alias="LAKE_KAFKA_SASL_MECHANISM", description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+    )
+    sasl_username: str | None = Field(None, alias="LAKE_KAFKA_SASL_USERNAME", description="user for SASL")
+    sasl_password: SecretStr | None = Field(None, alias="LAKE_KAFKA_SASL_PASSWORD", description="password for SASL")
+    ssl_ca: _Folder | None = Field(
+        None, alias="LAKE_KAFKA_SSL_CA", description="PEM file of the authorities that sign the brokers' certificates"
+    )
+    ssl_certificate: _Folder | None = Field(
+        None, alias="LAKE_KAFKA_SSL_CERTIFICATE", description="PEM file of the client's certificate"
+    )
+    ssl_key: _Folder | None = Field(
+        None, alias="LAKE_KAFKA_SSL_KEY", description="PEM file of the certificate's private key, in PKCS #8"
+    )
+    ssl_key_password: SecretStr | None = Field(
+        None, alias="LAKE_KAFKA_SSL_KEY_PASSWORD", description="password of the private key"
     )
 
 
@@ -248,6 +299,118 @@ class SparkSettings(_Concern, title="Spark"):
     )
 
 
+class TopicSettings(_Concern, title="Kafka topics"):
+    """What a topic is created with. An existing topic is never changed."""
+
+    partitions: int = Field(6, ge=1, alias="LAKE_TOPIC_PARTITIONS", description="partitions of a new topic")
+    replication: int | None = Field(
+        None, ge=1, alias="LAKE_TOPIC_REPLICATION", description="replicas of a new topic; none: the broker's default"
+    )
+    min_insync_replicas: int | None = Field(
+        None,
+        ge=1,
+        alias="LAKE_TOPIC_MIN_INSYNC_REPLICAS",
+        description="replicas that must have a message before it is acknowledged; none: the broker's default",
+    )
+    retention_hours: float = Field(
+        168.0, gt=0, alias="LAKE_TOPIC_RETENTION_HOURS", description="how long a new topic keeps its messages"
+    )
+    cleanup: Literal["delete", "compact", "compact,delete"] = Field(
+        "delete",
+        alias="LAKE_TOPIC_CLEANUP",
+        description="what becomes of old messages of a new topic; compact keeps the newest of a key",
+    )
+
+
+class CollectorSettings(_Concern, title="Collector"):
+    """What the collector accepts, and when it gives up."""
+
+    host: str = Field("127.0.0.1", alias="LAKE_COLLECTOR_HOST", description="address that the collector listens on")
+    port: int = Field(
+        8080, ge=0, le=65535, alias="LAKE_COLLECTOR_PORT", description="port that the collector listens on; 0: any"
+    )
+    topic: Annotated[str, _checked(_topic)] = Field(
+        "acme.clickstream.raw.events", alias="LAKE_COLLECTOR_TOPIC", description="Kafka topic of the events"
+    )
+    probe_topic: Annotated[str, _checked(_topic)] = Field(
+        "acme.clickstream.raw.probes",
+        alias="LAKE_COLLECTOR_PROBE_TOPIC",
+        description="Kafka topic of the probes, which show that the brokers acknowledge",
+    )
+
+    @field_validator("probe_topic")
+    @classmethod
+    def _is_another(cls, probe_topic: str, info: ValidationInfo) -> str:
+        with _refusal():
+            if probe_topic == info.data.get("topic"):
+                raise UsageError(
+                    "expected another topic than LAKE_COLLECTOR_TOPIC: probes are not events.",
+                    "Use a topic for probes alone.",
+                )
+            return probe_topic
+
+    deadline_seconds: float = Field(
+        10.0,
+        ge=1,
+        le=300,
+        alias="LAKE_COLLECTOR_DEADLINE_SECONDS",
+        description="how long the collector tries to deliver an event to Kafka",
+    )
+    ready_seconds: float = Field(
+        5.0,
+        ge=2,
+        alias="LAKE_COLLECTOR_READY_SECONDS",
+        description="how long Kafka may acknowledge nothing before the collector refuses posts",
+    )
+    body_seconds: float = Field(
+        10.0, gt=0, alias="LAKE_COLLECTOR_BODY_SECONDS", description="how long a client may take for head or body"
+    )
+    max_body_bytes: int = Field(
+        1024**2, ge=2, le=64 * 1024**2, alias="LAKE_COLLECTOR_MAX_BODY_BYTES", description="bytes of a body as sent"
+    )
+    max_unpacked_bytes: int = Field(
+        4 * 1024**2,
+        ge=2,
+        le=64 * 1024**2,
+        alias="LAKE_COLLECTOR_MAX_UNPACKED_BYTES",
+        description="bytes of a body, unpacked",
+    )
+    max_events: int = Field(1000, ge=1, alias="LAKE_COLLECTOR_MAX_EVENTS", description="events of a post")
+    max_event_bytes: int = Field(
+        512 * 1024,
+        ge=32,
+        le=900_000,
+        alias="LAKE_COLLECTOR_MAX_EVENT_BYTES",
+        description="bytes of an event; Kafka must accept messages of this size",
+    )
+    max_depth: int = Field(
+        64, ge=2, le=500, alias="LAKE_COLLECTOR_MAX_DEPTH", description="levels that an event may be nested"
+    )
+    max_queue_bytes: int = Field(
+        128 * 1024**2,
+        ge=1024**2,
+        alias="LAKE_COLLECTOR_MAX_QUEUE_BYTES",
+        description="memory for all posts that are not answered yet",
+    )
+    max_connections: int = Field(
+        12_000, ge=1, alias="LAKE_COLLECTOR_MAX_CONNECTIONS", description="connections at the same time"
+    )
+    keys: _Folder | None = Field(
+        None, alias="LAKE_COLLECTOR_KEYS", description="file of API keys; none: no key is required"
+    )
+    events_per_second: float | None = Field(
+        None,
+        gt=0,
+        alias="LAKE_COLLECTOR_EVENTS_PER_SECOND",
+        description="events that each client may send per second, with API keys; none: no limit",
+    )
+    origins: Annotated[str, _checked(_origins)] | None = Field(
+        None,
+        alias="LAKE_COLLECTOR_ORIGINS",
+        description="origins of pages that may post, separated by commas (https://shop.example), or *",
+    )
+
+
 class S3Settings(_Concern, title="S3"):
     """How to reach S3 or MinIO. All empty means: as the AWS tools find it."""
 
@@ -272,11 +435,14 @@ class Settings(_InHome, title="General"):
         default_factory=_in_home("logs"), alias="LAKE_LOGS", description="folder of log files"
     )
     landing: LandingSettings
+    kafka: KafkaSettings
     catalog: CatalogSettings
     state: StateSettings
     limits: Limits
     silver: SilverSettings
     spark: SparkSettings
+    topics: TopicSettings
+    collector: CollectorSettings
     s3: S3Settings
 
 

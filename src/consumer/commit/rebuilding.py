@@ -3,22 +3,22 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from lakeproof.tables.names import REBUILDING
+
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-
-_NEW = "__rebuild_"
 
 
 def new_suffix() -> str:
     """What the names of new tables end with. It differs each time: a table's folder keeps the name of its creation."""
-    return f"{_NEW}{datetime.now(UTC):%Y%m%d%H%M%S}"
+    return f"{REBUILDING}{datetime.now(UTC):%Y%m%d%H%M%S}"
 
 
 def begun_suffixes(catalog: "Catalog", table: str) -> list[str]:
     """Those of earlier rebuilds of a table that were interrupted, the newest last."""
     namespace, name = table.split(".")
     names = [found for _, found in catalog.list_tables(namespace)] if catalog.namespace_exists(namespace) else []
-    return sorted(found.removeprefix(name) for found in names if found.startswith(name + _NEW))
+    return sorted(found.removeprefix(name) for found in names if found.startswith(name + REBUILDING))
 
 
 def put_in_place(catalog: "Catalog", new: str, name: str) -> None:

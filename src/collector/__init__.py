@@ -1,0 +1,1 @@
+"""Accepts events by HTTP, and answers when Kafka has them."""

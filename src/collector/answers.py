@@ -1,0 +1,112 @@
+"""What a client is answered: receipts, or a problem as RFC 9457 describes it."""
+
+import math
+from http import HTTPStatus
+
+import msgspec
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """Where Kafka has an event."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What became of an event: its receipt, or why it is not known that Kafka has it."""
+
+    receipt: Receipt | None = None
+    error: str | None = None
+
+
+class Accepted(msgspec.Struct, frozen=True, gc=False):
+    """Every event of a post is in Kafka: a receipt for each, in the order of the post."""
+
+    receipts: list[Receipt]
+
+
+class Fault(msgspec.Struct, frozen=True, gc=False):
+    """What is wrong with a post.
+
+    Parameters
+    ----------
+    index
+        Position of the event in the post, from 0; None if the fault is not inside an event.
+    path
+        JSONPath in the event; without an index, in the post.
+    detail
+        What was expected, and what was found.
+    """
+
+    index: int | None
+    path: str
+    detail: str
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a post is not accepted.
+
+    Parameters
+    ----------
+    status
+        The HTTP status.
+    title
+        What the status means.
+    detail
+        What is wrong, and what to do next.
+    faults
+        Each fault of the post, up to a limit.
+    events
+        With a partial failure, what became of each event, in the order of the post.
+    """
+
+    status: int
+    title: str
+    detail: str
+    faults: list[Fault] = []
+    events: list[Outcome] = []
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not an error of the program
+    """Ends the handling of a post with a problem as its answer.
+
+    Parameters
+    ----------
+    status
+        The HTTP status.
+    detail
+        What is wrong, and what to do next.
+    faults
+        Each fault of the post.
+    events
+        With a partial failure, what became of each event.
+    retry_after
+        Seconds after which the client may try again; None if that does not help.
+    close
+        Whether the connection is closed after the answer.
+    """
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        faults: list[Fault] | None = None,
+        events: list[Outcome] | None = None,
+        retry_after: float | None = None,
+        close: bool = False,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.problem = Problem(status, status.phrase, detail, faults or [], events or [])
+        self.headers: list[tuple[bytes, bytes]] = []
+        if retry_after is not None:
+            self.headers.append((b"retry-after", b"%d" % max(1, math.ceil(retry_after))))
+        if status is HTTPStatus.UNAUTHORIZED:
+            self.headers.append((b"www-authenticate", b"Bearer"))
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            self.headers.append((b"allow", b"POST"))
+        if close:
+            self.headers.append((b"connection", b"close"))

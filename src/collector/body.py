@@ -1,0 +1,131 @@
+"""The body of a post: reading and unpacking it, within limits of size and time."""
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Protocol
+
+from backports import zstd
+from starlette.types import Receive
+
+from collector.answers import Fault, Refusal
+from collector.budget import Share
+
+_GZIP = 31
+"""zlib's window bits for gzip."""
+_WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
+"""8 MiB, which every decoder of zstd supports: a frame decides how much memory its decoder needs."""
+_MEMBERS = 16
+"""Both formats may have several members. Each copies the rest of the body."""
+
+
+class Disconnected(Exception):  # noqa: N818 - no error of the program
+    """The client has closed the connection."""
+
+
+class _Decoder(Protocol):
+    """What zlib and zstd have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
+
+
+_DECODERS: dict[str, Callable[[], _Decoder]] = {
+    "gzip": lambda: zlib.decompressobj(_GZIP),
+    "zstd": lambda: zstd.ZstdDecompressor(None, _WINDOW),
+}
+
+
+async def read_body(receive: Receive, limit: int, seconds: float, share: Share) -> bytes:
+    """Read the body as it was sent.
+
+    Raises
+    ------
+    Refusal
+        408: it took longer than `seconds`; 413: it has more than `limit` bytes; 429: no memory is left for it.
+    Disconnected
+        The client went away.
+    """
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Disconnected
+                part = message.get("body", b"")
+                size += len(part)
+                if size > limit:
+                    raise too_large(limit, "body")
+                share.take(len(part))
+                parts.append(part)
+                if not message.get("more_body"):
+                    return parts[0] if len(parts) == 1 else b"".join(parts)
+    except TimeoutError:
+        detail = f"Expected the whole body within {seconds:g} s, got {size} bytes. Send it faster, or in smaller posts."
+        raise Refusal(HTTPStatus.REQUEST_TIMEOUT, detail, close=True) from None
+
+
+def unpack(body: bytes, encoding: str, limit: int, share: Share) -> bytes:
+    """The body without its encoding.
+
+    Parameters
+    ----------
+    body
+        As it was sent.
+    encoding
+        Its ``Content-Encoding``: identity, gzip or zstd.
+    limit
+        Bytes that it may have, unpacked.
+    share
+        Where the memory is taken from.
+
+    Raises
+    ------
+    Refusal
+        400: it cannot be unpacked; 413: it is larger than `limit`; 415: another encoding; 429: no memory is left.
+    """
+    if encoding in ("", "identity"):
+        if len(body) > limit:
+            raise too_large(limit, "body, unpacked,")
+        return body
+    if encoding not in _DECODERS:
+        detail = f"expected the Content-Encoding gzip, zstd or identity, got {encoding[:40]!r}"
+        raise refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail)
+    parts: list[bytes] = []
+    size, rest = 0, body
+    while rest and len(parts) < _MEMBERS:
+        decoder = _DECODERS[encoding]()
+        try:
+            part = decoder.decompress(rest, limit + 1 - size)
+        except (zlib.error, zstd.ZstdError) as error:
+            raise refusal(HTTPStatus.BAD_REQUEST, f"cannot unpack the body as {encoding}: {error}") from None
+        size += len(part)
+        if size > limit:
+            raise too_large(limit, "body, unpacked,")
+        if not decoder.eof:
+            raise refusal(HTTPStatus.BAD_REQUEST, f"cannot unpack the body as {encoding}: it is truncated")
+        share.take(len(part))
+        parts.append(part)
+        rest = decoder.unused_data
+    if rest or not parts:
+        what = f"more than {_MEMBERS} members" if rest else "it is empty"
+        raise refusal(HTTPStatus.BAD_REQUEST, f"cannot unpack the body as {encoding}: {what}")
+    return b"".join(parts)
+
+
+def too_large(limit: int, what: str) -> Refusal:
+    """The refusal of a body with more than `limit` bytes."""
+    return refusal(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected a {what} of at most {limit} bytes; send smaller posts"
+    )
+
+
+def refusal(status: HTTPStatus, detail: str) -> Refusal:
+    """The refusal of a post for a fault that is in no event."""
+    return Refusal(status, detail[0].upper() + detail[1:] + ".", faults=[Fault(None, "$", detail)])

@@ -1,0 +1,60 @@
+"""How much memory the posts may use that are not answered yet."""
+
+from http import HTTPStatus
+
+from collector.answers import Refusal
+
+_RETRY_SECONDS = 1.0
+
+
+class Budget:
+    """Bytes that all posts share. Used by one thread.
+
+    Parameters
+    ----------
+    limit
+        How many bytes there are.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def share(self) -> "Share":
+        """The part of one post; it is given back at the end of its context."""
+        return Share(self)
+
+
+class Share:
+    """What one post has taken of the budget."""
+
+    __slots__ = ("_budget", "_taken")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._taken = 0
+
+    def take(self, count: int) -> None:
+        """Take bytes.
+
+        Raises
+        ------
+        Refusal
+            429: too little is left.
+        """
+        budget = self._budget
+        if budget.used + count > budget.limit:
+            raise Refusal(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "The queue is full. Try again later.",
+                retry_after=_RETRY_SECONDS,
+            )
+        budget.used += count
+        self._taken += count
+
+    def __enter__(self) -> "Share":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._budget.used -= self._taken
+        self._taken = 0

@@ -1,0 +1,59 @@
+"""The command line of the collector."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from lakeproof.command import application, logged_errors, run
+from lakeproof.settings import load_settings
+
+app = application(
+    "collector",
+    "Accept events by HTTP, and answer when Kafka has them.",
+    ["LAKE_KAFKA_BOOTSTRAP_SERVERS", "LAKE_COLLECTOR_HOST", "LAKE_COLLECTOR_PORT", "LAKE_COLLECTOR_TOPIC"],
+)
+
+
+@app.callback()
+def _program() -> None:
+    """Accept events by HTTP, and answer when Kafka has them."""
+
+
+@app.command("run")
+def run_collector() -> None:
+    """Serve POST /collect until Ctrl-C or SIGTERM, which finish the posts that have begun."""
+    settings = load_settings()
+    # FastAPI takes a second to import.
+    from collector.server import run as serve
+
+    with logged_errors():
+        serve(settings)
+
+
+@app.command()
+def topics() -> None:
+    """Create the topics that do not exist, and print how existing ones differ from the settings. Exits with 1 then."""
+    settings = load_settings()
+    from collector.sender import topics_of
+    from lakeproof.kafka.client import client_properties
+    from lakeproof.kafka.create import create_topics
+
+    found = create_topics(client_properties(settings.kafka), topics_of(settings))
+    for each in found:
+        sys.stdout.write(f"{each.topic}: {each.what}: expected {each.expected}, found {each.found}\n")
+    raise typer.Exit(1 if found else 0)
+
+
+@app.command("new-key")
+def new_key(client: Annotated[str, typer.Argument(help="Name of the client.")]) -> None:
+    """Make an API key: print it, and the line for the file of LAKE_COLLECTOR_KEYS."""
+    from collector.keys import new_key as make
+
+    made = make(client)
+    sys.stdout.write(f"key:  {made.key}\nline: {made.line}\n")
+
+
+def main() -> None:
+    """Run the program."""
+    run(app)

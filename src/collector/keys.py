@@ -1,0 +1,211 @@
+"""API keys: a file of their hashes, which may change at any time, and a rate limit for each client.
+
+A line is ``CLIENT SHA256`` or ``CLIENT SHA256 EVENTS_PER_SECOND``; ``#`` begins a comment. A client may have several
+keys, so that one can be replaced while the other still works. A key is a random token of 256 bits: unlike a password it
+cannot be guessed from its hash, so a plain hash is enough.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+import structlog
+
+from collector.answers import Refusal
+from lakeproof.errors import LakeproofError, UsageError
+
+_LINE = re.compile(r"(?P<client>[\w.-]{1,64})\s+(?P<digest>[0-9a-f]{64})(\s+(?P<rate>\d+(\.\d+)?))?")
+_CLIENT = re.compile(r"[\w.-]{1,64}")
+_LOOK_SECONDS = 1.0
+_BURST_SECONDS = 2.0
+"""How long a client that was silent may send twice as fast."""
+
+
+@dataclass(frozen=True)
+class NewKey:
+    """A key that was just made: `key` is shown once, `line` is for the file."""
+
+    key: str
+    line: str
+
+
+def new_key(client: str) -> NewKey:
+    """Make a key for a client.
+
+    Raises
+    ------
+    UsageError
+        The name has other characters than letters, digits, dots, underscores and hyphens.
+    """
+    if not _CLIENT.fullmatch(client):
+        raise UsageError(
+            f"{client!r} is not the name of a client.",
+            "Write 1 to 64 letters, digits, dots, underscores or hyphens.",
+        )
+    key = secrets.token_urlsafe(32)
+    return NewKey(key, f"{client} {_digest(key)}")
+
+
+class Allowance:
+    """The events that a client may send: a bucket that fills at a constant rate.
+
+    Parameters
+    ----------
+    rate
+        Events per second; None for no limit.
+    clock
+        Seconds, as of :func:`time.monotonic`.
+    """
+
+    def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.rate = rate
+        self._level = (rate or 0) * _BURST_SECONDS
+        self._at = clock()
+
+    def take(self, events: int) -> None:
+        """Take events out of the bucket. A post larger than the bucket only waits until the bucket is full.
+
+        Raises
+        ------
+        Refusal
+            429, with the seconds until there are enough.
+        """
+        if self.rate is None:
+            return
+        now = self._clock()
+        full = self.rate * _BURST_SECONDS
+        self._level = min(full, self._level + (now - self._at) * self.rate)
+        self._at = now
+        missing = min(events, full) - self._level
+        if missing > 0:
+            detail = f"Expected at most {self.rate:g} events per second. Send more slowly."
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, detail, retry_after=missing / self.rate)
+        self._level -= events
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who sends events."""
+
+    name: str
+    allowance: Allowance
+
+
+class Keys:
+    """The clients of a file of keys. The file is read again when it changes.
+
+    A file that became invalid or disappeared is logged, and the keys that were read last stay valid.
+
+    Parameters
+    ----------
+    path
+        The file.
+    rate
+        Events per second of a client whose line has no rate; None for no limit.
+    clock
+        Seconds, as of :func:`time.monotonic`.
+
+    Raises
+    ------
+    LakeproofError
+        The file is missing or invalid.
+    """
+
+    def __init__(self, path: Path, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._rate = rate
+        self._clock = clock
+        self._allowances: dict[str, Allowance] = {}
+        self._version = self._look()
+        self._clients = self._read()
+        self._looked = clock()
+
+    def client(self, key: str) -> Client:
+        """The client of a key.
+
+        Raises
+        ------
+        Refusal
+            401: there is no such key.
+        """
+        now = self._clock()
+        if now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            self._refresh()
+        found = self._clients.get(_digest(key))
+        if found is None:
+            detail = "Expected a valid API key in the header Authorization: Bearer KEY."
+            raise Refusal(HTTPStatus.UNAUTHORIZED, detail)
+        return found
+
+    def _refresh(self) -> None:
+        version: object = None
+        try:
+            version = self._look()
+            if version != self._version:
+                self._clients = self._read()
+                structlog.get_logger().info("keys read", clients=len({each.name for each in self._clients.values()}))
+        except LakeproofError as error:
+            if version != self._version:
+                structlog.get_logger().error("keys not read", message=error.message, hint=error.hint)
+        self._version = version
+
+    def _look(self) -> object:
+        """What changes when the file does."""
+        try:
+            status = self._path.stat()
+        except OSError as error:
+            raise self._unreadable(error) from None
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+    def _read(self) -> dict[str, Client]:
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise UsageError(f"The file of API keys {self._path} is not UTF-8.", "Save it as UTF-8.") from None
+        except OSError as error:
+            raise self._unreadable(error) from None
+        clients: dict[str, Client] = {}
+        rates: dict[str, float | None] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            content = line.partition("#")[0].strip()
+            if not content:
+                continue
+            found = _LINE.fullmatch(content)
+            if not found:
+                raise UsageError(
+                    f"{self._path}, line {number}: expected CLIENT SHA256 [EVENTS_PER_SECOND].",
+                    "`collector new-key CLIENT` prints a line.",
+                )
+            name = found["client"]
+            rate = float(found["rate"]) if found["rate"] else self._rate
+            if rates.setdefault(name, rate) != rate:
+                raise UsageError(
+                    f"{self._path}, line {number}: {name} has two different rates.", "Use one rate per client."
+                )
+            clients[found["digest"]] = Client(name, self._allowance(name, rate))
+        return clients
+
+    def _allowance(self, name: str, rate: float | None) -> Allowance:
+        """The bucket of a client; reading the file again does not fill it."""
+        known = self._allowances.get(name)
+        if known is None or known.rate != rate:
+            known = self._allowances[name] = Allowance(rate, self._clock)
+        return known
+
+    def _unreadable(self, error: OSError) -> UsageError:
+        return UsageError(
+            f"Cannot read the file of API keys {self._path}: {os.strerror(error.errno or 0)}.",
+            "Check LAKE_COLLECTOR_KEYS and the permissions of the file.",
+        )
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest()

@@ -1,0 +1,144 @@
+"""Topics: creating them, and comparing them with what was asked for."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.settings import TopicSettings
+
+_PATIENCE_SECONDS = 5.0
+_BROKER_DEFAULT = -1
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as it is asked for.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    partitions
+        How many it has.
+    replication
+        Replicas of each partition; None for the broker's default.
+    config
+        Its configuration, by Kafka's names: ``retention.ms``, ``cleanup.policy``, ...
+    """
+
+    name: str
+    partitions: int
+    replication: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, settings: TopicSettings) -> "Topic":
+        """The topic of this name that the settings ask for."""
+        config = {
+            "cleanup.policy": settings.cleanup,
+            "retention.ms": str(round(settings.retention_hours * 3_600_000)),
+        }
+        if settings.min_insync_replicas is not None:
+            config["min.insync.replicas"] = str(settings.min_insync_replicas)
+        return cls(name, settings.partitions, settings.replication, config)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What an existing topic has, and was not asked for.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    what
+        ``partitions``, ``replication`` or a name of Kafka's configuration.
+    expected, found
+        The two values.
+    """
+
+    topic: str
+    what: str
+    expected: str
+    found: str
+
+
+def create_topics(client: Mapping[str, Any], topics: Iterable[Topic]) -> list[Difference]:
+    """Create the topics that do not exist; compare the others, and change nothing about them.
+
+    Parameters
+    ----------
+    client
+        Configuration of a Kafka client.
+    topics
+        What is asked for.
+
+    Returns
+    -------
+    list of Difference
+        How existing topics differ.
+
+    Raises
+    ------
+    UnavailableError
+        No broker answers.
+    UsageError
+        The brokers refuse to create a topic.
+    """
+    admin = AdminClient(dict(client))
+    try:
+        existing = admin.list_topics(timeout=_PATIENCE_SECONDS).topics
+        found: list[Difference] = []
+        for topic in topics:
+            if topic.name not in existing and _create(admin, topic):
+                continue
+            found += _differences(admin, topic)
+    except KafkaException as error:
+        raise _explained(error.args[0]) from error
+    return found
+
+
+def _create(admin: AdminClient, topic: Topic) -> bool:
+    """Create a topic; False if another process was faster."""
+    replication = _BROKER_DEFAULT if topic.replication is None else topic.replication
+    asked = NewTopic(topic.name, topic.partitions, replication, config=dict(topic.config))
+    try:
+        admin.create_topics([asked], operation_timeout=_PATIENCE_SECONDS)[topic.name].result()
+    except KafkaException as error:
+        why = error.args[0]
+        if why.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        if why.retriable() or why.code() < 0:
+            raise
+        raise UsageError(
+            f"Kafka refuses to create the topic {topic.name}: {why.str()}.",
+            "Change the LAKE_TOPIC_ settings, or create the topic yourself.",
+        ) from error
+    return True
+
+
+def _differences(admin: AdminClient, topic: Topic) -> list[Difference]:
+    partitions = admin.list_topics(topic.name, timeout=_PATIENCE_SECONDS).topics[topic.name].partitions
+    replicas = min((len(partition.replicas) for partition in partitions.values()), default=0)
+    resource = ConfigResource(ResourceType.TOPIC, topic.name)
+    config = admin.describe_configs([resource], request_timeout=_PATIENCE_SECONDS)[resource].result()
+    pairs = [("partitions", str(topic.partitions), str(len(partitions)))]
+    if topic.replication is not None:
+        pairs.append(("replication", str(topic.replication), str(replicas)))
+    pairs += [(name, value, config[name].value) for name, value in topic.config.items()]
+    return [Difference(topic.name, what, expected, found) for what, expected, found in pairs if expected != found]
+
+
+def _explained(error: KafkaError) -> LakeproofError:
+    return UnavailableError(
+        f"Kafka does not answer: {error.str()}.", "Check LAKE_KAFKA_BOOTSTRAP_SERVERS and the brokers, then try again."
+    )

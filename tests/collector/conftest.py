@@ -1,0 +1,43 @@
+"""What the collector's tests share: collectors as processes."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.collector.running import Collector
+from tests.servers import KafkaServer
+
+Start = Callable[..., Collector]
+
+
+def own_topics(kafka: KafkaServer) -> dict[str, str]:
+    """Settings of a collector with topics of its own."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    return {
+        "LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "LAKE_COLLECTOR_TOPIC": name,
+        "LAKE_COLLECTOR_PROBE_TOPIC": f"{name}.probes",
+        "LAKE_TOPIC_PARTITIONS": "3",
+    }
+
+
+@pytest.fixture
+def start_collector(kafka: KafkaServer, tmp_path: Path) -> Iterator[Start]:
+    """Start collectors with topics of their own; arguments are settings without ``LAKE_``, in lower case."""
+    with ExitStack() as stack:
+
+        def start(**settings: object) -> Collector:
+            own = {f"LAKE_{name.upper()}": str(value) for name, value in settings.items()}
+            folder = tmp_path / uuid.uuid4().hex[:8]
+            return stack.enter_context(Collector(folder, own_topics(kafka) | own))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def collector(kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """A collector with the default settings, for tests that leave it as it is."""
+    with Collector(tmp_path_factory.mktemp("collector"), own_topics(kafka)) as running:
+        yield running.ready()

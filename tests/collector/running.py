@@ -1,0 +1,155 @@
+"""A collector as a process, a client of it that shares no code with it, and the topic as a consumer reads it."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka import Consumer, TopicPartition
+
+ROOT = Path(__file__).parents[2]
+JSON = {"content-type": "application/json"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def event(number: int, **more: Any) -> dict[str, Any]:
+    return {"id": number, "type": "page_view", "event": {"page": "/", "timestamp": "2026-11-01T00:00:00Z"}} | more
+
+
+class Collector:
+    """A running collector.
+
+    Parameters
+    ----------
+    folder
+        Its own: for its log.
+    settings
+        ``LAKE_*`` variables.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.settings = {"LAKE_COLLECTOR_PORT": "0", **settings}
+        self.port = 0
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def start(self) -> None:
+        """Start it, and wait until it listens; it keeps its port."""
+        self.log = self.folder / f"log-{time.monotonic_ns()}"
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "collector", "run"],
+                cwd=self.folder,
+                env=os.environ | self.settings,
+                stdout=output,
+                stderr=output,
+            )
+        listening = wait_for(lambda: self.logged("listening") or (self.process.poll() is not None and [{}]))
+        self.port = listening[0].get("port", 0)
+        self.settings["LAKE_COLLECTOR_PORT"] = str(self.port)
+
+    def ready(self) -> Self:
+        wait_for(lambda: self.get("/readyz").status == 200)
+        return self
+
+    def logged(self, name: str) -> list[dict[str, Any]]:
+        """The log lines of this name."""
+        return [line for line in map(json.loads, self.log.read_text().splitlines()) if line["event"] == name]
+
+    def get(self, path: str) -> Answer:
+        return self.request("GET", path)
+
+    def post(self, events: Any, **headers: str) -> Answer:
+        return self.send(json.dumps(events).encode(), **headers)
+
+    def send(self, body: bytes, **headers: str) -> Answer:
+        own = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.request("POST", "/collect", body, JSON | own)
+
+    def request(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = {}) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, found, response.read())
+        finally:
+            connection.close()
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal, and wait for the end; return the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A message of a topic."""
+
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+    headers: dict[str, bytes]
+
+
+def messages(servers: str, topic: str) -> list[Landed]:
+    """Everything in a topic."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "test", "enable.auto.commit": False})
+    try:
+        partitions = [TopicPartition(topic, each) for each in consumer.list_topics(topic, 10).topics[topic].partitions]
+        ends = {each.partition: consumer.get_watermark_offsets(each, 10) for each in partitions}
+        consumer.assign([TopicPartition(topic, each.partition, ends[each.partition][0]) for each in partitions])
+        left = sum(end - begin for begin, end in ends.values())
+        found: list[Landed] = []
+        while len(found) < left:
+            for message in consumer.consume(1000, 0.1):
+                assert message.error() is None, message.error()
+                place = message.partition(), message.offset()
+                found.append(Landed(*place, message.key(), message.value(), dict(message.headers() or ())))
+        return found
+    finally:
+        consumer.close()
+
+
+def at(found: Iterable[Landed]) -> dict[tuple[int, int], Landed]:
+    """Messages by partition and offset."""
+    return {(each.partition, each.offset): each for each in found}
+
+
+def wait_for(found: Callable[[], Any], seconds: float = 30) -> Any:
+    """Wait until it returns something true; a refused connection counts as nothing."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if result := found():
+                return result
+        except OSError:
+            pass
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)

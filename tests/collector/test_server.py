@@ -1,0 +1,266 @@
+"""Slow, idle, endless and broken clients: the collector stays up, answers the others, and its memory is bounded."""
+
+import gzip
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import psutil
+import pytest
+from backports import zstd
+from tests.collector.conftest import own_topics
+from tests.collector.running import Collector, event, wait_for
+from tests.servers import KafkaServer
+
+HEAD = b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+BODY = b'[{"id":1,"type":"a","event":{}}]'
+
+
+def connect(running: Collector, text: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", running.port), timeout=30)
+    connection.sendall(text)
+    return connection
+
+
+def megabytes(running: Collector) -> float:
+    return float(psutil.Process(running.process.pid).memory_info().rss / 1e6)
+
+
+def rest(connection: socket.socket) -> bytes:
+    """What arrives until the other side closes."""
+    found = b""
+    with connection:
+        try:
+            while part := connection.recv(65536):
+                found += part
+        except ConnectionResetError:
+            pass
+    return found
+
+
+@pytest.fixture(scope="module")
+def hasty(kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    settings = own_topics(kafka) | {"LAKE_COLLECTOR_BODY_SECONDS": "1"}
+    with Collector(tmp_path_factory.mktemp("hasty"), settings) as running:
+        yield running.ready()
+
+
+def test_slow_clients_get_408_or_are_cut_off(hasty: Collector) -> None:
+    began = time.monotonic()
+    half = connect(hasty, HEAD + b"Content-Length: 100\r\n\r\n[")
+    chunks = connect(hasty, HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n[\r\n")
+    waiting = connect(hasty, HEAD + b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+    heads = [connect(hasty, text) for text in (b"", b"P", HEAD)]
+    assert hasty.send(BODY).status == 202
+    for connection in (half, chunks):
+        answer = rest(connection)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"connection: close" in answer
+    answer = rest(waiting)
+    assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 408 ")
+    assert [rest(connection) for connection in heads] == [b"", b"", b""]
+    assert 0.9 < time.monotonic() - began < 5
+
+
+def test_a_second_head_may_not_be_slow_either(hasty: Collector) -> None:
+    connection = connect(hasty, HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY)
+    found = b""
+    while b"receipts" not in found:
+        found += connection.recv(65536)
+    connection.sendall(b"POST /coll")
+    began = time.monotonic()
+    assert rest(connection) == b""
+    assert 0.9 < time.monotonic() - began < 4
+
+
+def send_until_cut_off(connection: socket.socket, *texts: bytes) -> None:
+    for text in texts:
+        try:
+            connection.sendall(text)
+        except (ConnectionResetError, BrokenPipeError, TimeoutError):
+            return
+    pytest.fail("everything was read")
+
+
+def test_a_client_that_reads_no_answers_is_cut_off(hasty: Collector) -> None:
+    process = psutil.Process(hasty.process.pid)
+    before = process.num_fds()
+    faulty = json.dumps([{}] * 40).encode()  # its answer is a hundred times as long
+    post = HEAD + b"Content-Length: %d\r\n\r\n" % len(faulty) + faulty
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", hasty.port))
+        wait_for(lambda: process.num_fds() > before)
+        with suppress(OSError):
+            while process.num_fds() > before:
+                connection.sendall(post * 20)
+                time.sleep(0.04)
+    assert len([line for line in hasty.logged("post") if line["status"] == 422]) > 300
+    assert hasty.send(BODY).status == 202
+    assert "Traceback" not in hasty.log.read_text()
+
+
+def test_a_client_that_sends_hundreds_of_posts_at_once_is_cut_off(hasty: Collector) -> None:
+    """They would all be kept until the ones before them are answered."""
+    before = megabytes(hasty)
+    post = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    send_until_cut_off(connect(hasty), *[post * 500] * 200)
+    assert megabytes(hasty) - before < 20
+    assert hasty.send(BODY).status == 202
+
+
+def test_a_head_without_end_is_cut_off(hasty: Collector) -> None:
+    before = megabytes(hasty)
+    headers = [b"X-Header-%d: %s\r\n" % (number, b"x" * 1000) for number in range(20_000)]
+    send_until_cut_off(connect(hasty, b"POST /collect HTTP/1.1\r\n"), *headers)
+    assert megabytes(hasty) - before < 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\x16\x03\x01\x02\x00",
+        b"GET\r\n\r\n",
+        b"POST /collect HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"\r\n" * 10,
+        b"PRI * HTTP/2.0\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_is_refused(hasty: Collector, text: bytes) -> None:
+    assert rest(connect(hasty, text))[:12] in (b"", b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 405")
+    assert hasty.send(BODY).status == 202
+
+
+def test_pipelined_posts_are_answered_in_order(collector: Collector) -> None:
+    posts = b"".join(
+        HEAD + b"X-Correlation-ID: p-%d\r\nContent-Length: %d\r\n\r\n" % (number, len(BODY)) + BODY
+        for number in range(20)
+    )
+    connection = connect(collector, posts)
+    found = b""
+    while found.count(b"HTTP/1.1 202") < 20 or found.count(b"receipts") < 20:
+        found += connection.recv(65536)
+    places = [found.index(b"x-correlation-id: p-%d\r\n" % number) for number in range(20)]
+    assert places == sorted(places)
+
+
+def test_a_client_that_leaves_is_logged_and_costs_nothing(hasty: Collector) -> None:
+    connect(hasty, HEAD + b"Content-Length: 100\r\n\r\n[").close()
+    wait_for(lambda: [line for line in hasty.logged("post") if line["status"] == 499])
+    assert b"collector_queue_bytes 0.0" in hasty.get("/metrics").body
+
+
+@pytest.fixture
+def many_files() -> Iterator[int]:
+    """Let this process have 10,000 connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
+    yield 10_000
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_ten_thousand_idle_connections_do_not_hinder_others(start_collector: Any, many_files: int) -> None:
+    running: Collector = start_collector(collector_body_seconds=30).ready()
+    before = megabytes(running)
+    with ExitStack() as stack:
+        for number in range(many_files):
+            stack.enter_context(connect(running, b"POST /collect HTTP/1.1\r\nX: y" if number % 2 else b""))
+        assert running.send(BODY).status == 202
+        process = psutil.Process(running.process.pid)
+        wait_for(lambda: process.num_fds() > many_files)
+        assert megabytes(running) - before < 250
+    wait_for(lambda: process.num_fds() < 100)
+    assert running.send(BODY).status == 202
+
+
+def test_connections_beyond_the_limit_are_closed(start_collector: Any) -> None:
+    running: Collector = start_collector(collector_max_connections=5, collector_body_seconds=30).ready()
+    held = [connect(running, HEAD) for _ in range(5)]
+    wait_for(lambda: rest(connect(running)) == b"")
+    for connection in held:
+        connection.close()
+    wait_for(lambda: running.send(BODY).status == 202)
+
+
+def test_large_posts_share_a_bounded_memory(start_collector: Any) -> None:
+    limit = 8 * 1024**2
+    running: Collector = start_collector(collector_max_queue_bytes=limit, collector_body_seconds=5).ready()
+    before = megabytes(running)
+    half = b"[" + b" " * 900_000
+    held = [connect(running, HEAD + b"Content-Length: 1000000\r\n\r\n" + half) for _ in range(40)]
+    refused = 0
+    for connection in held:
+        connection.setblocking(False)
+    time.sleep(1)
+    for connection in held:
+        with suppress(BlockingIOError):
+            refused += connection.recv(100).startswith(b"HTTP/1.1 429 ")
+    assert 25 <= refused < 40
+    assert megabytes(running) - before < 60
+    assert running.send(b"[" + b" " * 999_999).status == 429
+    for connection in held:
+        connection.close()
+    wait_for(lambda: b"collector_queue_bytes 0.0" in running.get("/metrics").body)
+    assert running.send(BODY).status == 202
+
+
+def test_bombs_and_heaps_of_values_leave_the_memory_bounded(start_collector: Any) -> None:
+    running: Collector = start_collector().ready()
+    values = b"[" + b",".join([b'{"id":1,"type":"a","event":[[]]}'] * 100_000) + b"]"
+    bodies = [gzip.compress(values), gzip.compress(b"[" * 100_000_000), zstd.compress(b" " * 100_000_000)]
+    encodings = ["gzip", "gzip", "zstd"]
+    for _ in range(3):
+        answers = [running.send(body, content_encoding=each) for body, each in zip(bodies, encodings, strict=True)]
+        assert [answer.status for answer in answers] == [422, 413, 413]
+    before = megabytes(running)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda body, each: running.send(body, content_encoding=each), bodies * 16, encodings * 16))
+    assert megabytes(running) - before < 40
+    assert megabytes(running) < 350
+    assert running.send(BODY).status == 202
+
+
+def test_a_post_in_flight_is_answered_before_the_end(collector: Collector, start_collector: Any) -> None:
+    running: Collector = start_collector().ready()
+    connection = connect(running, HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY[:-1])
+    idle = connect(running)
+    time.sleep(0.3)
+    running.process.terminate()
+    time.sleep(0.3)
+    with pytest.raises(OSError, match="refused"):
+        connect(running)
+    assert rest(idle) == b""
+    connection.sendall(BODY[-1:])
+    answer = rest(connection)
+    assert answer.startswith(b"HTTP/1.1 202 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["receipts"]
+    assert running.process.wait(10) == 0
+    assert running.logged("stopped")
+
+
+def test_a_closed_log_fails_no_post(start_collector: Any) -> None:
+    running: Collector = start_collector()
+    running.end()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "collector", "run"],
+        env=os.environ | running.settings,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr
+    try:
+        wait_for(lambda: running.get("/readyz").status == 200)
+        process.stderr.close()
+        assert [running.post([event(1)]).status for _ in range(3)] == [202] * 3
+        process.terminate()
+        process.wait(10)
+    finally:
+        process.kill()

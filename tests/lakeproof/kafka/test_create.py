@@ -1,0 +1,54 @@
+"""Topics are created as the settings say; what exists is compared and never changed."""
+
+import uuid
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from tests.servers import KafkaServer
+
+from lakeproof.errors import UsageError
+from lakeproof.kafka.create import Difference, Topic, create_topics
+from lakeproof.settings import settings_of
+
+
+def config_of(kafka: KafkaServer, name: str) -> dict[str, str]:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    return {key: entry.value for key, entry in admin.describe_configs([resource])[resource].result().items()}
+
+
+def test_a_topic_has_partitions_retention_compaction_and_replicas_of_the_settings(kafka: KafkaServer) -> None:
+    client = {"bootstrap.servers": kafka.bootstrap_servers}
+    settings = {
+        "LAKE_TOPIC_PARTITIONS": "5",
+        "LAKE_TOPIC_RETENTION_HOURS": "0.5",
+        "LAKE_TOPIC_CLEANUP": "compact,delete",
+        "LAKE_TOPIC_REPLICATION": "1",
+        "LAKE_TOPIC_MIN_INSYNC_REPLICAS": "1",
+    }
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    topic = Topic.of(name, settings_of(settings).topics)
+    assert create_topics(client, [topic]) == []
+    found = AdminClient(client).list_topics(name).topics[name].partitions
+    assert [len(partition.replicas) for partition in found.values()] == [1] * 5
+    config = config_of(kafka, name)
+    expected = {"cleanup.policy": "compact,delete", "retention.ms": "1800000", "min.insync.replicas": "1"}
+    assert {key: config[key] for key in expected} == expected
+
+    assert create_topics(client, [topic]) == []
+    other = Topic.of(name, settings_of({"LAKE_TOPIC_PARTITIONS": "7", "LAKE_TOPIC_REPLICATION": "2"}).topics)
+    assert create_topics(client, [other]) == [
+        Difference(name, "partitions", "7", "5"),
+        Difference(name, "replication", "2", "1"),
+        Difference(name, "cleanup.policy", "delete", "compact,delete"),
+        Difference(name, "retention.ms", "604800000", "1800000"),
+    ]
+    assert config_of(kafka, name) == config
+    assert len(AdminClient(client).list_topics(name).topics[name].partitions) == 5
+
+
+def test_a_topic_that_cannot_be_created_is_told(kafka: KafkaServer) -> None:
+    client = {"bootstrap.servers": kafka.bootstrap_servers}
+    for topic in (Topic("test-unknown-config", 1, 1, {"cleanup.policy": "keep"}), Topic("test-replicas", 1, 5)):
+        with pytest.raises(UsageError, match=f"Kafka refuses to create the topic {topic.name}"):
+            create_topics(client, [topic])
