@@ -2,7 +2,8 @@
 # Retrieve the jars of a configuration of ivy.xml into target/jars/CONFIGURATION, and check their hashes.
 #   scripts/jars.sh [spark]   Spark's jars (jars.sha256). Does nothing if they are up to date
 #   scripts/jars.sh rest      the jars of the tests' REST catalog (jars-rest.sha256)
-#   scripts/jars.sh --lock    retrieve both, and write both lists of hashes, after a change of ivy.xml
+#   scripts/jars.sh kafka     the jars of the tests' Kafka broker (jars-kafka.sha256)
+#   scripts/jars.sh --lock    retrieve all of them, and write their lists of hashes, after a change of ivy.xml
 # Ivy comes with the PySpark of .venv. IVY_SETTINGS names other settings, for a mirror.
 source "$(dirname "$0")/common.sh"
 
@@ -38,10 +39,11 @@ retrieve() {
 
 case ${1:-spark} in
   spark) retrieve spark jars.sha256 ;;
-  rest) retrieve rest jars-rest.sha256 ;;
+  rest | kafka) retrieve "$1" "jars-$1.sha256" ;;
   --lock)
     retrieve spark jars.sha256 --lock
     retrieve rest jars-rest.sha256 --lock
+    retrieve kafka jars-kafka.sha256 --lock
     ;;
-  *) fail "Expected spark, rest or --lock, got $1." "Configurations are defined in ivy.xml." ;;
+  *) fail "Expected spark, rest, kafka or --lock, got $1." "Configurations are defined in ivy.xml." ;;
 esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prepare what the checks need in addition to `make setup`: Python packages (one contains a Postgres server), the jars of an
-# Iceberg REST catalog, a MinIO server built from source (4 minutes, once), the loader of Docker Compose, which reads
-# docker-compose.yml without an engine, and a proxy that injects faults.
+# Iceberg REST catalog and of a Kafka broker, a MinIO server built from source (4 minutes, once), the loader of Docker
+# Compose, which reads docker-compose.yml without an engine, and a proxy that injects faults.
 source "$(dirname "$0")/common.sh"
 
 # build NAME MODULE PACKAGE VERSION: build target/bin/NAME, unless it has this version already. The user's cache keeps a copy
@@ -31,6 +31,7 @@ is_built() { go version -m "$1" 2>/dev/null | grep -qF "$2"; }
 
 scripts/setup.sh dev
 scripts/jars.sh rest
+scripts/jars.sh kafka
 mkdir -p target/bin
 build minio github.com/minio/minio github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c
 build compose-go github.com/compose-spec/compose-go/v2 github.com/compose-spec/compose-go/v2/cmd v2.16.2

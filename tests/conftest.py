@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import hypothesis
 import pytest
-from tests.servers import Minio, MinioServer, PostgresServer, RestCatalogServer, Server, ServerError
+from tests.servers import KafkaServer, Minio, MinioServer, PostgresServer, RestCatalogServer, Server, ServerError
 
 from lakeproof.settings import S3Settings, Settings, settings_of
 from lakeproof.storage.s3 import s3_client
@@ -67,6 +67,13 @@ def start_rest_catalog() -> Iterator[Callable[..., RestCatalogServer]]:
     """Start REST catalogs, each with a folder and a warehouse of its own; they stop at the end of the test run."""
     with ExitStack() as stack:
         yield lambda *arguments: stack.enter_context(_started(lambda: RestCatalogServer(*arguments)))
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A Kafka broker for the whole test run; a test makes topics of its own in it."""
+    with _started(lambda: KafkaServer(tmp_path_factory.mktemp("kafka"))) as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
-"""Real servers for the tests, as processes of 127.0.0.1: MinIO, Postgres, and an Iceberg REST catalog.
+"""Real servers for the tests, as processes of 127.0.0.1: MinIO, Postgres, an Iceberg REST catalog and a Kafka broker.
 
 Each keeps its folder and its port, so that it can be stopped, also within a test, and started again.
 """
 
+import base64
 import os
 import pwd
 import shutil
@@ -23,6 +24,8 @@ from urllib.parse import quote
 
 import psutil
 import psycopg
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 from psycopg import sql
 
 from lakeproof.settings import S3Settings
@@ -31,6 +34,7 @@ ROOT = Path(__file__).parents[1]
 MINIO = ROOT / "target" / "bin" / "minio"
 SPARK_JARS = ROOT / "target" / "jars" / "spark"
 REST_JARS = ROOT / "target" / "jars" / "rest"
+KAFKA_JARS = ROOT / "target" / "jars" / "kafka"
 _HINT = "run `make setup-test`"
 _PATIENCE = 60.0
 
@@ -279,7 +283,6 @@ class RestCatalogServer(Server):
             raise ServerError(f"There are no jars in {REST_JARS}: {_HINT}")
 
     def command(self) -> list[str]:
-        home = os.environ.get("JAVA_HOME")
         properties = {
             "type": "jdbc",
             "uri": f"jdbc:sqlite:{self.folder / 'catalog.db'}",
@@ -297,7 +300,7 @@ class RestCatalogServer(Server):
                 "s3.secret-access-key": self._s3.secret_access_key.get_secret_value(),
             }
         return [
-            f"{home}/bin/java" if home else "java",
+            _java(),
             # One small server of a test run: a quick start counts more than its speed.
             *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-cp", os.pathsep.join(str(jar) for jar in _rest_class_path())),
@@ -308,6 +311,112 @@ class RestCatalogServer(Server):
 
     def answers(self) -> bool:
         return answers(f"{self.uri}/v1/config")
+
+
+class KafkaServer(Server):
+    """Apache Kafka in KRaft mode: one node that is both broker and controller."""
+
+    name = "Kafka"
+
+    def prepare(self) -> None:
+        if not list(KAFKA_JARS.glob("*.jar")):
+            raise ServerError(f"There are no jars in {KAFKA_JARS}: {_HINT}")
+        self._controller = f"127.0.0.1:{free_port()}"
+        self._write_properties()
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        command = self._java("kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", self._properties)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ServerError(f"Kafka's folder was not formatted: {done.stdout}{done.stderr}")
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Its address for clients: ``host:port``."""
+        return f"127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        self._write_properties()
+        return self._java("kafka.Kafka", self._properties)
+
+    def answers(self) -> bool:
+        try:
+            return bool(self._admin().list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def kill(self) -> None:
+        """End it as a crash does; it can be started again."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def new_topic(self, partitions: int = 1, **config: str | int) -> str:
+        """Make an empty topic; return its name.
+
+        Parameters
+        ----------
+        partitions
+            How many it has.
+        config
+            Its configuration, with underscores for the dots: ``cleanup_policy="compact"``.
+        """
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        own = {key.replace("_", "."): str(value) for key, value in config.items()}
+        admin = self._admin()
+        admin.create_topics([NewTopic(name, partitions, 1, config=own)])[name].result()
+        return name
+
+    def _write_properties(self) -> None:
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@{self._controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{self._controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": self.folder / "data",
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": 0,
+            # One node keeps one copy of everything.
+            "offsets.topic.num.partitions": 1,
+            "offsets.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "share.coordinator.state.topic.num.partitions": 1,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 1,
+            "transaction.state.log.replication.factor": 1,
+            # A broker that was killed is soon back.
+            "broker.heartbeat.interval.ms": 200,
+            "broker.session.timeout.ms": 1_000,
+            # Compaction and retention are soon to be seen.
+            "log.cleaner.backoff.ms": 100,
+            "log.cleaner.dedupe.buffer.size": 4 << 20,
+            "log.initial.task.delay.ms": 100,
+            "log.retention.check.interval.ms": 200,
+            "num.io.threads": 2,
+            "num.network.threads": 1,
+        }
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _java(self, main: str, *arguments: str | Path) -> list[str]:
+        pyspark = _pyspark_jars()
+        logging = (jar for name in ("slf4j-api", "log4j-slf4j2-impl") for jar in pyspark.glob(f"{name}-*.jar"))
+        return [
+            _java(),
+            *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN"),
+            *("-cp", os.pathsep.join(str(jar) for jar in [*sorted(KAFKA_JARS.glob("*.jar")), *logging])),
+            main,
+            *map(str, arguments),
+        ]
 
 
 def free_port() -> int:
@@ -326,10 +435,19 @@ def answers(url: str) -> bool:
         return False
 
 
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
+
+
+def _pyspark_jars() -> Path:
+    spec = find_spec("pyspark")
+    return Path((spec and spec.origin) or "nowhere").parent / "jars"
+
+
 def _rest_class_path() -> list[Path]:
     """Its own jars, then what it shares: database drivers and the AWS SDK with our Spark, Hadoop with PySpark."""
-    spec = find_spec("pyspark")
-    pyspark = Path((spec and spec.origin) or "nowhere").parent / "jars"
+    pyspark = _pyspark_jars()
     others = ("iceberg-", "hadoop-", "spark-", "kafka-")
     return [
         *sorted(REST_JARS.glob("*.jar")),

@@ -89,9 +89,10 @@ def test_jars_are_those_that_were_recorded_and_at_most_150_mb():
     assert not [name for name in jars if "bundle" in name]
 
 
-def test_the_jars_of_the_tests_are_those_that_were_recorded():
-    folder = ROOT / "target" / "jars" / "rest"
-    recorded = dict(reversed(line.split()) for line in (ROOT / "jars-rest.sha256").read_text().splitlines())
+@pytest.mark.parametrize("name", ["rest", "kafka"])
+def test_the_jars_of_the_tests_are_those_that_were_recorded(name):
+    folder = ROOT / "target" / "jars" / name
+    recorded = dict(reversed(line.split()) for line in (ROOT / f"jars-{name}.sha256").read_text().splitlines())
     found = {f"./{jar.name}": hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
     assert found == recorded
 

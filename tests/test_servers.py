@@ -8,16 +8,18 @@ from urllib.parse import urlsplit
 import psutil
 import psycopg
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from tests import servers
-from tests.servers import MinioServer, PostgresServer, RestCatalogServer, Server, ServerError
+from tests.servers import KafkaServer, MinioServer, PostgresServer, RestCatalogServer, Server, ServerError
 
 
-@pytest.fixture(params=["minio", "postgres", "rest"])
+@pytest.fixture(params=["minio", "postgres", "rest", "kafka"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     starts: dict[str, Callable[[], Server]] = {
         "minio": lambda: MinioServer(tmp_path / "server"),
         "postgres": lambda: PostgresServer(tmp_path / "server"),
         "rest": lambda: RestCatalogServer(tmp_path / "server", f"file://{tmp_path}/warehouse"),
+        "kafka": lambda: KafkaServer(tmp_path / "server"),
     }
     with starts[request.param]() as started:
         yield started
@@ -61,11 +63,28 @@ def test_postgres_asks_for_the_password_and_keeps_its_rows(tmp_path: Path) -> No
             assert connection.execute("SELECT one FROM kept").fetchall() == [(1,)]
 
 
+def test_a_killed_broker_keeps_its_messages(tmp_path: Path) -> None:
+    with KafkaServer(tmp_path) as server:
+        topic = server.new_topic(partitions=2)
+        producer = Producer({"bootstrap.servers": server.bootstrap_servers})
+        producer.produce(topic, "before")
+        assert producer.flush(20) == 0
+        server.kill()
+        server.start()
+        producer.produce(topic, "after")
+        assert producer.flush(20) == 0
+        consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": "unused"})
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(2)])
+        assert {message.value() for message in consumer.consume(2, timeout=20)} == {b"before", b"after"}
+        consumer.close()
+
+
 @pytest.mark.parametrize(
     ("name", "start"),
     [
         ("MINIO", MinioServer),
         ("REST_JARS", lambda folder: RestCatalogServer(folder, "file:///nowhere")),
+        ("KAFKA_JARS", KafkaServer),
     ],
 )
 def test_a_server_that_is_missing_says_how_to_get_it(
