@@ -25,7 +25,7 @@ from urllib.parse import quote
 import psutil
 import psycopg
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from psycopg import sql
 
 from lakeproof.settings import S3Settings
@@ -366,6 +366,16 @@ class KafkaServer(Server):
         admin = self._admin()
         admin.create_topics([NewTopic(name, partitions, 1, config=own)])[name].result()
         return name
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Let a topic have `total` partitions."""
+        admin = self._admin()
+        admin.create_partitions([NewPartitions(topic, total)])[topic].result()
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic."""
+        admin = self._admin()
+        admin.delete_topics([topic])[topic].result()
 
     def _write_properties(self) -> None:
         properties = {

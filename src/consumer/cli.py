@@ -46,6 +46,7 @@ class DataSource(StrEnum):
 
     LOCAL = "local"
     S3 = "s3"
+    KAFKA = "kafka"
 
 
 @app.callback()
@@ -59,21 +60,26 @@ def run_streams(
         list[str], typer.Argument(metavar="STREAM...", help="Names of the streams.", show_default=False)
     ],
     data_source: Annotated[
-        DataSource | None, typer.Option(help="Kind of landing zone. Default: that of LAKE_LANDING.")
+        DataSource | None,
+        typer.Option(help="Where the batches are. Default: the landing zone, of the kind of LAKE_LANDING."),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(help="Topic, for --data-source kafka. Default: LAKE_KAFKA_TOPIC, or the name of the stream."),
     ] = None,
     to: Annotated[Layer, typer.Option(help="Last layer to fill.")] = Layer.BRONZE,
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Process what has landed so far, then exit.")
     ] = False,
-    trigger: Annotated[str, typer.Option(help="Interval between checks for new files.")] = "1 second",
+    trigger: Annotated[str, typer.Option(help="Interval between checks for new files or messages.")] = "1 second",
 ) -> None:
-    """Run streams from their landing zones into bronze and silver, in one Spark application.
+    """Run streams from their landing zones or topics into bronze and silver, in one Spark application.
 
     On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits.
     """
     try:
         with logged_errors(), asked_to_end():
-            _run(list(dict.fromkeys(streams)), to, data_source, available_now, trigger)
+            _run(list(dict.fromkeys(streams)), to, data_source, topic, available_now, trigger)
     except AskedToEnd:  # while it started: nothing was begun
         structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
 
@@ -151,13 +157,21 @@ def archive(
     typer.echo(f"archived: {archive_classes(settings, stream)}")
 
 
-def _run(streams: list[str], to: Layer, data_source: DataSource | None, available_now: bool, every: str) -> None:
+def _run(
+    streams: list[str],
+    to: Layer,
+    data_source: DataSource | None,
+    topic: str | None,
+    available_now: bool,
+    every: str,
+) -> None:
     if not _TRIGGER.fullmatch(every):
         raise UsageError(
             f"--trigger: expected a duration, got {every!r}.", 'Use a value like "5 seconds" or "500 milliseconds".'
         )
-    settings = load_settings()
+    settings = _with_topic(load_settings(), data_source, topic, streams)
     _check_data_source(settings, data_source)
+    source = "kafka" if data_source is DataSource.KAFKA else "files"
     # An invalid contract is reported before anything else.
     for contract in [load_contract(settings.contracts, stream) for stream in streams]:
         if to is Layer.SILVER:
@@ -173,7 +187,7 @@ def _run(streams: list[str], to: Layer, data_source: DataSource | None, availabl
     from consumer.session import PLANNING_ONLY, start_session
 
     queries: list[Query] = [
-        *(BronzeQuery(settings, stream, Trigger(available_now, every)) for stream in streams),
+        *(BronzeQuery(settings, stream, Trigger(available_now, every), source) for stream in streams),
         *(SilverQuery(settings, stream, Trigger(available_now, every)) for stream in streams if to is Layer.SILVER),
     ]
     start = partial(start_session, settings, f"lakeproof consumer {' '.join(streams)}", PLANNING_ONLY)
@@ -196,7 +210,25 @@ def _check_silver(contract: Contract) -> None:
         )
 
 
+def _with_topic(settings: Settings, data_source: DataSource | None, topic: str | None, streams: list[str]) -> Settings:
+    """The settings with the topic of the command line, which wins."""
+    if data_source is not DataSource.KAFKA:
+        if topic:
+            raise UsageError("--topic is only for Kafka.", "Add --data-source kafka, or leave out --topic.")
+        return settings
+    if topic:
+        settings = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"topic": topic})})
+    if settings.kafka.topic and len(streams) > 1:
+        raise UsageError(
+            f"One topic, {settings.kafka.topic}, cannot fill {len(streams)} streams.",
+            "Leave out --topic and LAKE_KAFKA_TOPIC: then each stream is read from the topic of its name.",
+        )
+    return settings
+
+
 def _check_data_source(settings: Settings, data_source: DataSource | None) -> None:
+    if data_source is DataSource.KAFKA:
+        return
     scheme = {None: "", DataSource.LOCAL: "file://", DataSource.S3: "s3://"}[data_source]
     if not settings.landing.uri.startswith(scheme):
         raise UsageError(

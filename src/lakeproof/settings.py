@@ -27,6 +27,7 @@ from pydantic import (
 
 from lakeproof.addresses import as_plain_uri, as_uri, database, folder, place, sqlite_uri
 from lakeproof.errors import UsageError
+from lakeproof.kafka.offsets import starting_offsets
 
 _PREFIX = "LAKE_"
 _S3_PREFIX = "AWS_"
@@ -78,6 +79,12 @@ def _memory(text: str) -> str:
             f"{text!r} is not a size of memory of {_LEAST_MEGABYTES}m or more.",
             "Write a whole number with m or g, like 2g or 1500m.",
         )
+    return text
+
+
+def _starting_offsets(text: str) -> str:
+    """Check a text that :func:`lakeproof.kafka.offsets.starting_offsets` reads."""
+    starting_offsets(text)
     return text
 
 
@@ -135,6 +142,59 @@ class LandingSettings(_InHome, title="Landing zone"):
         ge=1,
         alias="LAKE_MAX_BYTES_PER_MICRO_BATCH",
         description="bytes of files that one micro-batch takes at most, or one file",
+    )
+
+
+class KafkaSettings(_Concern, title="Kafka"):
+    """How to reach Kafka, and what is read from it."""
+
+    bootstrap_servers: str = Field(
+        "localhost:9092",
+        alias="LAKE_KAFKA_BOOTSTRAP_SERVERS",
+        description="addresses of Kafka brokers: HOST:PORT, separated by commas",
+    )
+    topic: str | None = Field(
+        None, alias="LAKE_KAFKA_TOPIC", description="topic of a stream; if it is not set, the name of the stream"
+    )
+    starting_offsets: Annotated[str, _checked(_starting_offsets)] = Field(
+        "earliest",
+        alias="LAKE_KAFKA_STARTING_OFFSETS",
+        description="where the first run of a stream begins: earliest, latest, a time (2026-11-22T06:00:00Z), or "
+        'offsets by partition ({"0": 42}). Later runs resume from the tables',
+    )
+    max_offsets_per_micro_batch: int = Field(
+        500_000,
+        ge=1,
+        alias="LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH",
+        description="offsets that one micro-batch takes at most, of all partitions",
+    )
+    timeout_seconds: float = Field(
+        120.0,
+        gt=0,
+        alias="LAKE_KAFKA_TIMEOUT_SECONDS",
+        description="how long a running consumer waits for brokers that do not respond",
+    )
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT",
+        alias="LAKE_KAFKA_SECURITY_PROTOCOL",
+        description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "PLAIN", alias="LAKE_KAFKA_SASL_MECHANISM", description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+    )
+    sasl_username: str | None = Field(None, alias="LAKE_KAFKA_SASL_USERNAME", description="user for SASL")
+    sasl_password: SecretStr | None = Field(None, alias="LAKE_KAFKA_SASL_PASSWORD", description="password for SASL")
+    ssl_ca: _Folder | None = Field(
+        None, alias="LAKE_KAFKA_SSL_CA", description="PEM file of the authorities that sign the brokers' certificates"
+    )
+    ssl_certificate: _Folder | None = Field(
+        None, alias="LAKE_KAFKA_SSL_CERTIFICATE", description="PEM file of the client's certificate"
+    )
+    ssl_key: _Folder | None = Field(
+        None, alias="LAKE_KAFKA_SSL_KEY", description="PEM file of the certificate's private key, in PKCS #8"
+    )
+    ssl_key_password: SecretStr | None = Field(
+        None, alias="LAKE_KAFKA_SSL_KEY_PASSWORD", description="password of the private key"
     )
 
 
@@ -267,6 +327,7 @@ class Settings(_InHome, title="General"):
         default_factory=_in_home("logs"), alias="LAKE_LOGS", description="folder of log files"
     )
     landing: LandingSettings
+    kafka: KafkaSettings
     catalog: CatalogSettings
     state: StateSettings
     limits: Limits

@@ -16,15 +16,20 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.bronze.rows import bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
 from consumer.commit.ledger import Drift, MicroBatch, Outcome
-from consumer.judge.batch import Judge
+from consumer.judge.batch import MAX_BYTES, MAX_UNITS, Judge
+from consumer.judge.judged import Judged
+from consumer.sources.envelope import Envelope
 from consumer.sources.source import PartT, Reader, Source
 from lakeproof.errors import LakeproofError
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.storage import open_storage
+
+# Batches that are this small are judged together. Above this, it makes no difference.
+_SMALL_BYTES = 4 << 10
 
 
 @dataclass(frozen=True)
@@ -143,35 +148,70 @@ def write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:
 
 
 def _write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:
-    judge = Judge(task.batch.contract, task.limits)
-    bronze = _writer(task.bronze, task.s3)
-    dead_letters = _writer(task.dead_letters, task.s3)
-    written: Written[PartT] = Written()
+    work = _Work(task)
+    written: Written[PartT] = work.written
     touched = None if task.only_listed else written.touched.append
+    small: list[Envelope] = []
+    size = 0
     for envelope in task.reader.envelopes(parts, task.limits, touched):
         if envelope.content_hash:
             written.hashes[envelope.source] = envelope.content_hash
+        if envelope.failure is None and len(envelope.value or b"") <= _SMALL_BYTES:
+            if small and (len(small) == MAX_UNITS or size + _SMALL_BYTES > MAX_BYTES):
+                work.take_together(small)
+                small, size = [], 0
+            small.append(envelope)
+            size += len(envelope.value or b"")
+            continue
         if envelope.failure is None:
-            judged = judge.judge(envelope.value or b"")
-        elif envelope.failure[0] in (Reason.CHANGED, Reason.ABSENT) and task.bronze is None:
+            judged = work.judge.judge(envelope.value or b"")
+        elif envelope.failure[0] in (Reason.CHANGED, Reason.ABSENT) and task.bronze is None and not envelope.message:
             written.changed.append(envelope.source)
             continue
         else:
-            judged = judge.refuse(*envelope.failure, envelope.value)
+            judged = work.judge.refuse(*envelope.failure, envelope.value)
         for units in judged:
-            good, bad = units.good, units.bad
-            if len(good):
-                written.outcomes[envelope.source, None] += len(good)
-                written.drift.update((envelope.source, reasons) for reasons in drift_sets(good))
-                if bronze:
-                    bronze.write(bronze_rows(good, envelope, task.batch))
-            if len(bad):
-                written.outcomes.update((envelope.source, reasons) for reasons in reason_sets(bad))
-                if dead_letters:
-                    dead_letters.write(dead_letter_rows(bad, envelope, task.batch))
-    written.bronze = bronze.close() if bronze else []
-    written.dead_letters = dead_letters.close() if dead_letters else []
-    return written
+            work.take(units, Origins([envelope]), Origins([envelope]))
+    if small:
+        work.take_together(small)
+    return work.close()
+
+
+class _Work(Generic[PartT]):
+    """Judged units of a task on their way to data files."""
+
+    def __init__(self, task: Task[PartT]) -> None:
+        self.judge = Judge(task.batch.contract, task.limits)
+        self.written: Written[PartT] = Written()
+        self._batch = task.batch
+        self._bronze = _writer(task.bronze, task.s3)
+        self._dead_letters = _writer(task.dead_letters, task.s3)
+
+    def take_together(self, envelopes: Sequence[Envelope]) -> None:
+        """Judge envelopes at once."""
+        for found in self.judge.judge_together([envelope.value or b"" for envelope in envelopes]):
+            self.take(found.judged, Origins(envelopes, found.good_of), Origins(envelopes, found.bad_of))
+
+    def take(self, units: Judged, good_origins: Origins, bad_origins: Origins) -> None:
+        """Count units, and write their rows."""
+        good, bad = units.good, units.bad
+        outcomes, drift = self.written.outcomes, self.written.drift
+        if len(good):
+            names = good_origins.names(len(good))
+            outcomes.update((name, None) for name in names)
+            drift.update((name, codes) for name, each in zip(names, drift_sets(good), strict=True) for codes in each)
+            if self._bronze:
+                self._bronze.write(bronze_rows(good, good_origins, self._batch))
+        if len(bad):
+            outcomes.update(zip(bad_origins.names(len(bad)), reason_sets(bad), strict=True))
+            if self._dead_letters:
+                self._dead_letters.write(dead_letter_rows(bad, bad_origins, self._batch))
+
+    def close(self) -> Written[PartT]:
+        """Finish the data files."""
+        self.written.bronze = self._bronze.close() if self._bronze else []
+        self.written.dead_letters = self._dead_letters.close() if self._dead_letters else []
+        return self.written
 
 
 def _nothing(_: int) -> None:
