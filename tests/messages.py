@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.servers import KafkaServer
 
 Headers = list[tuple[str, bytes | None]]
@@ -52,3 +52,17 @@ def send_in_transaction(
         producer.commit_transaction(30)
     else:
         producer.abort_transaction(30)
+
+
+def messages(kafka: KafkaServer, topic: str, partition: int = 0) -> list[int]:
+    """Offsets of the messages that a partition has."""
+    reading = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}
+    consumer = Consumer(reading)
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[int] = []
+    while True:
+        for message in consumer.consume(100, 1.0):
+            if message.error():
+                consumer.close()
+                return found
+            found.append(message.offset() or 0)

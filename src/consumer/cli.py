@@ -105,15 +105,25 @@ def give_up_files(
         bool, typer.Option("--yes", help="Give them up. Without this option, they are only listed.")
     ] = False,
 ) -> None:
-    """List the files that were discovered, but disappeared before they were read. With --yes, give them up.
+    """List the files or messages that disappeared before they were read. With --yes, give them up.
 
     The consumer waits for a missing file, because its disk may not be mounted. A file that was given up becomes a dead
-    letter with the reason `absent`, unless it is back by then.
+    letter with the reason `absent`, unless it is back by then. Of messages that a topic's retention removed, each range
+    of offsets becomes such a dead letter, and the stream resumes behind it.
     """
     settings = load_settings()
     load_contract(settings.contracts, stream)
-    from consumer.repair import absent_files, give_up
+    from consumer.repair import absent_files, give_up, give_up_offsets, lost_offsets, topic_of
 
+    if topic := topic_of(settings, stream):
+        lost = lost_offsets(settings, stream)
+        for partition, (first, behind) in lost.items():
+            typer.echo(f"{topic}/{partition}: offsets {first:,} to {behind - 1:,}")
+        if yes:
+            give_up_offsets(settings, stream, lost)
+        said = "given up" if yes else "lost; use --yes to give them up"
+        typer.echo(f"{len(lost):,} ranges of offsets {said}" if lost else "No offsets are lost.", err=True)
+        return
     absent = absent_files(settings, stream)
     for name in absent:
         typer.echo(name)

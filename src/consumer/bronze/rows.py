@@ -41,8 +41,7 @@ class Origins:
         """A column with what `get` returns of the envelope of each unit."""
         if self.of is None:
             return _repeat(get(self.envelopes[0]), kind, rows)
-        found = [get(envelope) for envelope in self.envelopes]
-        return pa.array([found[index] for index in self.of], kind)
+        return pa.array([get(self.envelopes[index]) for index in self.of], kind)
 
 
 def bronze_rows(good: Good, origins: Origins, batch: MicroBatch) -> pa.RecordBatch:

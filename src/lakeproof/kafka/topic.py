@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lakeproof.settings import KafkaSettings
 
-_REQUEST_SECONDS = 10.0
+_MOST_REQUEST_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Topic:
         self.name = name
         self._kafka = kafka
         self._problems: list[str] = []
+        self._seconds = min(kafka.timeout_seconds, _MOST_REQUEST_SECONDS)
         try:
             properties: dict[str, Any] = {**client_properties(kafka), "error_cb": self._note}
             self._admin = _admin().AdminClient(properties)
@@ -69,7 +70,7 @@ class Topic:
         """
         from confluent_kafka import TopicCollection
 
-        asked = self._admin.describe_topics(TopicCollection([self.name]), request_timeout=_REQUEST_SECONDS)
+        asked = self._admin.describe_topics(TopicCollection([self.name]), request_timeout=self._seconds)
         found = self._wait(asked[self.name])
         return str(found.topic_id), sorted(partition.id for partition in found.partitions)
 
@@ -127,7 +128,7 @@ class Topic:
             As of :meth:`identity`.
         """
         resource = _admin().ConfigResource(_admin().ConfigResource.Type.TOPIC, self.name)
-        config = self._wait(self._admin.describe_configs([resource], request_timeout=_REQUEST_SECONDS)[resource])
+        config = self._wait(self._admin.describe_configs([resource], request_timeout=self._seconds)[resource])
         return "compact" in str(config["cleanup.policy"].value)
 
     def _offsets(self, partitions: list[int], spec: Any) -> dict[int, int]:
@@ -135,7 +136,7 @@ class Topic:
 
         asked = {TopicPartition(self.name, partition): spec for partition in partitions}
         futures = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_REQUEST_SECONDS
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._seconds
         )
         return {place.partition: int(self._wait(future).offset) for place, future in futures.items()}
 
@@ -143,13 +144,14 @@ class Topic:
         from confluent_kafka import KafkaException
 
         try:
-            return asked.result(_REQUEST_SECONDS + 5)
+            return asked.result(self._seconds + 5)
         except KafkaException as error:
             raise self._unavailable(error.args[0]) from error
         except TimeoutError as error:
             raise self._unavailable(None) from error
 
     def _unavailable(self, error: "KafkaError | None") -> LakeproofError:
+        self._admin.poll(0)  # calls `_note`
         return unavailable(self._kafka, self.name, error, self._problems)
 
     def _note(self, error: "KafkaError") -> None:

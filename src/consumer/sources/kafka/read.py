@@ -12,7 +12,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from consumer.sources.envelope import Envelope, Message
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.client import client_properties
-from lakeproof.kafka.offsets import source_name
+from lakeproof.kafka.offsets import OFFSET_DIGITS, source_name
 from lakeproof.kafka.topic import Topic, unavailable
 from lakeproof.reasons import Reason
 from lakeproof.settings import KafkaSettings, Limits
@@ -135,6 +135,7 @@ def _range(
     problems: list[str],
 ) -> Iterator[Envelope]:
     consumer.assign([TopicPartition(part.topic, part.partition, start)])
+    messages = _Messages(part, limits)
     give_up_at = monotonic() + kafka.timeout_seconds
     while True:
         try:
@@ -152,7 +153,7 @@ def _range(
             if offset is not None and offset >= part.end:
                 return
             if not problem:
-                yield _envelope(message, part, limits)
+                yield messages.envelope(message)
         if any(not message.error() for message in found):
             give_up_at = monotonic() + kafka.timeout_seconds
             problems.clear()
@@ -198,15 +199,25 @@ def _given_up(part: OffsetRange) -> Envelope:
     return Envelope(b"", source, None, (Reason.ABSENT, detail), message=Message(part.name, None, ()))
 
 
-def _envelope(message: Any, part: OffsetRange, limits: Limits) -> Envelope:
-    kind, milliseconds = message.timestamp()
-    known = kind != TIMESTAMP_NOT_AVAILABLE and 0 <= milliseconds <= _LAST_MILLISECOND
-    landed_at = _EPOCH + timedelta(milliseconds=milliseconds) if known else None
-    source = source_name(part.topic, part.partition, message.offset())
-    value, own = message.value(), Message(part.name, message.key(), message.headers() or ())
-    if value is None:
-        return Envelope(None, source, landed_at, (Reason.TOMBSTONE, "message has no value"), message=own)
-    if len(value) > limits.unpacked_bytes:
-        detail = f"message has {len(value):,} bytes, but LAKE_MAX_UNPACKED_BYTES is {limits.unpacked_bytes:,}"
-        return Envelope(None, source, landed_at, (Reason.BATCH_TOO_LARGE, detail), message=own)
-    return Envelope(value, source, landed_at, message=own)
+class _Messages:
+    """Makes envelopes of messages. What all of a range have in common is made once: this is the innermost loop."""
+
+    def __init__(self, part: OffsetRange, limits: Limits) -> None:
+        self._limits = limits
+        self._prefix = f"{part.topic}/{part.partition}/"
+        self._part = part.name
+        self._plain = Message(self._part, None, ())
+
+    def envelope(self, message: Any) -> Envelope:
+        kind, milliseconds = message.timestamp()
+        known = kind != TIMESTAMP_NOT_AVAILABLE and 0 <= milliseconds <= _LAST_MILLISECOND
+        landed_at = _EPOCH + timedelta(milliseconds=milliseconds) if known else None
+        source = self._prefix + str(message.offset()).zfill(OFFSET_DIGITS)
+        key, headers, value = message.key(), message.headers(), message.value()
+        own = self._plain if key is None and not headers else Message(self._part, key, headers or ())
+        if value is None:
+            return Envelope(None, source, landed_at, (Reason.TOMBSTONE, "message has no value"), message=own)
+        if len(value) > self._limits.unpacked_bytes:
+            detail = f"message has {len(value):,} bytes, but LAKE_MAX_UNPACKED_BYTES is {self._limits.unpacked_bytes:,}"
+            return Envelope(None, source, landed_at, (Reason.BATCH_TOO_LARGE, detail), message=own)
+        return Envelope(value, source, landed_at, message=own)
