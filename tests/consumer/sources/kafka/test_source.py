@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 from tests.consumer.crashes import crash_before
-from tests.consumer.lake import Drain, SessionOf, rows
+from tests.consumer.lake import Drain, rows
 from tests.lakes import changed
 from tests.messages import event, messages, send, send_in_transaction
 from tests.servers import KafkaServer
 
-from consumer.app import run_queries
 from consumer.bronze import micro_batches
-from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.repair import give_up_offsets, lost_offsets, reset, topic_of
 from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
@@ -27,19 +25,6 @@ pytestmark = pytest.mark.spark
 
 Take = Callable[..., None]
 Unit = tuple[str, int]
-
-
-@pytest.fixture
-def take(session_of: SessionOf, kafka: KafkaServer, lake_settings: Settings) -> Take:
-    """Run the stream of events over all messages of a topic."""
-
-    def run(topic: str, **variables: object) -> None:
-        own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic, **variables}
-        settings = changed(lake_settings, **own)
-        query = BronzeQuery(settings, "events", Trigger(available_now=True), "kafka")
-        run_queries(settings, [query], lambda: session_of(settings), available_now=True)
-
-    return run
 
 
 def units(settings: Settings, table: str) -> list[Unit]:
