@@ -1,15 +1,16 @@
 """Rows of bronze and of the dead letters, from judged units."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from consumer.commit.ledger import MicroBatch
 from consumer.judge.judged import ArrowColumn, Bad, Good
-from consumer.sources.envelope import Envelope
+from consumer.sources.envelope import Envelope, Headers, Messages
+from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.tables import names as tables
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -18,42 +19,72 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 @dataclass(frozen=True)
 class Origins:
-    """Which envelope each of some units came in.
+    """Where units come from: a batch, or several that were judged together.
 
     Parameters
     ----------
-    envelopes
-        The envelopes.
-    of
-        For each unit, which of them; None where there is only one.
+    parts
+        What the ledger calls the part that each batch is in; one for all where they are of one part.
+    columns
+        Columns of provenance, with a row for each batch.
     """
 
-    envelopes: Sequence[Envelope]
-    of: Sequence[int] | None = None
+    parts: Sequence[str]
+    columns: dict[str, Any]
 
-    def names(self, rows: int) -> list[str]:
-        """What the ledger calls the parts that `rows` units are in."""
-        if self.of is None:
-            return [self.envelopes[0].booked_as] * rows
-        return [self.envelopes[index].booked_as for index in self.of]
+    @classmethod
+    def of_envelopes(cls, envelopes: Sequence[Envelope]) -> "Origins":
+        """Origins of units of envelopes, which are all messages or all files."""
+        columns: dict[str, Any] = {
+            tables.SOURCE: pa.array([each.source for each in envelopes], pa.string()),
+            tables.LANDED_AT: pa.array([each.landed_at for each in envelopes], _TIMESTAMP),
+        }
+        messages = [each.message for each in envelopes if each.message]
+        if messages:
+            columns[tables.KEY] = pa.array([message.key for message in messages], pa.binary())
+            columns[tables.HEADERS] = _header_column([message.headers for message in messages])
+        return cls([each.part for each in envelopes], columns)
 
-    def column(self, get: Callable[[Envelope], Any], kind: pa.DataType, rows: ArrowColumn) -> Any:
-        """A column with what `get` returns of the envelope of each unit."""
-        if self.of is None:
-            return _repeat(get(self.envelopes[0]), kind, rows)
-        return pa.array([get(self.envelopes[index]) for index in self.of], kind)
+    @classmethod
+    def of_messages(cls, messages: Messages) -> "Origins":
+        """Origins of units of messages."""
+        compute: Any = pc  # its stubs lack functions
+        offsets = pa.array(messages.offsets, pa.int64()).cast(pa.string())
+        names = compute.utf8_lpad(offsets, OFFSET_DIGITS, "0")
+        return cls(
+            [messages.part],
+            {
+                tables.SOURCE: compute.binary_join_element_wise(messages.prefix, names, ""),
+                tables.LANDED_AT: pa.array(messages.landed_at, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP),
+                tables.KEY: pa.array(messages.keys, pa.binary()),
+                tables.HEADERS: _header_column(messages.headers),
+            },
+        )
+
+    def parts_of(self, of: Sequence[int] | None, units: int) -> list[str]:
+        """What the ledger calls the part of each unit, of which `of` has the batches; None for the only one."""
+        if of is None or len(self.parts) == 1:
+            return [self.parts[0]] * units
+        return [self.parts[index] for index in of]
+
+    def columns_of(self, of: Sequence[int] | None, units: int) -> dict[str, Any]:
+        """Columns of provenance of units, of which `of` has the batches; None for the only one."""
+        if of is None:
+            return {name: pa.repeat(column[0], units) for name, column in self.columns.items()}
+        indexes = pa.array(of, pa.int64())
+        return {name: column.take(indexes) for name, column in self.columns.items()}
 
 
-def bronze_rows(good: Good, origins: Origins, batch: MicroBatch) -> pa.RecordBatch:
-    """Rows of ``bronze.<stream>``: good records."""
+def bronze_rows(good: Good, origins: dict[str, Any], batch: MicroBatch) -> pa.RecordBatch:
+    """Rows of ``bronze.<stream>``: good records, with columns of their origins."""
     columns: dict[str, Any] = dict(zip(good.values.schema.names, good.values.columns, strict=True))
     if good.rescued is not None:
         columns[tables.RESCUED] = good.rescued
     return pa.RecordBatch.from_pydict(columns | _provenance(origins, batch, good.positions))
 
 
-def dead_letter_rows(bad: Bad, origins: Origins, batch: MicroBatch) -> pa.RecordBatch:
-    """Rows of ``dead_letters.<stream>``: bad units."""
+def dead_letter_rows(bad: Bad, origins: dict[str, Any], batch: MicroBatch) -> pa.RecordBatch:
+    """Rows of ``dead_letters.<stream>``: bad units, with columns of their origins."""
     columns = {
         tables.REASONS: bad.reasons,
         tables.RAW: bad.raw,
@@ -77,41 +108,25 @@ def reason_sets(bad: Bad) -> list[str]:
 def drift_sets(good: Good) -> list[list[str]]:
     """The sets of reasons of the values that were rescued or discarded, as the ledger writes them, by record."""
     if good.drift is None or good.drift.null_count == len(good):
-        return [[]] * len(good)
+        return []
     return [codes or [] for codes in good.drift.to_pylist()]
 
 
-def _provenance(origins: Origins, batch: MicroBatch, positions: ArrowColumn) -> dict[str, Any]:
-    columns = {
-        tables.SOURCE: origins.column(_source, pa.string(), positions),
+def _provenance(origins: dict[str, Any], batch: MicroBatch, positions: ArrowColumn) -> dict[str, Any]:
+    return origins | {
         tables.POSITION: positions,
         tables.MICRO_BATCH_ID: _repeat(batch.id, pa.int64(), positions),
-        tables.LANDED_AT: origins.column(_landed_at, _TIMESTAMP, positions),
         tables.INGESTED_AT: _repeat(batch.ingested_at, _TIMESTAMP, positions),
         tables.CONTRACT_VERSION: _repeat(batch.contract.version, pa.string(), positions),
     }
-    if origins.envelopes[0].message:
-        columns[tables.KEY] = origins.column(_key, pa.binary(), positions)
-        columns[tables.HEADERS] = origins.column(_headers, _HEADERS, positions)
-    return columns
 
 
-def _source(envelope: Envelope) -> str:
-    return envelope.source
-
-
-def _landed_at(envelope: Envelope) -> datetime | None:
-    return envelope.landed_at
-
-
-def _key(envelope: Envelope) -> bytes | None:
-    return envelope.message.key if envelope.message else None
-
-
-def _headers(envelope: Envelope) -> list[dict[str, Any]] | None:
-    if not envelope.message or not envelope.message.headers:
-        return None
-    return [{"key": name, "value": value} for name, value in envelope.message.headers]
+def _header_column(headers: Sequence[Headers | None]) -> Any:
+    if not any(headers):
+        return pa.nulls(len(headers), _HEADERS)
+    return pa.array(
+        [[{"key": name, "value": value} for name, value in each] if each else None for each in headers], _HEADERS
+    )
 
 
 def _repeat(value: object, kind: pa.DataType, rows: ArrowColumn) -> Any:

@@ -93,13 +93,15 @@ class Judge:
         Parameters
         ----------
         batches
-            At most :data:`MAX_UNITS`, of at most :data:`MAX_BYTES` bytes.
+            At most :data:`MAX_UNITS`.
         """
         accepted, columns = self._accept_whole(batches)
         if accepted:
             count = len(accepted)
             good = good_records(self.contract, [0] * count, columns, [()] * count)
             yield Together(Judged(good, bad_units([], [], [])), accepted, ())
+            if count == len(batches):
+                return
         done = set(accepted)
         units: list[bytes] = []
         places: list[tuple[int, int]] = []

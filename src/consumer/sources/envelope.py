@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+SMALL_BYTES = 4 << 10
+"""Batches up to this size are judged together. For larger ones, it makes no difference."""
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -56,6 +59,33 @@ class Envelope:
     message: Message | None = None
 
     @property
-    def booked_as(self) -> str:
+    def part(self) -> str:
         """What the ledger calls the part that it is in."""
         return self.message.part if self.message else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Small Kafka messages of a partition, by columns: an envelope for each would take longer than judging it.
+
+    Parameters
+    ----------
+    part
+        What the ledger calls the range of offsets that they are in.
+    prefix
+        What their names begin with, before the offset: ``topic/partition/``.
+    offsets
+        Offset of each.
+    landed_at
+        When each landed, in milliseconds since 1970; None for a message without a time that a table can have.
+    values, keys, headers
+        Value, key and headers of each.
+    """
+
+    part: str
+    prefix: str
+    offsets: Sequence[int]
+    landed_at: Sequence[int | None]
+    values: Sequence[bytes]
+    keys: Sequence[bytes | None]
+    headers: Sequence[Headers | None]

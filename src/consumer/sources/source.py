@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from consumer.bulletin import Bulletin
-from consumer.sources.envelope import Envelope
+from consumer.sources.envelope import Envelope, Messages
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Limits
 
@@ -69,7 +69,7 @@ class Reader(Protocol[PartT]):
 
     def envelopes(
         self, parts: Iterable[PartT], limits: Limits, touched: Callable[[PartT], None] | None
-    ) -> Iterator[Envelope]:
+    ) -> Iterator[Envelope | Messages]:
         """Read the batches of `parts`, one after the other.
 
         Parameters

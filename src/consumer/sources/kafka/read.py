@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
 
-from consumer.sources.envelope import Envelope, Message
+from consumer.sources.envelope import SMALL_BYTES, Envelope, Message, Messages
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.client import client_properties
 from lakeproof.kafka.offsets import OFFSET_DIGITS, source_name
@@ -19,7 +19,7 @@ from lakeproof.settings import KafkaSettings, Limits
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MILLISECOND = 253_402_300_799_999  # of the year 9999
-_MESSAGES_AT_ONCE = 2_000
+_MESSAGES_AT_ONCE = 10_000
 _WAIT_SECONDS = 0.2
 _FETCH = {
     # Offsets come from the checkpoint; nothing is stored in Kafka, and nothing is skipped where they do not exist.
@@ -98,7 +98,7 @@ def lost(topic: str, partition: int, start: int, first: int) -> MessagesLostErro
     )
 
 
-def envelopes(parts: Iterable[OffsetRange], kafka: KafkaSettings, limits: Limits) -> Iterator[Envelope]:
+def envelopes(parts: Iterable[OffsetRange], kafka: KafkaSettings, limits: Limits) -> Iterator[Envelope | Messages]:
     """Read the messages of ranges of offsets.
 
     Offsets without a message (compaction, aborted transactions, markers of transactions) are skipped.
@@ -133,31 +133,31 @@ def _range(
     kafka: KafkaSettings,
     limits: Limits,
     problems: list[str],
-) -> Iterator[Envelope]:
+) -> Iterator[Envelope | Messages]:
     consumer.assign([TopicPartition(part.topic, part.partition, start)])
-    messages = _Messages(part, limits)
     give_up_at = monotonic() + kafka.timeout_seconds
-    while True:
+    at = start
+    while at < part.end:
         try:
-            found = consumer.consume(_MESSAGES_AT_ONCE, _WAIT_SECONDS)
+            # Returns at once where no offset is without a message.
+            found: list[Any] = consumer.consume(min(_MESSAGES_AT_ONCE, part.end - at), _WAIT_SECONDS)
         except KafkaException as error:
             raise unavailable(kafka, part.topic, error.args[0], problems) from error
+        messages = []
         for message in found:
-            problem = message.error()
-            if problem:
+            if problem := message.error():
                 _check(problem, part, kafka)
-                if problem.code() != KafkaError._PARTITION_EOF:
-                    continue
-            # The first offset at or behind the end ends it. Where nothing is behind it, the end of the partition does.
-            offset = message.offset()
-            if offset is not None and offset >= part.end:
-                return
-            if not problem:
-                yield messages.envelope(message)
-        if any(not message.error() for message in found):
+                # Nothing is behind the end of the partition: what comes before it has been read.
+                if problem.code() == KafkaError._PARTITION_EOF and message.offset() >= part.end:
+                    at = part.end
+            else:
+                messages.append(message)
+        if messages:
+            at = max(at, messages[-1].offset() + 1)
+            yield from _read(messages, part, limits)
             give_up_at = monotonic() + kafka.timeout_seconds
             problems.clear()
-        elif monotonic() > give_up_at:
+        elif at < part.end and monotonic() > give_up_at:
             raise _why_not(part, kafka, problems)
 
 
@@ -199,25 +199,44 @@ def _given_up(part: OffsetRange) -> Envelope:
     return Envelope(b"", source, None, (Reason.ABSENT, detail), message=Message(part.name, None, ()))
 
 
-class _Messages:
-    """Makes envelopes of messages. What all of a range have in common is made once: this is the innermost loop."""
+def _read(messages: list[Any], part: OffsetRange, limits: Limits) -> Iterator[Envelope | Messages]:
+    """Make columns of the small messages of a range, and envelopes of all others."""
+    prefix = f"{part.topic}/{part.partition}/"
+    small: list[Any] = []
+    values: list[bytes] = []
+    for message in messages:
+        if message.offset() >= part.end:
+            break
+        value = message.value()
+        if value is None or len(value) > SMALL_BYTES:
+            yield _envelope(message, value, prefix, part.name, limits)
+        else:
+            small.append(message)
+            values.append(value)
+    if small:
+        yield Messages(
+            part=part.name,
+            prefix=prefix,
+            offsets=[message.offset() for message in small],
+            landed_at=[_landed_at(*message.timestamp()) for message in small],
+            values=values,
+            keys=[message.key() for message in small],
+            headers=[message.headers() for message in small],
+        )
 
-    def __init__(self, part: OffsetRange, limits: Limits) -> None:
-        self._limits = limits
-        self._prefix = f"{part.topic}/{part.partition}/"
-        self._part = part.name
-        self._plain = Message(self._part, None, ())
 
-    def envelope(self, message: Any) -> Envelope:
-        kind, milliseconds = message.timestamp()
-        known = kind != TIMESTAMP_NOT_AVAILABLE and 0 <= milliseconds <= _LAST_MILLISECOND
-        landed_at = _EPOCH + timedelta(milliseconds=milliseconds) if known else None
-        source = self._prefix + str(message.offset()).zfill(OFFSET_DIGITS)
-        key, headers, value = message.key(), message.headers(), message.value()
-        own = self._plain if key is None and not headers else Message(self._part, key, headers or ())
-        if value is None:
-            return Envelope(None, source, landed_at, (Reason.TOMBSTONE, "message has no value"), message=own)
-        if len(value) > self._limits.unpacked_bytes:
-            detail = f"message has {len(value):,} bytes, but LAKE_MAX_UNPACKED_BYTES is {self._limits.unpacked_bytes:,}"
-            return Envelope(None, source, landed_at, (Reason.BATCH_TOO_LARGE, detail), message=own)
-        return Envelope(value, source, landed_at, message=own)
+def _envelope(message: Any, value: bytes | None, prefix: str, part: str, limits: Limits) -> Envelope:
+    milliseconds = _landed_at(*message.timestamp())
+    landed_at = None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+    source = f"{prefix}{message.offset():0{OFFSET_DIGITS}}"
+    own = Message(part, message.key(), message.headers() or ())
+    if value is None:
+        return Envelope(None, source, landed_at, (Reason.TOMBSTONE, "message has no value"), message=own)
+    if len(value) > limits.unpacked_bytes:
+        detail = f"message has {len(value):,} bytes, but LAKE_MAX_UNPACKED_BYTES is {limits.unpacked_bytes:,}"
+        return Envelope(None, source, landed_at, (Reason.BATCH_TOO_LARGE, detail), message=own)
+    return Envelope(value, source, landed_at, message=own)
+
+
+def _landed_at(kind: int, milliseconds: int) -> int | None:
+    return milliseconds if kind != TIMESTAMP_NOT_AVAILABLE and 0 <= milliseconds <= _LAST_MILLISECOND else None

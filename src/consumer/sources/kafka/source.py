@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from consumer.bulletin import Bulletin
-from consumer.sources.envelope import Envelope
+from consumer.sources.envelope import Envelope, Messages
 from consumer.sources.kafka.read import MessagesLostError, OffsetRange, envelopes, lost
 from consumer.sources.source import DeclinedError, Held, ResultT
 from lakeproof.checkpoint import read_checkpoint, read_initial_offset, read_offset
@@ -46,7 +46,7 @@ class MessageReader:
         parts: Iterable[OffsetRange],
         limits: Limits,
         touched: Callable[[OffsetRange], None] | None,  # noqa: ARG002 - messages do not change
-    ) -> Iterator[Envelope]:
+    ) -> Iterator[Envelope | Messages]:
         """Read ranges, one after the other."""
         return envelopes(parts, self.kafka, limits)
 

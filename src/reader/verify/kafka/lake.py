@@ -116,7 +116,8 @@ class TopicLake:
         """
         return self._listed(
             "SELECT place, position FROM (SELECT unit.place, unit.position, count(*) AS times, "  # noqa: S608
-            f"any_value(message.units) AS units, bool_or(contains(unit.codes, 'absent')) AS absent FROM {_UNITS} AS unit LEFT JOIN {_MESSAGES} "
+            "any_value(message.units) AS units, bool_or(contains(unit.codes, 'absent')) AS absent "
+            f"FROM {_UNITS} AS unit LEFT JOIN {_MESSAGES} "
             "AS message USING (part, place) WHERE part = ? GROUP BY unit.place, unit.position) WHERE times > 1 "
             "OR position IS NULL OR position < 0 OR position >= units "
             "OR (units IS NULL AND NOT ? AND place >= ? AND place < ? AND absent IS NOT true)",
