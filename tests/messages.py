@@ -57,6 +57,7 @@ def send_in_transaction(
 def messages(kafka: KafkaServer, topic: str, partition: int = 0) -> list[int]:
     """Offsets of the messages that a partition has."""
     reading = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}
+    reading["auto.offset.reset"] = "earliest"
     consumer = Consumer(reading)
     consumer.assign([TopicPartition(topic, partition, 0)])
     found: list[int] = []

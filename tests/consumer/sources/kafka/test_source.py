@@ -183,6 +183,27 @@ def test_a_micro_batch_is_finished_under_its_contract(
     assert sorted(found) == sorted(letters) == [(0, "1.0.0"), (0, "1.1.0")]
 
 
+@pytest.mark.parametrize("before", ["bronze", "dead_letters", "ledger"])
+def test_a_crash_and_a_lost_checkpoint_lose_and_double_nothing(
+    take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    topic = kafka.new_topic(partitions=2)
+    send(kafka, topic, [event(0), b"{}"])
+    take(topic)
+    send(kafka, topic, [event(1), b"{}"])
+    crash_before(monkeypatch, micro_batches)(["bronze", "dead_letters", "ledger"].index(before))
+    with pytest.raises(LakeproofError, match="crashed, as asked"):
+        take(topic)
+    shutil.rmtree(local_path(checkpoint_folder(lake_settings, "bronze-events")))
+    send(kafka, topic, [event(2), b"{}"], partition=1)
+    take(topic)
+    good = [source_name(topic, *place) for place in ((0, 0), (0, 2), (1, 0))]
+    bad = [source_name(topic, *place) for place in ((0, 1), (0, 3), (1, 1))]
+    assert units(lake_settings, "bronze") == [(name, 0) for name in good]
+    assert units(lake_settings, "dead_letters") == [(name, 0) for name in bad]
+    assert [(row["units"], row["bronze"]) for row in ledger(lake_settings)] == [(2, 1)] * 3
+
+
 def test_the_start_is_found_once_and_stays(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
     topic = kafka.new_topic(partitions=2)
     send(kafka, topic, [event(0)])
