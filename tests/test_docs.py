@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.messages import event, send
+from tests.servers import KafkaServer
 
 from lakeproof.settings_help import as_markdown
 from lakeproof.storage.s3 import s3_client
@@ -113,6 +115,16 @@ def test_the_guide_runs_on_s3(minio: Any, tmp_path: Path) -> None:
         block = re.sub(rf"^export {name}=.*$", f"export {name}={value}", block, flags=re.MULTILINE)
     output = shell(block, {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"})
     assert "1000" in output
+
+
+@pytest.mark.spark
+def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) -> None:
+    kafka.new_topic(name="incoming")
+    send(kafka, "incoming", [event(1), b"[%b, {}]" % event(2)], key=b"k")
+    script = "\n".join(blocks("docs/kafka.md", "sh")).replace("localhost:9092", kafka.bootstrap_servers)
+    output = shell(script, {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"})
+    assert f"incoming/0/{1:019}" in output
+    assert "Clean: each landed unit is in exactly one table, once." in output
 
 
 def test_the_guide_has_the_settings_as_the_model_describes_them() -> None:
