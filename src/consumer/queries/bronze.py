@@ -6,19 +6,18 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.app import Running
 from consumer.bronze.micro_batches import MicroBatches
 from consumer.bronze.tasks import warm_up
 from consumer.bulletin import Bulletin
 from consumer.commit.marker import Marker
 from consumer.commit.recovery import Standing, standing
+from consumer.queries.declining import Declining
 from consumer.queries.failures import explained
 from consumer.sources.registry import SOURCES, OpenSource
-from consumer.sources.source import DeclinedError, Source
+from consumer.sources.source import Source
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder
 from lakeproof.contracts import Contract
@@ -113,7 +112,7 @@ class BronzeQuery:
                 catalog, names = open_catalog(self._settings), stream_tables(self.stream)
                 _resume(catalog, names, plan.source, standing(catalog, names, self.name, plan.source.is_origin))
 
-    def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery | Declining:
         """Start the streaming query."""
         plan, process = self._prepared, self._process
         if process is None:
@@ -137,7 +136,7 @@ class BronzeQuery:
             contract=plan.contract.version,
             mode="available now" if self._trigger.available_now else f"every {every}",
         )
-        return _Bronze(running, process) if plan.source.knows_its_end else running
+        return Declining(running, lambda: process.failure) if plan.source.knows_its_end else running
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed: what a micro-batch raised, what it depends on and is away, or what Spark says."""
@@ -154,35 +153,6 @@ class BronzeQuery:
         if self._plan is None:
             raise RuntimeError("A query is prepared before it is resumed.")
         return self._plan
-
-
-class _Bronze:
-    """A query whose source is Spark's, and so does not know of the stop file: it ends by declining a micro-batch."""
-
-    def __init__(self, query: StreamingQuery, process: MicroBatches[Any]) -> None:
-        self._query = query
-        self._process = process
-
-    @property
-    def isActive(self) -> bool:  # noqa: N802 - Spark's name
-        return self._query.isActive
-
-    @property
-    def status(self) -> dict[str, Any]:
-        return self._query.status
-
-    def exception(self) -> Exception | None:
-        return None if isinstance(self._process.failure, DeclinedError) else self._query.exception()
-
-    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
-        try:
-            self._query.awaitTermination()  # it knows its end
-        except StreamingQueryException:
-            if not isinstance(self._process.failure, DeclinedError):
-                raise
-
-    def stop(self) -> None:
-        self._query.stop()
 
 
 @dataclass(frozen=True)

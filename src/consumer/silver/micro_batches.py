@@ -20,7 +20,7 @@ from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
-from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, rows_of
+from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
 from consumer.silver.tasks import Outcome, write_decided
 from consumer.silver.verdicts import Micros, Verdict, decided, watermarks
 from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
@@ -149,7 +149,7 @@ class SilverMicroBatches:
                     f"{begun.marker.start}: they are from different points in time."
                 )
             end = int(begun.marker.end)
-            return Range(start, end, rows_of(catalog, self._stream, start, end)), self._contract(begun.marker.contract)
+            return range_of(catalog, self._stream, start, end), self._contract(begun.marker.contract)
         if start > bronze.end:
             raise MarkerLostError(
                 f"silver.{self._stream} is at micro-batch {start}, but bronze.{self._stream} only at {bronze.end}: "
@@ -185,7 +185,7 @@ class SilverMicroBatches:
             watermark = _newest(watermark, *newest.values())
             whole, cached = decided(rows, spark.table(f"{CATALOG}.{names.kept}"), contract, horizons)
             try:
-                written = write_decided(whole, rows.columns, targets, self._settings.s3)
+                written = write_decided(whole, rows.columns, targets, self._settings.s3, of_topic=taken.of_topic)
             finally:
                 for frame in cached:
                     frame.unpersist()

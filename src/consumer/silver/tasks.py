@@ -16,6 +16,7 @@ from pyspark.util import PythonEvalType
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
 from consumer.silver.verdicts import VERDICT, Verdict
 from lakeproof.errors import LakeproofError
+from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import CONTENT_HASH, HORIZON, MICRO_BATCH_ID, SOURCE, WINNER_POSITION, WINNER_SOURCE
@@ -51,7 +52,12 @@ class Written:
 
 
 def write_decided(
-    rows: DataFrame, columns: Sequence[str], targets: dict[Verdict, Target | None], s3: S3Settings
+    rows: DataFrame,
+    columns: Sequence[str],
+    targets: dict[Verdict, Target | None],
+    s3: S3Settings,
+    *,
+    of_topic: bool,
 ) -> Written:
     """Write rows that have their verdict; those of a table without a target are only counted.
 
@@ -65,6 +71,8 @@ def write_decided(
         Where the rows of each verdict go.
     s3
         How to reach S3.
+    of_topic
+        Whether the rows come from a topic: then they are counted by partition.
 
     Raises
     ------
@@ -73,7 +81,7 @@ def write_decided(
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        written = _write(batches, columns, targets, s3)
+        written = _write(batches, columns, targets, s3, of_topic=of_topic)
         yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]})
 
     whole = Written(files={verdict: [] for verdict in _ADDED})
@@ -96,7 +104,12 @@ def _map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], An
 
 
 def _write(
-    batches: Iterator[pa.RecordBatch], columns: Sequence[str], targets: dict[Verdict, Target | None], s3: S3Settings
+    batches: Iterator[pa.RecordBatch],
+    columns: Sequence[str],
+    targets: dict[Verdict, Target | None],
+    s3: S3Settings,
+    *,
+    of_topic: bool,
 ) -> Written:
     written = Written()
     try:
@@ -106,7 +119,7 @@ def _write(
             if target
         }
         for batch in batches:
-            written.outcomes.update(_counted(batch))
+            written.outcomes.update(_counted(batch, of_topic=of_topic))
             verdicts = batch.column(VERDICT)
             for verdict, writer in writers.items():
                 mine = batch.filter(pc.equal(verdicts, pa.scalar(str(verdict))))
@@ -117,7 +130,11 @@ def _write(
     return written
 
 
-def _counted(batch: pa.RecordBatch) -> Counter[Outcome]:
+def _counted(batch: pa.RecordBatch, *, of_topic: bool) -> Counter[Outcome]:
     keys = [SOURCE, MICRO_BATCH_ID, VERDICT]
-    counts = pa.Table.from_batches([batch.select(keys)]).group_by(keys).aggregate([([], "count_all")])
+    rows = pa.Table.from_batches([batch.select(keys)])
+    if of_topic:
+        compute: Any = pc  # its stubs lack a function
+        rows = rows.set_column(0, SOURCE, compute.utf8_slice_codeunits(rows[SOURCE], 0, -1 - OFFSET_DIGITS))
+    counts = rows.group_by(keys).aggregate([([], "count_all")])
     return Counter({(row[SOURCE], row[MICRO_BATCH_ID], row[VERDICT]): row["count_all"] for row in counts.to_pylist()})

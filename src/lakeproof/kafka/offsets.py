@@ -77,6 +77,11 @@ def source_name(topic: str, partition: int, offset: int) -> str:
     return f"{topic}/{partition}/{offset:0{OFFSET_DIGITS}}"
 
 
+def partition_name(source: str) -> str:
+    """The part of a message's name that names its partition: ``topic/partition``."""
+    return source.rpartition("/")[0]
+
+
 def starting_offsets(text: str) -> str | datetime | dict[int, int]:
     """Read where a stream begins: ``earliest``, ``latest``, a time with its zone, or offsets by partition.
 

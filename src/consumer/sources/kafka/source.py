@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # A range is cut into pieces for tasks, but into none that is smaller: each makes files of its own in the tables.
 _OFFSETS_PER_PIECE = 20_000
 _PIECES_PER_CORE = 2
+# Kafka's own default; a request may not take longer than the call that it is for.
+_MOST_REQUEST_MILLISECONDS = 30_000
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ class KafkaSource:
         if self._start is None:
             raise RuntimeError("A source is resumed before it is read.")
         self._bulletin = bulletin
+        milliseconds = int(self._kafka.timeout_seconds * 1000)
         reader = spark.readStream.format("kafka").options(**spark_options(self._kafka))
         return (
             reader.option("subscribe", self._topic.name)
@@ -138,7 +141,8 @@ class KafkaSource:
             .option("maxOffsetsPerTrigger", self._kafka.max_offsets_per_micro_batch)
             .option("failOnDataLoss", "true")
             .option("kafka.isolation.level", "read_committed")
-            .option("kafka.default.api.timeout.ms", str(int(self._kafka.timeout_seconds * 1000)))
+            .option("kafka.default.api.timeout.ms", milliseconds)
+            .option("kafka.request.timeout.ms", min(milliseconds, _MOST_REQUEST_MILLISECONDS))
             .load()
             .select("offset")
         )

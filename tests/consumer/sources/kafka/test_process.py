@@ -79,6 +79,29 @@ def test_a_stream_outlives_its_broker_and_ends_on_a_signal(
     assert not [path for path in everything if kafka.password.encode() in path.read_bytes()]
 
 
+@pytest.mark.spark
+def test_a_topic_that_is_deleted_while_it_runs_is_named(
+    kafka: KafkaServer, lake_settings: Settings, tmp_path: Path
+) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(0)])
+    own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TIMEOUT_SECONDS": "3"}
+    output = tmp_path / "output"
+    with output.open("wb") as sink:
+        running = subprocess.Popen(
+            [*COMMAND, "--topic", topic], env=environment(lake_settings, **own), stdout=sink, stderr=sink
+        )
+        try:
+            wait(lambda: '"micro-batch"' in output.read_text(), running, output)
+            kafka.delete_topic(topic)
+            assert running.wait(90) == 3, output.read_text()
+        finally:
+            running.kill()
+            running.wait()
+    assert f"has no topic {topic}" in output.read_text()
+    assert "Create the topic" in output.read_text()
+
+
 def wait(until: Callable[[], bool], running: "subprocess.Popen[bytes]", output: Path) -> None:
     deadline = time.monotonic() + 90
     while not until():

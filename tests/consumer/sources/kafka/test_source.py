@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, rows
 from tests.lakes import changed
@@ -15,6 +16,9 @@ from tests.servers import KafkaServer
 
 from consumer.bronze import micro_batches
 from consumer.repair import give_up_offsets, lost_offsets, reset, topic_of
+from consumer.sources.kafka.read import OffsetRange
+from consumer.sources.kafka.source import KafkaSource
+from consumer.sources.source import Held
 from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.offsets import source_name
@@ -202,6 +206,27 @@ def test_a_crash_and_a_lost_checkpoint_lose_and_double_nothing(
     assert units(lake_settings, "bronze") == [(name, 0) for name in good]
     assert units(lake_settings, "dead_letters") == [(name, 0) for name in bad]
     assert [(row["units"], row["bronze"]) for row in ledger(lake_settings)] == [(2, 1)] * 3
+
+
+def test_on_a_signal_the_next_micro_batch_is_declined(
+    take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(number) for number in range(4)])
+    real = KafkaSource.held
+
+    def held(source: KafkaSource, rows: DataFrame, micro_batch_id: int) -> Held[OffsetRange] | None:
+        if micro_batch_id == 1:
+            assert source._bulletin
+            source._bulletin.stop_file.touch()
+        return real(source, rows, micro_batch_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaSource, "held", held)
+        take(topic, LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH=2)
+    assert len(units(lake_settings, "bronze")) == 2
+    take(topic)
+    assert units(lake_settings, "bronze") == [(source_name(topic, 0, offset), 0) for offset in range(4)]
 
 
 def test_the_start_is_found_once_and_stays(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:

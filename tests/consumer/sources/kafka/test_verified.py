@@ -39,7 +39,7 @@ class Lake:
         assert report["clean"] == (done.exit_code == 0)
         (stream,) = report["streams"]
         found = {each["source"]: (each["status"], "\n".join(each["details"])) for each in stream["sources"]}
-        return stream, {name.rpartition("/")[2]: told for name, told in found.items()}
+        return stream | {"clean": report["clean"]}, {name.rpartition("/")[2]: told for name, told in found.items()}
 
     def faults(self) -> Partitions:
         return self.verify()[1]
@@ -89,6 +89,15 @@ def test_a_clean_topic(lake: Lake, kafka: KafkaServer) -> None:
     assert lake.faults() == {"0": ("pending", "1 offsets are not consumed yet")}
     kafka.delete_records(lake.topic, 0, 3)
     assert lake.faults() == {"0": ("expired", "3 offsets are gone; tables and ledger agree")}
+
+
+def test_silver_follows_a_topic(take: Take, kafka: KafkaServer, lake: Lake) -> None:
+    send(kafka, lake.topic, [event(0), event(0, user_id="other")])
+    take(lake.topic, silver=True)
+    stream, faults = lake.verify()
+    assert (faults, stream["clean"]) == ({}, True)
+    assert stream["silver"]
+    assert stream["bronze_rows"] == 6
 
 
 def test_rows_that_are_missing_doubled_or_of_no_message(lake: Lake) -> None:
