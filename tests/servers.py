@@ -24,8 +24,8 @@ from urllib.parse import quote
 
 import psutil
 import psycopg
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from psycopg import sql
 
 from lakeproof.settings import S3Settings
@@ -317,10 +317,13 @@ class KafkaServer(Server):
     """Apache Kafka in KRaft mode: one node that is both broker and controller."""
 
     name = "Kafka"
+    user: ClassVar[str] = "lake"
+    password: ClassVar[str] = "pass-word-of-kafka"
 
     def prepare(self) -> None:
         if not list(KAFKA_JARS.glob("*.jar")):
             raise ServerError(f"There are no jars in {KAFKA_JARS}: {_HINT}")
+        self.sasl_servers = f"127.0.0.1:{free_port()}"
         self._controller = f"127.0.0.1:{free_port()}"
         self._write_properties()
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -351,21 +354,38 @@ class KafkaServer(Server):
             self._process.wait()
             self._process = None
 
-    def new_topic(self, partitions: int = 1, **config: str | int) -> str:
+    def new_topic(self, partitions: int = 1, name: str = "", **config: str | int) -> str:
         """Make an empty topic; return its name.
 
         Parameters
         ----------
         partitions
             How many it has.
+        name
+            Its name; a new one by default.
         config
             Its configuration, with underscores for the dots: ``cleanup_policy="compact"``.
         """
-        name = f"test-{uuid.uuid4().hex[:12]}"
+        name = name or f"test-{uuid.uuid4().hex[:12]}"
         own = {key.replace("_", "."): str(value) for key, value in config.items()}
         admin = self._admin()
         admin.create_topics([NewTopic(name, partitions, 1, config=own)])[name].result()
         return name
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Let a topic have `total` partitions."""
+        admin = self._admin()
+        admin.create_partitions([NewPartitions(topic, total)])[topic].result()
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic."""
+        admin = self._admin()
+        admin.delete_topics([topic])[topic].result()
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Remove the messages of a partition before an offset, as its retention does."""
+        admin, place = self._admin(), TopicPartition(topic, partition, before)
+        admin.delete_records([place])[place].result()
 
     def _write_properties(self) -> None:
         properties = {
@@ -373,8 +393,12 @@ class KafkaServer(Server):
             "node.id": 1,
             "controller.quorum.voters": f"1@{self._controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{self._controller}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers},SASL_PLAINTEXT://{self.sasl_servers},"
+            f"CONTROLLER://{self._controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain."
+            f'PlainLoginModule required user_{self.user}="{self.password}";',
             "log.dirs": self.folder / "data",
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": 0,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.collector.running import Collector
+from tests.messages import event, send
 from tests.servers import KafkaServer
 
 from lakeproof.settings_help import as_markdown
@@ -161,6 +162,16 @@ def test_the_collector_page_sends_events_as_it_says(kafka: KafkaServer, tmp_path
             responses = running.get("/openapi.json").json["paths"]["/collect"]["post"]["responses"]
             assert status in responses or status == "401"  # which is described when keys are required
     assert re.fullmatch(r"key:  \S+\nline: shop \S+\n", shell(new_key, {}))
+
+
+@pytest.mark.spark
+def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) -> None:
+    kafka.new_topic(name="incoming")
+    send(kafka, "incoming", [event(1), b"[%b, {}]" % event(2)], key=b"k")
+    script = "\n".join(blocks("docs/kafka.md", "sh")).replace("localhost:9092", kafka.bootstrap_servers)
+    output = shell(script, {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"})
+    assert f"incoming/0/{1:019}" in output
+    assert "Clean: each landed unit is in exactly one table, once." in output
 
 
 def test_the_guide_has_the_settings_as_the_model_describes_them() -> None:

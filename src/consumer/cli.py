@@ -50,6 +50,7 @@ class DataSource(StrEnum):
 
     LOCAL = "local"
     S3 = "s3"
+    KAFKA = "kafka"
 
 
 @app.callback()
@@ -63,7 +64,12 @@ def run_streams(
         list[str], typer.Argument(metavar="STREAM...", help="Names of the streams.", show_default=False)
     ],
     data_source: Annotated[
-        DataSource | None, typer.Option(help="Kind of landing zone. Default: that of LAKE_LANDING.")
+        DataSource | None,
+        typer.Option(help="Where the batches are. Default: the landing zone, of the kind of LAKE_LANDING."),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(help="Topic, for --data-source kafka. Default: LAKE_KAFKA_TOPIC, or the name of the stream."),
     ] = None,
     to: Annotated[
         Layer | None,
@@ -75,15 +81,15 @@ def run_streams(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Process what has landed so far, then exit.")
     ] = False,
-    trigger: Annotated[str, typer.Option(help="Interval between checks for new files.")] = "1 second",
+    trigger: Annotated[str, typer.Option(help="Interval between checks for new files or messages.")] = "1 second",
 ) -> None:
-    """Run streams from their landing zones into bronze, silver and gold, in one Spark application.
+    """Run streams from their landing zones or topics into bronze, silver and gold, in one Spark application.
 
     On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits.
     """
     try:
         with logged_errors(), asked_to_end():
-            _run(list(dict.fromkeys(streams)), to, data_source, available_now, trigger)
+            _run(list(dict.fromkeys(streams)), to, data_source, topic, available_now, trigger)
     except AskedToEnd:  # while it started: nothing was begun
         structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
 
@@ -109,15 +115,25 @@ def give_up_files(
         bool, typer.Option("--yes", help="Give them up. Without this option, they are only listed.")
     ] = False,
 ) -> None:
-    """List the files that were discovered, but disappeared before they were read. With --yes, give them up.
+    """List the files or messages that disappeared before they were read. With --yes, give them up.
 
     The consumer waits for a missing file, because its disk may not be mounted. A file that was given up becomes a dead
-    letter with the reason `absent`, unless it is back by then.
+    letter with the reason `absent`, unless it is back by then. Of messages that a topic's retention removed, each range
+    of offsets becomes such a dead letter, and the stream resumes behind it.
     """
     settings = load_settings()
     load_contract(settings.contracts, stream)
-    from consumer.repair import absent_files, give_up
+    from consumer.repair import absent_files, give_up, give_up_offsets, lost_offsets, topic_of
 
+    if topic := topic_of(settings, stream):
+        lost = lost_offsets(settings, stream)
+        for partition, (first, behind) in lost.items():
+            typer.echo(f"{topic}/{partition}: offsets {first:,} to {behind - 1:,}")
+        if yes:
+            give_up_offsets(settings, stream, lost)
+        said = "given up" if yes else "lost; use --yes to give them up"
+        typer.echo(f"{len(lost):,} ranges of offsets {said}" if lost else "No offsets are lost.", err=True)
+        return
     absent = absent_files(settings, stream)
     for name in absent:
         typer.echo(name)
@@ -169,13 +185,21 @@ def archive(
     typer.echo(f"archived: {archive_classes(settings, stream)}")
 
 
-def _run(streams: list[str], to: Layer | None, data_source: DataSource | None, available_now: bool, every: str) -> None:
+def _run(
+    streams: list[str],
+    to: Layer | None,
+    data_source: DataSource | None,
+    topic: str | None,
+    available_now: bool,
+    every: str,
+) -> None:
     if not _TRIGGER.fullmatch(every):
         raise UsageError(
             f"--trigger: expected a duration, got {every!r}.", 'Use a value like "5 seconds" or "500 milliseconds".'
         )
-    settings = load_settings()
+    settings = _with_topic(load_settings(), data_source, topic, streams)
     _check_data_source(settings, data_source)
+    source = "kafka" if data_source is DataSource.KAFKA else "files"
     # An invalid contract is reported before anything else.
     with_silver = [stream for stream in streams if _has_silver(load_contract(settings.contracts, stream), to)]
     products = _products(settings, with_silver, to)
@@ -191,7 +215,7 @@ def _run(streams: list[str], to: Layer | None, data_source: DataSource | None, a
     from consumer.session import PLANNING_ONLY, start_session
 
     queries: list[Query] = [
-        *(BronzeQuery(settings, stream, Trigger(available_now, every)) for stream in streams),
+        *(BronzeQuery(settings, stream, Trigger(available_now, every), source) for stream in streams),
         *(SilverQuery(settings, stream, Trigger(available_now, every)) for stream in with_silver),
         *(GoldQuery(settings, product, Trigger(available_now, every)) for product in products),
     ]
@@ -222,7 +246,25 @@ def _products(settings: Settings, streams: list[str], to: Layer | None) -> list[
     return found
 
 
+def _with_topic(settings: Settings, data_source: DataSource | None, topic: str | None, streams: list[str]) -> Settings:
+    """The settings with the topic of the command line, which wins."""
+    if data_source is not DataSource.KAFKA:
+        if topic:
+            raise UsageError("--topic is only for Kafka.", "Add --data-source kafka, or leave out --topic.")
+        return settings
+    if topic:
+        settings = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"topic": topic})})
+    if settings.kafka.topic and len(streams) > 1:
+        raise UsageError(
+            f"One topic, {settings.kafka.topic}, cannot fill {len(streams)} streams.",
+            "Leave out --topic and LAKE_KAFKA_TOPIC: then each stream is read from the topic of its name.",
+        )
+    return settings
+
+
 def _check_data_source(settings: Settings, data_source: DataSource | None) -> None:
+    if data_source is DataSource.KAFKA:
+        return
     scheme = {None: "", DataSource.LOCAL: "file://", DataSource.S3: "s3://"}[data_source]
     if not settings.landing.uri.startswith(scheme):
         raise UsageError(

@@ -3,8 +3,12 @@
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder, remove_checkpoint
 from lakeproof.errors import UnavailableError
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.recorded import Recorded, recorded_topic
+from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
+from lakeproof.state.given_up import give_up_before, given_up_before
 from lakeproof.state.landing_log import LandingLog, Position, is_origin
 from lakeproof.state.lease import lease
 from lakeproof.storage.local import local_path
@@ -50,9 +54,59 @@ def absent_files(settings: Settings, stream: str) -> list[str]:
     return [file.name for file in waiting if file.name not in there and file.name not in given_up]
 
 
+def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
+    """Offsets of a stream's topic that were removed before they were read: by partition, the first one and the next.
+
+    Those that were given up are left out.
+
+    Raises
+    ------
+    UnavailableError
+        The brokers or the catalog do not respond.
+    """
+    with catalog_errors():
+        ledger = open_catalog(settings).load_table(stream_tables(stream).ledger).properties
+    recorded = recorded_topic(ledger)
+    if recorded is None:
+        return {}
+    position = _accounted_offsets(settings, stream, recorded)
+    topic = Topic(settings.kafka, recorded.topic)
+    topic_id, partitions = topic.identity()
+    recorded.check_id(topic_id)
+    found = {}
+    for partition, extent in topic.extents(partitions).items():
+        wanted = position.next(partition)
+        if max(wanted, given_up_before(settings.state.database, stream, partition)) < extent.first:
+            found[partition] = (wanted, extent.first)
+    return found
+
+
+def topic_of(settings: Settings, stream: str) -> str | None:
+    """Name of the topic that a stream comes from; None for files."""
+    with catalog_errors():
+        catalog, name = open_catalog(settings), stream_tables(stream).ledger
+        recorded = recorded_topic(catalog.load_table(name).properties) if catalog.table_exists(name) else None
+    return recorded.topic if recorded else None
+
+
+def give_up_offsets(settings: Settings, stream: str, lost: dict[int, tuple[int, int]]) -> None:
+    """Let lost offsets become dead letters, so that the stream resumes behind them."""
+    for partition, (_, behind) in lost.items():
+        give_up_before(settings.state.database, stream, partition, behind)
+
+
 def give_up(settings: Settings, stream: str, names: list[str]) -> None:
     """Let files become dead letters if they are absent when the consumer comes to them."""
     LandingLog(settings.state.database, stream).give_up(names)
+
+
+def _accounted_offsets(settings: Settings, stream: str, recorded: Recorded) -> Offsets:
+    from consumer.commit.recovery import standing
+
+    with catalog_errors():
+        is_origin = str(recorded.start).__eq__
+        found = standing(open_catalog(settings), stream_tables(stream), bronze_query(stream), is_origin)
+    return Offsets.parse(found.accounted) if found.accounted else recorded.start
 
 
 def _accounted(settings: Settings, stream: str, log: LandingLog) -> Position:

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, overload
 from urllib.parse import urlsplit
 
 from lakeproof.addresses import encoded
@@ -12,9 +14,11 @@ from lakeproof.state.landing_log import Position
 from lakeproof.storage import open_storage, scheme_of
 from lakeproof.storage.local import local_path
 
+PositionT = TypeVar("PositionT")
+
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Generic[PositionT]):
     """The newest micro-batch of a checkpoint.
 
     Parameters
@@ -27,11 +31,11 @@ class Checkpoint:
         Whether Spark has noted that it is done.
     """
 
-    start: Position | None
-    end: Position
+    start: PositionT | None
+    end: PositionT
     committed: bool
 
-    def fits(self, accounted: Position) -> bool:
+    def fits(self, accounted: PositionT) -> bool:
         """Whether a query that goes on from here takes what comes behind `accounted`, and nothing else.
 
         A micro-batch that is not noted as done is tried again: it has been accounted for already, or it is what comes.
@@ -39,7 +43,7 @@ class Checkpoint:
         return accounted == self.end or (not self.committed and self.start in (accounted, None))
 
     @property
-    def passed(self) -> Position | None:
+    def passed(self) -> PositionT | None:
         """What a query that goes on from here will not look at again; None where that is nothing."""
         return self.end if self.committed else self.start
 
@@ -54,8 +58,29 @@ def checkpoint_folder(settings: Settings, query: str) -> str:
     return f"{settings.state.checkpoints}/{query}"
 
 
-def read_checkpoint(settings: Settings, query: str) -> Checkpoint | None:
+def landing_position(offset: str) -> Position:
+    """Read an offset of the landing log."""
+    found = json.loads(offset)
+    return Position(int(found["seq"]), str(found["chain"]))
+
+
+@overload
+def read_checkpoint(settings: Settings, query: str) -> Checkpoint[Position] | None: ...
+@overload
+def read_checkpoint(
+    settings: Settings, query: str, parse: Callable[[str], PositionT]
+) -> Checkpoint[PositionT] | None: ...
+def read_checkpoint(
+    settings: Settings, query: str, parse: Callable[[str], object] = landing_position
+) -> Checkpoint[Any] | None:
     """Read a query's checkpoint; None where it has no micro-batch yet.
+
+    Parameters
+    ----------
+    settings, query
+        Where it is, and whose.
+    parse
+        Reads an offset of the query's source.
 
     Raises
     ------
@@ -77,15 +102,42 @@ def read_checkpoint(settings: Settings, query: str) -> Checkpoint | None:
         return None
     newest = max(numbers["offsets"])
 
-    def position(number: int) -> Position:
-        try:
-            offset = json.loads(storage.read(f"{root}/offsets/{number}").splitlines()[2])
-            return Position(int(offset["seq"]), str(offset["chain"]))
-        except (ValueError, KeyError, IndexError, TypeError) as error:
-            raise _unusable(root) from error
+    before = _offset(settings, root, newest - 1, parse) if newest - 1 in numbers["offsets"] else None
+    return Checkpoint(before, _offset(settings, root, newest, parse), newest in numbers["commits"])
 
-    before = position(newest - 1) if newest - 1 in numbers["offsets"] else None
-    return Checkpoint(before, position(newest), newest in numbers["commits"])
+
+def read_offset(settings: Settings, query: str, number: int, parse: Callable[[str], PositionT]) -> PositionT:
+    """Read the offset up to which a micro-batch goes.
+
+    Raises
+    ------
+    LakeproofError
+        It cannot be read.
+    """
+    return _offset(settings, encoded(checkpoint_folder(settings, query)), number, parse)
+
+
+def read_initial_offset(settings: Settings, query: str, parse: Callable[[str], PositionT]) -> PositionT:
+    """Read the offset that a checkpoint begins at, as Spark's Kafka source records it.
+
+    Raises
+    ------
+    LakeproofError
+        It cannot be read.
+    """
+    root = encoded(checkpoint_folder(settings, query))
+    return _parsed(settings, root, "sources/0/0", 1, parse)
+
+
+def _offset(settings: Settings, root: str, number: int, parse: Callable[[str], PositionT]) -> PositionT:
+    return _parsed(settings, root, f"offsets/{number}", 2, parse)
+
+
+def _parsed(settings: Settings, root: str, file: str, line: int, parse: Callable[[str], PositionT]) -> PositionT:
+    try:
+        return parse(open_storage(root, settings.s3).read(f"{root}/{file}").splitlines()[line].decode())
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise _unusable(root) from error
 
 
 def _unusable(root: str) -> LakeproofError:

@@ -17,7 +17,9 @@ class Reason(StrEnum):
     CHANGED = "changed"
     """The file was overwritten after it was listed and before it was read, so the listed content is lost."""
     ABSENT = "absent"
-    """The file was removed before it was read, and given up with `consumer give-up`."""
+    """The file or the messages were removed before they were read, and given up with `consumer give-up`."""
+    TOMBSTONE = "tombstone"
+    """A Kafka message without a value: it says that the record with its key was deleted."""
     BATCH_TOO_LARGE = "batch_too_large"
     """Too large to read, or to keep in a dead letter; the content is only in the landed file."""
 

@@ -27,6 +27,7 @@ from pydantic import (
 
 from lakeproof.addresses import as_plain_uri, as_uri, database, folder, place, sqlite_uri
 from lakeproof.errors import UsageError
+from lakeproof.kafka.offsets import starting_offsets
 
 _PREFIX = "LAKE_"
 _S3_PREFIX = "AWS_"
@@ -100,6 +101,12 @@ def _origins(text: str) -> str:
     return ",".join(origins)
 
 
+def _starting_offsets(text: str) -> str:
+    """Check a text that :func:`lakeproof.kafka.offsets.starting_offsets` reads."""
+    starting_offsets(text)
+    return text
+
+
 def _in_home(name: str) -> Callable[[dict[str, Any]], Any]:
     """The default of a setting that lies in the folder LAKE_HOME."""
     return lambda fields: fields["home"] / name
@@ -158,12 +165,33 @@ class LandingSettings(_InHome, title="Landing zone"):
 
 
 class KafkaSettings(_Concern, title="Kafka"):
-    """How to reach Kafka."""
+    """How to reach Kafka, and what is read from it."""
 
     bootstrap_servers: str = Field(
         "localhost:9092",
         alias="LAKE_KAFKA_BOOTSTRAP_SERVERS",
         description="addresses of Kafka brokers: HOST:PORT, separated by commas",
+    )
+    topic: str | None = Field(
+        None, alias="LAKE_KAFKA_TOPIC", description="topic of a stream; if it is not set, the name of the stream"
+    )
+    starting_offsets: Annotated[str, _checked(_starting_offsets)] = Field(
+        "earliest",
+        alias="LAKE_KAFKA_STARTING_OFFSETS",
+        description="where the first run of a stream begins: earliest, latest, a time (2026-11-22T06:00:00Z), or "
+        'offsets by partition ({"0": 42}). Later runs resume from the tables',
+    )
+    max_offsets_per_micro_batch: int = Field(
+        500_000,
+        ge=1,
+        alias="LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH",
+        description="offsets that one micro-batch takes at most, of all partitions",
+    )
+    timeout_seconds: float = Field(
+        120.0,
+        gt=0,
+        alias="LAKE_KAFKA_TIMEOUT_SECONDS",
+        description="how long a running consumer waits for brokers that do not respond",
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT",

@@ -87,7 +87,7 @@ class MicroBatches(Generic[PartT]):
             "finished an interrupted micro-batch",
             stream=self._stream,
             checkpoint=marker.checkpoint_id,
-            files=len(parts),
+            **self._source.size_of(parts),
             **totals,
         )
 
@@ -95,9 +95,9 @@ class MicroBatches(Generic[PartT]):
         began = monotonic()
         spark = rows.sparkSession  # a clone of the session, with this query's settings
         checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
-        held = self._source.held(rows.toArrow().to_pylist())
+        held = self._source.held(rows, micro_batch_id)
         if held is None:
-            return  # a new checkpoint begins with an empty micro-batch
+            return
         marker = Marker(checkpoint_id, micro_batch_id, held.contract, held.start, held.end, self._limits)
         contract = self._contract(held.contract)
         totals = self._complete(spark, held.parts, marker, contract)
@@ -106,8 +106,7 @@ class MicroBatches(Generic[PartT]):
             "micro-batch",
             stream=self._stream,
             contract=contract.version,
-            files=len(held.parts),
-            bytes=sum(file.size for file in held.parts),
+            **self._source.size_of(held.parts),
             **totals,
             seconds=round(monotonic() - began, 3),
         )

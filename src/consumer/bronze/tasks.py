@@ -6,7 +6,7 @@ through the JVM. So a unit is judged once, and nothing is kept or computed a sec
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,15 +16,19 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.bronze.rows import bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
 from consumer.commit.ledger import Drift, MicroBatch, Outcome
-from consumer.judge.batch import Judge
+from consumer.judge.batch import MAX_BYTES, Judge
+from consumer.judge.judged import Judged
+from consumer.sources.envelope import SMALL_BYTES, Envelope, Messages
 from consumer.sources.source import PartT, Reader, Source
 from lakeproof.errors import LakeproofError
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.storage import open_storage
+
+_NOT_READ = (Reason.CHANGED, Reason.ABSENT)
 
 
 @dataclass(frozen=True)
@@ -143,35 +147,86 @@ def write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:
 
 
 def _write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:
-    judge = Judge(task.batch.contract, task.limits)
-    bronze = _writer(task.bronze, task.s3)
-    dead_letters = _writer(task.dead_letters, task.s3)
-    written: Written[PartT] = Written()
+    work = _Work(task)
+    written: Written[PartT] = work.written
     touched = None if task.only_listed else written.touched.append
+    small: list[Envelope] = []
     for envelope in task.reader.envelopes(parts, task.limits, touched):
+        if isinstance(envelope, Messages):
+            work.take_together(envelope.values, Origins.of_messages(envelope))
+            continue
         if envelope.content_hash:
             written.hashes[envelope.source] = envelope.content_hash
         if envelope.failure is None:
-            judged = judge.judge(envelope.value or b"")
-        elif envelope.failure[0] in (Reason.CHANGED, Reason.ABSENT) and task.bronze is None:
+            value = envelope.value or b""
+            if len(value) > SMALL_BYTES:
+                work.take(work.judge.judge(value), envelope)
+                continue
+            small.append(envelope)
+            if len(small) == MAX_BYTES // SMALL_BYTES:
+                work.take_small(small)
+                small = []
+        elif envelope.failure[0] in _NOT_READ and task.bronze is None and not envelope.message:
             written.changed.append(envelope.source)
-            continue
         else:
-            judged = judge.refuse(*envelope.failure, envelope.value)
+            work.take(work.judge.refuse(*envelope.failure, envelope.value), envelope)
+    if small:
+        work.take_small(small)
+    return work.close()
+
+
+class _Work(Generic[PartT]):
+    """Judged units of a task on their way to data files."""
+
+    def __init__(self, task: Task[PartT]) -> None:
+        self.judge = Judge(task.batch.contract, task.limits)
+        self.written: Written[PartT] = Written()
+        self._batch = task.batch
+        self._bronze = _writer(task.bronze, task.s3)
+        self._dead_letters = _writer(task.dead_letters, task.s3)
+
+    def take(self, judged: Iterable[Judged], envelope: Envelope) -> None:
+        """Take the units of an envelope."""
+        origins = Origins.of_envelopes([envelope])
         for units in judged:
-            good, bad = units.good, units.bad
-            if len(good):
-                written.outcomes[envelope.source, None] += len(good)
-                written.drift.update((envelope.source, reasons) for reasons in drift_sets(good))
-                if bronze:
-                    bronze.write(bronze_rows(good, envelope, task.batch))
-            if len(bad):
-                written.outcomes.update((envelope.source, reasons) for reasons in reason_sets(bad))
-                if dead_letters:
-                    dead_letters.write(dead_letter_rows(bad, envelope, task.batch))
-    written.bronze = bronze.close() if bronze else []
-    written.dead_letters = dead_letters.close() if dead_letters else []
-    return written
+            self._take(units, origins, None, None)
+
+    def take_small(self, envelopes: Sequence[Envelope]) -> None:
+        """Judge small envelopes at once."""
+        if len(envelopes) == 1:
+            self.take(self.judge.judge(envelopes[0].value or b""), envelopes[0])
+        else:
+            self.take_together([envelope.value or b"" for envelope in envelopes], Origins.of_envelopes(envelopes))
+
+    def take_together(self, batches: Sequence[bytes], origins: Origins) -> None:
+        """Judge small batches at once."""
+        for found in self.judge.judge_together(batches):
+            self._take(found.judged, origins, found.good_of, found.bad_of)
+
+    def close(self) -> Written[PartT]:
+        """Finish the data files."""
+        self.written.bronze = self._bronze.close() if self._bronze else []
+        self.written.dead_letters = self._dead_letters.close() if self._dead_letters else []
+        return self.written
+
+    def _take(
+        self, units: Judged, origins: Origins, good_of: Sequence[int] | None, bad_of: Sequence[int] | None
+    ) -> None:
+        """Count units, and write their rows."""
+        good, bad = units.good, units.bad
+        outcomes, drift = self.written.outcomes, self.written.drift
+        if len(good):
+            parts = origins.parts_of(good_of, len(good))
+            outcomes.update((part, None) for part in parts)
+            if sets := drift_sets(good):
+                drift.update((part, codes) for part, each in zip(parts, sets, strict=True) for codes in each)
+            if self._bronze:
+                self._bronze.write(bronze_rows(good, origins.columns_of(good_of, len(good)), self._batch))
+        if len(bad):
+            parts = origins.parts_of(bad_of, len(bad))
+            outcomes.update(zip(parts, reason_sets(bad), strict=True))
+            if self._dead_letters:
+                self._dead_letters.write(dead_letter_rows(bad, origins.columns_of(bad_of, len(bad)), self._batch))
 
 
 def _nothing(_: int) -> None:

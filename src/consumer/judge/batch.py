@@ -1,13 +1,26 @@
 """From the bytes of a batch to judged units: each is good or bad, once."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
+from typing import TypeVar
 
 import pyarrow as pa
 
 from consumer.judge.exact import Drifted, ExactJudge
 from consumer.judge.fast import FastJudge
-from consumer.judge.judged import Fault, Judged, bad_units, good_records, value_columns, value_schema
+from consumer.judge.judged import (
+    ArrowColumn,
+    Bad,
+    Fault,
+    Good,
+    Judged,
+    Together,
+    bad_units,
+    good_records,
+    value_columns,
+    value_schema,
+)
 from consumer.judge.rule_checks import RulesJudge
 from consumer.judge.split import Refused, TooLarge, Unit, split
 from lakeproof.contracts import Contract
@@ -68,13 +81,48 @@ class Judge:
         position = 0
         for chunk in _chunks(units):
             if isinstance(chunk, TooLarge):
-                yield self._dead_letter(
-                    position, [Fault(Reason.RECORD_TOO_LARGE, "$", self._too_large(chunk.size))], None
-                )
+                yield self._too_large_record(position, chunk)
                 position += 1
             else:
                 yield self._judge_units(chunk, position)
                 position += len(chunk)
+
+    def judge_together(self, batches: Sequence[bytes]) -> Iterator[Together]:
+        """Judge small batches at once, each as :meth:`judge` does: messages of one record are 20 times as fast so.
+
+        Parameters
+        ----------
+        batches
+            At most :data:`MAX_UNITS`.
+        """
+        accepted, columns = self._accept_whole(batches)
+        if accepted:
+            count = len(accepted)
+            good = good_records(self.contract, [0] * count, columns, [()] * count)
+            yield Together(Judged(good, bad_units([], [], [])), accepted, ())
+            if count == len(batches):
+                return
+        done = set(accepted)
+        units: list[bytes] = []
+        places: list[tuple[int, int]] = []
+        for number, batch in enumerate(batches):
+            if number in done:
+                continue
+            found = split(batch, self.limits.record_bytes)
+            if isinstance(found, Refused):
+                yield from (_of(number, judged) for judged in self.refuse(found.code, found.detail, batch))
+                continue
+            for position, unit in enumerate(found):
+                if isinstance(unit, TooLarge):
+                    yield _of(number, self._too_large_record(position, unit))
+                    continue
+                units.append(unit)
+                places.append((number, position))
+                if len(units) == MAX_UNITS:
+                    yield self._judge_places(units, places)
+                    units, places = [], []
+        if units:
+            yield self._judge_places(units, places)
 
     def refuse(self, code: Reason | str, detail: str, value: bytes | None) -> Iterator[Judged]:
         """Make a whole batch a dead letter.
@@ -96,6 +144,35 @@ class Judge:
             faults.append(Fault(Reason.BATCH_TOO_LARGE, "$", self._too_large(len(value))))
             value = None
         yield self._dead_letter(0, faults, value)
+
+    def _accept_whole(self, batches: Sequence[bytes]) -> tuple[list[int], list[ArrowColumn]]:
+        """Indexes of the batches that are one record each which meets the contract for certain, and its columns."""
+        # What is read as an object from its first byte to its last is one unit: the batch itself.
+        single = [
+            number
+            for number, batch in enumerate(batches)
+            if batch.startswith(b"{") and len(batch) <= self.limits.record_bytes
+        ]
+        accepted, columns = self._fast.judge([batches[number] for number in single])
+        if self.contract.rules and (broken := self._rules.judge(columns)):
+            kept = [row for row in range(len(accepted)) if row not in broken]
+            columns = [column.take(pa.array(kept, pa.int64())) for column in columns]
+            accepted = [accepted[row] for row in kept]
+        return [single[index] for index in accepted], columns
+
+    def _judge_places(self, units: Sequence[bytes], places: Sequence[tuple[int, int]]) -> Together:
+        """Judge units of several batches, each with the number of its batch and its position in it."""
+        judged = self._judge_units(units, 0)
+        good, bad = judged.good, judged.bad
+        of = [[places[index] for index in part.positions.to_numpy()] for part in (good, bad)]
+        return Together(
+            Judged(_at(good, of[0]), _at(bad, of[1])),
+            [number for number, _ in of[0]],
+            [number for number, _ in of[1]],
+        )
+
+    def _too_large_record(self, position: int, unit: TooLarge) -> Judged:
+        return self._dead_letter(position, [Fault(Reason.RECORD_TOO_LARGE, "$", self._too_large(unit.size))], None)
 
     def _too_large(self, size: int) -> str:
         limit = f"LAKE_MAX_RECORD_BYTES is {self.limits.record_bytes:,}"
@@ -165,6 +242,17 @@ class Judge:
     @cached_property
     def _rules(self) -> RulesJudge:
         return RulesJudge(self.contract)
+
+
+_PartT = TypeVar("_PartT", Good, Bad)
+
+
+def _at(part: _PartT, places: Sequence[tuple[int, int]]) -> _PartT:
+    return replace(part, positions=pa.array([position for _, position in places], pa.int64()))
+
+
+def _of(number: int, judged: Judged) -> Together:
+    return Together(judged, [number] * len(judged.good), [number] * len(judged.bad))
 
 
 def _chunks(units: Iterator[Unit]) -> Iterator[list[bytes] | TooLarge]:

@@ -118,6 +118,23 @@ class Judged:
         return len(self.good) + len(self.bad)
 
 
+@dataclass(frozen=True)
+class Together:
+    """Units of several batches that were judged together; their positions are those in their own batches.
+
+    Parameters
+    ----------
+    judged
+        The units.
+    good_of, bad_of
+        Which batch each good record, and each bad unit, is from.
+    """
+
+    judged: Judged
+    good_of: Sequence[int]
+    bad_of: Sequence[int]
+
+
 def value_schema(contract: Contract) -> pa.Schema:
     """Columns of good records: the contract's fields."""
     return pa.schema([arrow_field(field) for field in contract])

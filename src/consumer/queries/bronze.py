@@ -14,6 +14,7 @@ from consumer.bronze.tasks import warm_up
 from consumer.bulletin import Bulletin
 from consumer.commit.marker import Marker
 from consumer.commit.recovery import Standing, standing
+from consumer.queries.declining import Declining
 from consumer.queries.failures import explained
 from consumer.sources.registry import SOURCES, OpenSource
 from consumer.sources.source import Source
@@ -111,7 +112,7 @@ class BronzeQuery:
                 catalog, names = open_catalog(self._settings), stream_tables(self.stream)
                 _resume(catalog, names, plan.source, standing(catalog, names, self.name, plan.source.is_origin))
 
-    def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery:
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery | Declining:
         """Start the streaming query."""
         plan, process = self._prepared, self._process
         if process is None:
@@ -119,13 +120,15 @@ class BronzeQuery:
         rows = plan.source.rows(spark, bulletin)
         Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
         every = self._trigger.every
-        running = (
+        writer = (
             rows.writeStream.queryName(self.name)
             .option("checkpointLocation", checkpoint_folder(self._settings, self.name))
-            .trigger(processingTime="0 seconds" if self._trigger.available_now else every)
             .foreachBatch(process)
-            .start()
         )
+        if self._trigger.available_now and plan.source.knows_its_end:
+            running = writer.trigger(availableNow=True).start()
+        else:
+            running = writer.trigger(processingTime="0 seconds" if self._trigger.available_now else every).start()
         log.info(
             "started",
             stream=self.stream,
@@ -133,11 +136,16 @@ class BronzeQuery:
             contract=plan.contract.version,
             mode="available now" if self._trigger.available_now else f"every {every}",
         )
-        return running
+        return Declining(running, lambda: process.failure) if plan.source.knows_its_end else running
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed: what a micro-batch raised, what it depends on and is away, or what Spark says."""
         failure = (self._process.failure if self._process else None) or error
+        if self._plan and not isinstance(failure, LakeproofError):
+            try:
+                self._plan.source.check()
+            except LakeproofError as found:
+                return found
         return explained(failure, self._settings, self.stream)
 
     @property

@@ -21,7 +21,7 @@ from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
 from consumer.silver.compared import compared, content_hash
-from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, rows_of
+from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
 from consumer.silver.state import State
 from consumer.silver.tasks import Outcome, write_decided
 from consumer.silver.verdicts import KEY, Micros, Verdict, decide, watermarks
@@ -153,7 +153,7 @@ class SilverMicroBatches:
                     f"{begun.marker.start}: they are from different points in time."
                 )
             end = int(begun.marker.end)
-            return Range(start, end, rows_of(catalog, self._stream, start, end)), self._contract(begun.marker.contract)
+            return range_of(catalog, self._stream, start, end), self._contract(begun.marker.contract)
         if start > bronze.end:
             raise MarkerLostError(
                 f"silver.{self._stream} is at micro-batch {start}, but bronze.{self._stream} only at {bronze.end}: "
@@ -190,7 +190,7 @@ class SilverMicroBatches:
             horizons = _horizons(taken, newest, watermark, contract)
             watermark = _newest(watermark, *newest.values())
             lost = decide(narrow, horizons)
-            written = write_decided(rows, lost, horizons, targets, self._settings.s3)
+            written = write_decided(rows, lost, horizons, targets, self._settings.s3, of_topic=taken.of_topic)
             files, outcomes = written.files, written.outcomes
             if _strategy(contract) is SilverStrategy.STATE:
                 self._state.decided(taken, narrow, lost)

@@ -1,11 +1,13 @@
 """How far silver is behind bronze: what the tables themselves say."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from consumer.commit.marker import committed
 from lakeproof.checkpoint import bronze_query
+from lakeproof.kafka.offsets import partition_name
+from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.tables.names import stream_tables
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ MAX_MICRO_BATCHES = 100
 """Micro-batches of bronze that are decided at once, at most: each has a horizon of its own."""
 
 Counts = dict[tuple[str, int], int]
-"""How many rows a source of a micro-batch has in bronze."""
+"""How many rows a source of a micro-batch has in bronze: a file, or a partition of a topic."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,14 @@ class Range:
         The first number, and the one behind the last.
     rows
         How many rows of each source they hold, as bronze's ledger says.
+    of_topic
+        Whether the rows come from a topic: then a source is a partition.
     """
 
     start: int
     end: int
     rows: Counts
+    of_topic: bool
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ def next_range(
     if end <= start:
         return None
     end = min(end, start + max_micro_batches)
-    counts = rows_of(catalog, stream, start, end)
+    whole = range_of(catalog, stream, start, end)
+    counts = whole.rows
     by_number: Counter[int] = Counter()
     for (_, number), count in counts.items():
         by_number[number] += count
@@ -80,17 +86,18 @@ def next_range(
         if number > start and rows > max_rows:
             end = number
             break
-    return Range(start, end, {key: count for key, count in counts.items() if key[1] < end})
+    return replace(whole, end=end, rows={key: count for key, count in counts.items() if key[1] < end})
 
 
-def rows_of(catalog: "Catalog", stream: str, start: int, end: int) -> Counts:
-    """How many rows each source of the micro-batches from `start` to before `end` has in bronze, as its ledger says."""
+def range_of(catalog: "Catalog", stream: str, start: int, end: int) -> Range:
+    """The micro-batches from `start` to before `end`."""
     ledger = catalog.load_table(stream_tables(stream).ledger)
+    of_topic = recorded_topic(ledger.properties) is not None
     number = "micro_batch_id"
     scan = ledger.scan(f"{number} >= {start} and {number} < {end}", selected_fields=("source", number, "bronze"))
     found: Counts = {}
     for row in scan.to_arrow().to_pylist():
         if row["bronze"]:
-            key = (row["source"], row[number])
+            key = (partition_name(row["source"]) if of_topic else row["source"], row[number])
             found[key] = found.get(key, 0) + row["bronze"]
-    return found
+    return Range(start, end, found, of_topic)

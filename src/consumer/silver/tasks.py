@@ -14,6 +14,7 @@ from consumer.commit.data_files import DataFile, DataFileWriter, Target
 from consumer.commit.tasks import map_in_arrow
 from consumer.silver.verdicts import Lost, Micros, Place, Verdict
 from lakeproof.errors import LakeproofError
+from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import (
@@ -57,6 +58,8 @@ def write_decided(
     horizons: Mapping[int, Micros | None],
     targets: Mapping[Verdict, Target | None],
     s3: S3Settings,
+    *,
+    of_topic: bool,
 ) -> Written:
     """Write rows to the tables of their verdicts; those of a table without a target are only counted.
 
@@ -72,6 +75,8 @@ def write_decided(
         Where the rows of each verdict go.
     s3
         How to reach S3.
+    of_topic
+        Whether the rows come from a topic: then they are counted by partition.
 
     Raises
     ------
@@ -80,7 +85,7 @@ def write_decided(
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        written = _write(batches, lost, horizons, targets, s3)
+        written = _write(batches, lost, horizons, targets, s3, of_topic=of_topic)
         yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]})
 
     whole = Written(files={verdict: [] for verdict in targets})
@@ -100,6 +105,8 @@ def _write(
     horizons: Mapping[int, Micros | None],
     targets: Mapping[Verdict, Target | None],
     s3: S3Settings,
+    *,
+    of_topic: bool,
 ) -> Written:
     written = Written()
     try:
@@ -110,7 +117,7 @@ def _write(
         }
         for batch in batches:
             decided = _decided(batch, lost)
-            written.outcomes.update(_counted(decided))
+            written.outcomes.update(_counted(decided, of_topic=of_topic))
             for verdict, writer in writers.items():
                 mine = decided.filter(pc.equal(decided.column(_VERDICT), pa.scalar(str(verdict))))
                 if mine.num_rows:
@@ -152,7 +159,11 @@ def _places(rows: pa.RecordBatch) -> Iterator[Place]:
     return zip(sources, positions, strict=True)
 
 
-def _counted(batch: pa.RecordBatch) -> Counter[Outcome]:
+def _counted(rows: pa.RecordBatch, *, of_topic: bool) -> Counter[Outcome]:
     keys = [SOURCE, MICRO_BATCH_ID, _VERDICT]
-    counts = pa.Table.from_batches([batch.select(keys)]).group_by(keys).aggregate([([], "count_all")])
+    table = pa.Table.from_batches([rows.select(keys)])
+    if of_topic:
+        compute: Any = pc  # its stubs lack a function
+        table = table.set_column(0, SOURCE, compute.utf8_slice_codeunits(table[SOURCE], 0, -1 - OFFSET_DIGITS))
+    counts = table.group_by(keys).aggregate([([], "count_all")])
     return Counter({(row[SOURCE], row[MICRO_BATCH_ID], row[_VERDICT]): row["count_all"] for row in counts.to_pylist()})

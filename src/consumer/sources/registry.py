@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from consumer.sources.files.source import FileSource
+from consumer.sources.kafka.source import KafkaSource
 from consumer.sources.source import Source
 from lakeproof.settings import Settings
 
 OpenSource = Callable[[Settings, str, str, bool], Source[Any]]
 """Opens a source: of these settings, this stream, this query, and whether it ends with what is there."""
 
-SOURCES: dict[str, OpenSource] = {"files": FileSource}
+SOURCES: dict[str, OpenSource] = {"files": FileSource, "kafka": KafkaSource}

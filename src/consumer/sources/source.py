@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from consumer.bulletin import Bulletin
-from consumer.sources.envelope import Envelope
+from consumer.sources.envelope import Envelope, Messages
+from lakeproof.errors import LakeproofError
 from lakeproof.settings import Limits
 
 if TYPE_CHECKING:
@@ -24,15 +25,15 @@ class Part(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes, about: large parts are spread over the tasks first."""
+        """Bytes, or offsets."""
 
     @property
     def etag(self) -> str:
         """Which content it had when it was listed."""
 
     @property
-    def landed_at(self) -> datetime:
-        """When it landed, UTC."""
+    def landed_at(self) -> datetime | None:
+        """When it landed, UTC; None for a part of messages that landed at various times."""
 
     @property
     def given_up(self) -> bool:
@@ -68,7 +69,7 @@ class Reader(Protocol[PartT]):
 
     def envelopes(
         self, parts: Iterable[PartT], limits: Limits, touched: Callable[[PartT], None] | None
-    ) -> Iterator[Envelope]:
+    ) -> Iterator[Envelope | Messages]:
         """Read the batches of `parts`, one after the other.
 
         Parameters
@@ -88,8 +89,16 @@ class Reader(Protocol[PartT]):
         """
 
 
+class DeclinedError(LakeproofError):
+    """A micro-batch was not begun, since the application ends."""
+
+
 class Source(Protocol[PartT]):
     """Where a stream's batches come from."""
+
+    @property
+    def knows_its_end(self) -> bool:
+        """Whether Spark itself can end the query once it has taken what was there when it started."""
 
     @property
     def root(self) -> str:
@@ -111,8 +120,24 @@ class Source(Protocol[PartT]):
     def rows(self, spark: "SparkSession", bulletin: Bulletin) -> "DataFrame":
         """Return the streaming rows that say what each micro-batch holds."""
 
-    def held(self, rows: list[dict[str, Any]]) -> Held[PartT] | None:
-        """Read the rows of a micro-batch; None where it holds nothing."""
+    def held(self, rows: "DataFrame", micro_batch_id: int) -> Held[PartT] | None:
+        """Read what a micro-batch holds; None where it holds nothing.
+
+        Parameters
+        ----------
+        rows
+            Its rows.
+        micro_batch_id
+            Its number in the checkpoint.
+
+        Raises
+        ------
+        DeclinedError
+            The application ends: a micro-batch that has not been begun is left to the next run.
+        """
+
+    def size_of(self, parts: Sequence[PartT]) -> dict[str, int]:
+        """How large parts are together, by unit, for the log."""
 
     def held_between(self, start: str, end: str) -> list[PartT] | None:
         """What lies between two positions; None where the source does not know any more."""
@@ -122,6 +147,15 @@ class Source(Protocol[PartT]):
 
     def look_again(self, parts: Iterable[PartT]) -> None:
         """Remember parts that were read with another tag than was listed."""
+
+    def check(self) -> None:
+        """Make sure that it can be read, and is what it was. Called after a failure, to say why.
+
+        Raises
+        ------
+        LakeproofError
+            It is not.
+        """
 
     def is_origin(self, position: str) -> bool:
         """Whether nothing comes before a position."""

@@ -39,6 +39,36 @@ def client_properties(kafka: "KafkaSettings") -> dict[str, str | int | float | b
     return properties
 
 
+def spark_options(kafka: "KafkaSettings") -> dict[str, str]:
+    """Options of Spark's Kafka source, whose client is Kafka's own in Java, that reaches the same brokers.
+
+    Raises
+    ------
+    UsageError
+        A file that is set does not exist.
+    """
+    check_files(kafka)
+    options = {"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": kafka.security_protocol}
+    if kafka.security_protocol.startswith("SASL"):
+        module = "plain.PlainLoginModule" if kafka.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
+        user, password = _quoted(kafka.sasl_username or ""), _quoted(_secret(kafka.sasl_password))
+        options["sasl.mechanism"] = kafka.sasl_mechanism
+        options["sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{module} required username={user} password={password};"
+        )
+    if kafka.ssl_ca:
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": kafka.ssl_ca.read_text()}
+    if kafka.ssl_certificate and kafka.ssl_key:
+        options |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": kafka.ssl_certificate.read_text(),
+            "ssl.keystore.key": kafka.ssl_key.read_text(),
+        }
+    if kafka.ssl_key_password:
+        options["ssl.key.password"] = _secret(kafka.ssl_key_password)
+    return {f"kafka.{name}": value for name, value in options.items()}
+
+
 def check_files(kafka: "KafkaSettings") -> None:
     """Make sure that the files of certificates and keys exist.
 
@@ -58,3 +88,7 @@ def check_files(kafka: "KafkaSettings") -> None:
 
 def _secret(value: object) -> str:
     return str(value.get_secret_value()) if hasattr(value, "get_secret_value") else ""
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

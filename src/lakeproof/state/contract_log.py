@@ -10,7 +10,7 @@ from sqlalchemy import Table, select
 from sqlalchemy.exc import IntegrityError
 
 from lakeproof.state.database import open_database, transaction
-from lakeproof.state.schema import CONTRACT_TEXTS, CURRENT_CONTRACTS
+from lakeproof.state.schema import BEGUN, CONTRACT_TEXTS, CURRENT_CONTRACTS
 
 
 class ContractLog:
@@ -54,6 +54,25 @@ class ContractLog:
         """Digest of the contract that holds for `stream`; None before its first consumer."""
         with transaction(self._engine) as connection:
             return connection.scalar(select(CURRENT_CONTRACTS.c.digest).where(CURRENT_CONTRACTS.c.stream == stream))
+
+    def begin(self, stream: str, start: str, end: str) -> str | None:
+        """Return the digest of the contract that judges the micro-batch between two positions; None for no contract.
+
+        It is the current one, unless the same micro-batch was begun before: then it is the one of that time. For a
+        source whose offsets cannot record the contract.
+        """
+        with transaction(self._engine) as connection:
+            begun = connection.execute(select(BEGUN).where(BEGUN.c.stream == stream)).one_or_none()
+            if begun and (begun.start_position, begun.end_position) == (start, end):
+                return str(begun.digest)
+        digest = self.current(stream)
+        if digest is None:
+            return None
+        row = {"start_position": start, "end_position": end, "digest": digest}
+        with transaction(self._engine) as connection:  # only the holder of the stream's lease comes here
+            connection.execute(BEGUN.delete().where(BEGUN.c.stream == stream))
+            connection.execute(BEGUN.insert(), {"stream": stream, **row})
+        return digest
 
     def _insert(self, table: Table, row: dict[str, object]) -> None:
         """Insert a row that another process may insert at the same time: then that one stays."""

@@ -64,6 +64,22 @@ CURRENT_CONTRACTS = Table(
     Column("stream", String, primary_key=True),
     Column("digest", String, nullable=False),
 )
+_for_kafka = MetaData()
+BEGUN = Table(
+    "begun_micro_batches",
+    _for_kafka,
+    Column("stream", String, primary_key=True),
+    Column("start_position", String, nullable=False),
+    Column("end_position", String, nullable=False),
+    Column("digest", String, nullable=False),
+)
+GIVEN_UP_OFFSETS = Table(
+    "given_up_offsets",
+    _for_kafka,
+    Column("stream", String, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("before", BigInteger, nullable=False),
+)
 LEASES = Table(
     "leases",
     _metadata,
@@ -123,4 +139,8 @@ def _create(connection: Connection) -> None:
     _metadata.create_all(connection, checkfirst=False)
 
 
-_STEPS: tuple[Callable[[Connection], None], ...] = (_create,)
+def _create_for_kafka(connection: Connection) -> None:
+    _for_kafka.create_all(connection, checkfirst=False)
+
+
+_STEPS: tuple[Callable[[Connection], None], ...] = (_create, _create_for_kafka)

@@ -14,14 +14,16 @@ from lakeproof.contracts import (
     Type,
 )
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
-from lakeproof.tables.columns import evolve
+from lakeproof.tables.columns import evolve, lacking
 from lakeproof.tables.names import (
     ATTEMPT,
     CONTENT_HASH,
     CONTRACT_VERSION,
     DECIDED_AT,
+    HEADERS,
     HORIZON,
     INGESTED_AT,
+    KEY,
     LANDED_AT,
     MICRO_BATCH_ID,
     NEXT_MICRO_BATCH,
@@ -122,6 +124,27 @@ def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverT
             evolve(catalog.load_table(name), schema)
 
 
+def ensure_message_columns(catalog: "Catalog", stream: str) -> None:
+    """Give the tables of a stream that comes from Kafka the columns of a message's key and headers."""
+    from pyiceberg.types import BinaryType, NestedField, StringType, StructType
+    from pyiceberg.types import ListType as IcebergList
+
+    header = StructType(
+        NestedField(0, "key", StringType(), required=False), NestedField(0, "value", BinaryType(), required=False)
+    )
+    schema = _schema(
+        [
+            (KEY, BinaryType(), "key of its Kafka message"),
+            (HEADERS, IcebergList(0, header, element_required=False), "headers of its Kafka message"),
+        ]
+    )
+    names = stream_tables(stream)
+    for name in (names.bronze, names.dead_letters):
+        table = catalog.load_table(name)
+        if lacking(table.schema(), schema):
+            evolve(table, schema)
+
+
 def _ensure_table(catalog: "Catalog", name: str, schema: "Schema", day_of: str, properties: dict[str, str]) -> bool:
     """Create a table by the day of a column, unless it exists; return whether it was missing."""
     if catalog.table_exists(name):
@@ -179,8 +202,8 @@ def _bronze_columns(contract: Contract) -> list[tuple[str, "IcebergType", str]]:
         + [(RESCUED, rescued, "what did not fit: JSON path to the JSON text that landed")]
         * (contract.drift is DriftPolicy.RESCUE)
         + [
-            (SOURCE, StringType(), "path of the landed file below the landing folder, or topic/partition"),
-            (POSITION, LongType(), "index of the record in its batch, or its offset"),
+            (SOURCE, StringType(), "path of the landed file below the landing folder, or topic/partition/offset"),
+            (POSITION, LongType(), "index of the record in its batch"),
             (MICRO_BATCH_ID, LongType(), "micro-batch that appended it"),
             (LANDED_AT, TimestamptzType(), "when its batch landed"),
             (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
@@ -203,8 +226,8 @@ def dead_letter_schema() -> "Schema":
         [
             (REASONS, IcebergList(0, reason, element_required=False), "every reason: code, JSON path, detail"),
             (RAW, BinaryType(), "the unit's bytes as landed"),
-            (SOURCE, StringType(), "path of the landed file below the landing folder, or topic/partition"),
-            (POSITION, LongType(), "index of the record in its batch, or its offset; 0 for a whole batch"),
+            (SOURCE, StringType(), "path of the landed file below the landing folder, or topic/partition/offset"),
+            (POSITION, LongType(), "index of the record in its batch; 0 for a whole batch"),
             (MICRO_BATCH_ID, LongType(), "micro-batch that appended it"),
             (LANDED_AT, TimestamptzType(), "when its batch landed"),
             (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
@@ -222,9 +245,13 @@ def ledger_schema() -> "Schema":
     counts = IcebergMap(0, StringType(), 0, LongType(), value_required=False)
     return _schema(
         [
-            ("source", StringType(), "path of the landed file below the landing folder, or topic/partition"),
-            ("size", LongType(), "bytes of the source"),
-            ("etag", StringType(), "the storage's tag of its content when it was read"),
+            ("source", StringType(), "path of the landed file below the landing folder, or topic/partition/offset"),
+            ("size", LongType(), "bytes of the file, or offsets of the range"),
+            (
+                "etag",
+                StringType(),
+                "the storage's tag of its content when it was read, or the first offset behind the range",
+            ),
             ("content_hash", StringType(), "BLAKE2b (128 bits) of its bytes as they landed"),
             ("micro_batch_id", LongType(), "micro-batch that took it"),
             ("checkpoint_id", StringType(), "checkpoint of the query that took it"),
@@ -246,7 +273,7 @@ def silver_ledger_schema() -> "Schema":
 
     return _schema(
         [
-            ("source", StringType(), "path of the landed file below the landing folder, or topic/partition"),
+            ("source", StringType(), "path of the landed file below the landing folder, or topic/partition/offset"),
             ("micro_batch_id", LongType(), "micro-batch of bronze that it came with"),
             ("bronze", LongType(), "rows in bronze: the sum of the others"),
             ("kept", LongType(), "rows that were the first with their key"),

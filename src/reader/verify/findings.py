@@ -188,8 +188,8 @@ def _problems(evidence: Evidence, account: Account) -> list[tuple[Status, str]]:
         how = "another size" if landed.size != booking.size else "the same size, other bytes"
         problems.append((Status.CHANGED, f"it was overwritten after it was read: {how}"))
     problems += [(Status.CHANGED, text) for text in evidence.contents]
-    if booking and booking.rows == 1 and (difference := _difference(booking, account)):
-        problems.append((Status.CHANGED, difference))
+    if booking and booking.rows == 1 and (text := difference(booking, account)):
+        problems.append((Status.CHANGED, text))
     return problems
 
 
@@ -198,7 +198,7 @@ def _listed(positions: tuple[int, Sequence[int]]) -> str:
     return f"{count:,} (at {', '.join(map(str, first))}{', …' if count > len(first) else ''})"
 
 
-def _difference(booking: Booking, account: Account) -> str:
+def difference(booking: Booking, account: Account) -> str:
     """In what the ledger differs from the tables."""
     booked = {"units": booking.units, "bronze": booking.bronze, "rescued values": booking.rescued}
     booked |= _dead(booking.dead)

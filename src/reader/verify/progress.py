@@ -37,7 +37,11 @@ def accounted_position(ledger: Mapping[str, str], stream: str) -> Position | Non
 
 
 def passed_files(
-    settings: Settings, stream: str, checkpoint: Checkpoint | None, accounted: Position | None, pending: Set[str]
+    settings: Settings,
+    stream: str,
+    checkpoint: Checkpoint[Position] | None,
+    accounted: Position | None,
+    pending: Set[str],
 ) -> Passed:
     """Find which files that are in no table will not be read, since a position is behind them.
 

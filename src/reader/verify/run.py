@@ -12,6 +12,7 @@ from lakeproof.checkpoint import bronze_query, read_checkpoint
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.history.applied import applied_contracts
+from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.landing.zone import LandingZone, is_hidden, landing_zone
 from lakeproof.settings import Limits, Settings
 from lakeproof.storage import StoredFile
@@ -21,6 +22,7 @@ from reader.connect import Session
 from reader.verify.findings import Account, Booking, Evidence, Finding, Status, is_changed, judge, may_be_a_copy
 from reader.verify.gold.findings import ProductVerification
 from reader.verify.gold.run import verify_gold
+from reader.verify.kafka.run import verify_topic
 from reader.verify.lake import StreamLake
 from reader.verify.landing import recount, same_size
 from reader.verify.progress import accounted_position, passed_files
@@ -120,20 +122,18 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
     LakeproofError
         A table, the landing zone or the contract cannot be read.
     """
-    zone = landing_zone(settings, stream)
     lake = StreamLake(session, stream)
     show(f"{stream}: tables", 0, 0)
+    if recorded := recorded_topic(_ledger_properties(settings, stream)):
+        return _verify_topic(settings, session, lake, stream, recorded, values, show)
+    zone = landing_zone(settings, stream)
     checkpoint = read_checkpoint(settings, bronze_query(stream))  # before the ledger, which is never behind it
     ledger = _ledger_properties(settings, stream)  # before its rows, which are never behind them
     books = _read_books(lake, zone)
     _check_folder(zone, ledger.get(LANDING_ROOT), books)
     pending = books.landed.keys() - books.bookings.keys() - books.accounts.keys()
     passed = passed_files(settings, stream, checkpoint, accounted_position(ledger, stream), pending)
-    sample = None
-    if values:
-        contracts = _contracts(settings, stream)
-        newest = list(contracts.values())[-1]
-        sample = Sample(contracts, lake.sample([field.name for field in newest], SAMPLED_ROWS))
+    sample = _sample(settings, lake, stream) if values else None
     letters: dict[str, dict[int, list[str | None]]] = {}
     for source, position, raw_hash in lake.letters():
         letters.setdefault(source, {}).setdefault(position, []).append(raw_hash)
@@ -163,6 +163,46 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
         silver=silver,
         gold=gold,
     )
+
+
+def _verify_topic(
+    settings: Settings, session: Session, lake: StreamLake, stream: str, recorded: Recorded, values: bool, show: Show
+) -> Verification:
+    sample: Sample | None = None
+
+    def sampled() -> Sample | None:
+        nonlocal sample
+        sample = _sample(settings, lake, stream) if values else None
+        return sample
+
+    found = verify_topic(
+        settings,
+        session,
+        stream,
+        recorded,
+        lambda: _ledger_properties(settings, stream),
+        sampled,
+        lambda done, due: show(f"{stream}: topic {recorded.topic}, offsets", done, due),
+    )
+    show(f"{stream}: silver", 0, 0)
+    return Verification(
+        stream=stream,
+        findings=found.findings,
+        problems=found.problems,
+        hidden=0,
+        landed_units=found.units,
+        bronze_rows=found.bronze,
+        dead_letters=found.dead_letters,
+        sampled_rows=len(sample) if sample else 0,
+        resent=(),
+        silver=verify_silver(settings, session, stream),
+    )
+
+
+def _sample(settings: Settings, lake: StreamLake, stream: str) -> Sample:
+    contracts = _contracts(settings, stream)
+    newest = list(contracts.values())[-1]
+    return Sample(contracts, lake.sample([field.name for field in newest], SAMPLED_ROWS))
 
 
 def _contracts(settings: Settings, stream: str) -> dict[str, Contract]:

@@ -65,6 +65,7 @@ class LineSource:
     """Lines of text files, which Spark's own source finds; a micro-batch holds what it gives."""
 
     reader = LineReader()
+    knows_its_end = False
 
     def __init__(self, settings: Settings, stream: str, query: str, available_now: bool) -> None:
         self._contracts = ContractLog(settings.state.database)
@@ -84,10 +85,10 @@ class LineSource:
         batch = F.expr("substring(value, instr(value, ' ') + 1)").alias("batch")
         return spark.readStream.text(self.root).select(number, batch).where(F.col("number") >= self._begin)
 
-    def held(self, rows: list[dict[str, Any]]) -> Held[Line] | None:
-        if not rows:
+    def held(self, rows: DataFrame, micro_batch_id: int) -> Held[Line] | None:
+        lines = sorted((Line(*row) for row in rows.collect()), key=lambda line: line.number)
+        if not lines:
             return None
-        lines = sorted((Line(row["number"], row["batch"]) for row in rows), key=lambda line: line.number)
         contract = self._contracts.current(self._stream)
         assert contract
         return Held(lines, str(lines[0].number), str(lines[-1].number + 1), contract)
@@ -99,6 +100,11 @@ class LineSource:
 
     def as_they_are(self, names: Iterable[str]) -> list[Line]:
         raise NotImplementedError
+
+    def check(self) -> None: ...
+
+    def size_of(self, parts: Sequence[Line]) -> dict[str, int]:
+        return {"lines": len(parts)}
 
     def look_again(self, parts: Iterable[Line]) -> None: ...
 

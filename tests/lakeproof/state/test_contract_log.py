@@ -58,3 +58,14 @@ def test_a_database_that_fails_is_one_line(database: str, tmp_path: Path) -> Non
     with pytest.raises(UnavailableError, match=r"no such table|relation .* does not exist") as caught:
         log.current("events")
     assert "LAKE_LANDING_LOG_URI" in caught.value.hint
+
+
+def test_a_micro_batch_that_was_begun_keeps_its_contract(tmp_path: Path) -> None:
+    log = ContractLog(f"sqlite:///{tmp_path / 'state.db'}")
+    assert log.begin("events", "a", "b") is None
+    log.make_current("events", "first", b"1")
+    assert log.begin("events", "a", "b") == "first"
+    log.make_current("events", "second", b"2")
+    assert log.begin("events", "a", "b") == "first"
+    assert log.begin("events", "b", "c") == "second"
+    assert log.begin("sensors", "a", "b") is None

@@ -19,6 +19,7 @@ from consumer.sources.files.stream import LandingOptions, landing_source, rows_a
 from consumer.sources.source import Held, ResultT
 from lakeproof.checkpoint import read_checkpoint
 from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.kafka.recorded import check_comes_from
 from lakeproof.landing.root import check_landing_root
 from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.settings import Limits, Settings
@@ -76,6 +77,11 @@ class FileSource:
         self._until: int | None = None
 
     @property
+    def knows_its_end(self) -> bool:
+        """Whether Spark ends the query by itself: it cannot, with a source in Python."""
+        return False
+
+    @property
     def root(self) -> str:
         """URI of the landing folder."""
         return self._zone.root
@@ -98,6 +104,7 @@ class FileSource:
 
     def prepare(self, catalog: "Catalog") -> None:
         """Check that the stream's files are where they were."""
+        check_comes_from(self._stream, catalog.load_table(stream_tables(self._stream).ledger).properties, None)
         check_landing_root(catalog, self._stream, self._zone)
 
     def resume(self, ledger: "Table", accounted: str | None) -> None:
@@ -123,11 +130,16 @@ class FileSource:
         spark.dataSource.register(source)
         return spark.readStream.format(source.name()).load()
 
-    def held(self, rows: list[dict[str, Any]]) -> Held[LandedFile] | None:
+    def held(self, rows: DataFrame, micro_batch_id: int) -> Held[LandedFile] | None:  # noqa: ARG002 - rows say all
         """Read the rows of a micro-batch; None where there are none."""
-        if not rows:
+        found: list[dict[str, Any]] = rows.toArrow().to_pylist()
+        if not found:  # a new checkpoint begins with an empty micro-batch
             return None
-        return Held(rows_as_files(rows), rows[0]["start"], rows[0]["end"], rows[0]["contract"])
+        return Held(rows_as_files(found), found[0]["start"], found[0]["end"], found[0]["contract"])
+
+    def size_of(self, parts: Sequence[LandedFile]) -> dict[str, int]:
+        """How many files, and their bytes."""
+        return {"files": len(parts), "bytes": sum(file.size for file in parts)}
 
     def held_between(self, start: str, end: str) -> list[LandedFile] | None:
         """The files between two positions; None where the landing log does not have these."""
@@ -146,6 +158,9 @@ class FileSource:
     def look_again(self, parts: Iterable[LandedFile]) -> None:
         """Remember the tags that files were read with."""
         self._log.look_again(list(parts))
+
+    def check(self) -> None:
+        """Do nothing: tasks say which file cannot be read."""
 
     def is_origin(self, position: str) -> bool:
         """Whether a position is where a landing log begins."""

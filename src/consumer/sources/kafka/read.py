@@ -1,0 +1,242 @@
+"""Read messages into envelopes, within the tasks of a micro-batch."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
+
+from consumer.sources.envelope import SMALL_BYTES, Envelope, Message, Messages
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.kafka.client import client_properties
+from lakeproof.kafka.offsets import OFFSET_DIGITS, source_name
+from lakeproof.kafka.topic import Topic, unavailable
+from lakeproof.reasons import Reason
+from lakeproof.settings import KafkaSettings, Limits
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MILLISECOND = 253_402_300_799_999  # of the year 9999
+_MESSAGES_AT_ONCE = 10_000
+_WAIT_SECONDS = 0.2
+_FETCH = {
+    # Offsets come from the checkpoint; nothing is stored in Kafka, and nothing is skipped where they do not exist.
+    "group.id": "lakeproof",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    # Only what its producer has committed.
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "check.crcs": True,
+    # Bytes that wait in memory for a task.
+    "queued.max.messages.kbytes": 32 << 10,
+    "fetch.wait.max.ms": 100,
+}
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """Offsets of a partition in a micro-batch, or a piece of them for a task.
+
+    Parameters
+    ----------
+    topic, partition
+        Where.
+    start, end
+        Offsets from `start` up to `end`, which is not one of them.
+    begin
+        Where the range begins that this is a piece of.
+    first
+        The first offset that the partition still has, where those before it are lost and were given up; else 0.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    begin: int
+    first: int = 0
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls it: the ``_source`` of its first offset."""
+        return source_name(self.topic, self.partition, self.begin)
+
+    @property
+    def size(self) -> int:
+        """Offsets: some may have no message."""
+        return self.end - self.start
+
+    @property
+    def etag(self) -> str:
+        """Where it ends, for the ledger."""
+        return str(self.end)
+
+    @property
+    def landed_at(self) -> None:
+        """Nothing: its messages have times of their own."""
+
+    @property
+    def given_up(self) -> bool:
+        """Whether some of its offsets are lost and were given up."""
+        return self.start < self.first
+
+
+class MessagesLostError(LakeproofError):
+    """Offsets of a micro-batch are not in the topic any more."""
+
+
+def lost(topic: str, partition: int, start: int, first: int) -> MessagesLostError:
+    """Say which offsets are lost."""
+    return MessagesLostError(
+        f"Offsets {start:,} to {first - 1:,} of partition {partition} of {topic} were removed from the topic before "
+        "they were read: its retention is too short, or the consumer was stopped for too long.",
+        "`consumer give-up STREAM` lists them. With --yes, the stream resumes behind them, with a dead letter for each "
+        "range.",
+    )
+
+
+def envelopes(parts: Iterable[OffsetRange], kafka: KafkaSettings, limits: Limits) -> Iterator[Envelope | Messages]:
+    """Read the messages of ranges of offsets.
+
+    Offsets without a message (compaction, aborted transactions, markers of transactions) are skipped.
+
+    Raises
+    ------
+    MessagesLostError
+        Offsets do not exist any more.
+    UnavailableError
+        The brokers do not respond.
+    """
+    problems: list[str] = []
+
+    def note(error: KafkaError) -> None:
+        problems.append(error.str())
+
+    options: dict[str, Any] = {**client_properties(kafka), **_FETCH, "error_cb": note}
+    with closing(Consumer(options)) as consumer:
+        for part in parts:
+            start = part.start
+            if part.given_up:
+                yield _given_up(part)
+                start = min(part.first, part.end)
+            if start < part.end:
+                yield from _range(consumer, part, start, kafka, limits, problems)
+
+
+def _range(
+    consumer: Consumer,
+    part: OffsetRange,
+    start: int,
+    kafka: KafkaSettings,
+    limits: Limits,
+    problems: list[str],
+) -> Iterator[Envelope | Messages]:
+    consumer.assign([TopicPartition(part.topic, part.partition, start)])
+    give_up_at = monotonic() + kafka.timeout_seconds
+    at = start
+    while at < part.end:
+        try:
+            # Returns at once where no offset is without a message.
+            found: list[Any] = consumer.consume(min(_MESSAGES_AT_ONCE, part.end - at), _WAIT_SECONDS)
+        except KafkaException as error:
+            raise unavailable(kafka, part.topic, error.args[0], problems) from error
+        messages = []
+        for message in found:
+            if problem := message.error():
+                _check(problem, part, kafka)
+                # Nothing is behind the end of the partition: what comes before it has been read.
+                if problem.code() == KafkaError._PARTITION_EOF and message.offset() >= part.end:
+                    at = part.end
+            else:
+                messages.append(message)
+        if messages:
+            at = max(at, messages[-1].offset() + 1)
+            yield from _read(messages, part, limits)
+            give_up_at = monotonic() + kafka.timeout_seconds
+            problems.clear()
+        elif at < part.end and monotonic() > give_up_at:
+            raise _why_not(part, kafka, problems)
+
+
+def _check(error: KafkaError, part: OffsetRange, kafka: KafkaSettings) -> None:
+    """Raise what waiting does not mend."""
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        raise _why_not(part, kafka, ())
+    if error.code() in (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    ):
+        raise unavailable(kafka, part.topic, error)
+
+
+def _why_not(part: OffsetRange, kafka: KafkaSettings, problems: Iterable[str]) -> LakeproofError:
+    """Say why a range has no more messages although its end was not reached."""
+    try:
+        extent = Topic(kafka, part.topic).extents([part.partition])[part.partition]
+    except UnavailableError as error:
+        return error
+    if extent.first > part.start:
+        return lost(part.topic, part.partition, part.start, extent.first)
+    if extent.end < part.end:
+        return MessagesLostError(
+            f"Partition {part.partition} of {part.topic} ends at offset {extent.end:,}, but the checkpoint is at "
+            f"{part.end:,}: brokers lost messages, or the topic was created again.",
+            "Restore the topic, or read it as a new stream: copy the contract under another name.",
+        )
+    return unavailable(kafka, part.topic, None, problems)
+
+
+def _given_up(part: OffsetRange) -> Envelope:
+    last = min(part.first, part.end) - 1
+    detail = f"offsets {part.start:,} to {last:,} were removed from the topic before they were read"
+    source = source_name(part.topic, part.partition, part.start)
+    return Envelope(b"", source, None, (Reason.ABSENT, detail), message=Message(part.name, None, ()))
+
+
+def _read(messages: list[Any], part: OffsetRange, limits: Limits) -> Iterator[Envelope | Messages]:
+    """Make columns of the small messages of a range, and envelopes of all others."""
+    prefix = f"{part.topic}/{part.partition}/"
+    small: list[Any] = []
+    values: list[bytes] = []
+    for message in messages:
+        if message.offset() >= part.end:
+            break
+        value = message.value()
+        if value is None or len(value) > SMALL_BYTES:
+            yield _envelope(message, value, prefix, part.name, limits)
+        else:
+            small.append(message)
+            values.append(value)
+    if small:
+        yield Messages(
+            part=part.name,
+            prefix=prefix,
+            offsets=[message.offset() for message in small],
+            landed_at=[_landed_at(*message.timestamp()) for message in small],
+            values=values,
+            keys=[message.key() for message in small],
+            headers=[message.headers() for message in small],
+        )
+
+
+def _envelope(message: Any, value: bytes | None, prefix: str, part: str, limits: Limits) -> Envelope:
+    milliseconds = _landed_at(*message.timestamp())
+    landed_at = None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+    source = f"{prefix}{message.offset():0{OFFSET_DIGITS}}"
+    own = Message(part, message.key(), message.headers() or ())
+    if value is None:
+        return Envelope(None, source, landed_at, (Reason.TOMBSTONE, "message has no value"), message=own)
+    if len(value) > limits.unpacked_bytes:
+        detail = f"message has {len(value):,} bytes, but LAKE_MAX_UNPACKED_BYTES is {limits.unpacked_bytes:,}"
+        return Envelope(None, source, landed_at, (Reason.BATCH_TOO_LARGE, detail), message=own)
+    return Envelope(value, source, landed_at, message=own)
+
+
+def _landed_at(kind: int, milliseconds: int) -> int | None:
+    return milliseconds if kind != TIMESTAMP_NOT_AVAILABLE and 0 <= milliseconds <= _LAST_MILLISECOND else None

@@ -1,0 +1,250 @@
+"""A topic as the source of a stream, by the offsets that Spark's own Kafka source fixes in the checkpoint.
+
+Spark only finds out which offsets there are, and writes down which of them a micro-batch holds. The tasks of a
+micro-batch read the messages themselves, see :mod:`consumer.sources.kafka.read`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+
+from consumer.bulletin import Bulletin
+from consumer.sources.envelope import Envelope, Messages
+from consumer.sources.kafka.read import MessagesLostError, OffsetRange, envelopes, lost
+from consumer.sources.source import DeclinedError, Held, ResultT
+from lakeproof.checkpoint import read_checkpoint, read_initial_offset, read_offset
+from lakeproof.errors import LakeproofError
+from lakeproof.kafka.client import spark_options
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.recorded import Recorded, check_comes_from, record_topic, recorded_topic
+from lakeproof.kafka.topic import Topic
+from lakeproof.settings import KafkaSettings, Limits, Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.given_up import given_up_before
+from lakeproof.tables.names import stream_tables
+from lakeproof.tables.schemas import ensure_message_columns
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+# A range is cut into pieces for tasks, but into none that is smaller: each makes files of its own in the tables.
+_OFFSETS_PER_PIECE = 20_000
+_PIECES_PER_CORE = 2
+# Kafka's own default; a request may not take longer than the call that it is for.
+_MOST_REQUEST_MILLISECONDS = 30_000
+
+
+@dataclass(frozen=True)
+class MessageReader:
+    """Reads messages within a task; see :class:`consumer.sources.source.Reader`."""
+
+    kafka: KafkaSettings
+
+    def envelopes(
+        self,
+        parts: Iterable[OffsetRange],
+        limits: Limits,
+        touched: Callable[[OffsetRange], None] | None,  # noqa: ARG002 - messages do not change
+    ) -> Iterator[Envelope | Messages]:
+        """Read ranges, one after the other."""
+        return envelopes(parts, self.kafka, limits)
+
+
+class KafkaSource:
+    """The topic of a stream; see :class:`consumer.sources.source.Source`.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    stream, query
+        Names of the stream, and of the query that takes it.
+    available_now
+        Whether it ends with what is there by now: Spark's trigger does that.
+    """
+
+    knows_its_end = True
+
+    def __init__(self, settings: Settings, stream: str, query: str, available_now: bool) -> None:  # noqa: ARG002
+        self._settings = settings
+        self._kafka = settings.kafka
+        self._stream = stream
+        self._query = query
+        self._topic = Topic(settings.kafka, settings.kafka.topic or stream)
+        self._contracts = ContractLog(settings.state.database)
+        self._recorded: Recorded | None = None
+        self._start: Offsets | None = None
+        self._partitions: list[int] = []
+        self._bulletin: Bulletin | None = None
+
+    @property
+    def root(self) -> str:
+        """The topic and its brokers."""
+        return f"kafka://{self._kafka.bootstrap_servers}/{self._topic.name}"
+
+    @property
+    def reader(self) -> MessageReader:
+        """Reads messages within tasks."""
+        return MessageReader(self._kafka)
+
+    def check_without_tables(self) -> None:
+        """Refuse to start from the beginning if a checkpoint says that there were tables."""
+        checkpoint = read_checkpoint(self._settings, self._query, Offsets.from_spark)
+        if checkpoint:
+            raise LakeproofError(
+                f"The catalog has no table {stream_tables(self._stream).bronze}, but the checkpoint of {self._query} "
+                f"is at {checkpoint.end}.",
+                f"Restore the catalog, or check LAKE_CATALOG_URI. Or run `consumer reset {self._stream}`: then the "
+                "topic is read again from LAKE_KAFKA_STARTING_OFFSETS.",
+            )
+
+    def prepare(self, catalog: "Catalog") -> None:
+        """Check that it is the topic that was read; the first time, record it, and where in it the stream begins."""
+        ledger = catalog.load_table(stream_tables(self._stream).ledger).properties
+        check_comes_from(self._stream, ledger, self._topic.name)
+        topic_id, self._partitions = self._topic.identity()
+        recorded = recorded_topic(ledger)
+        if recorded is None:
+            recorded = Recorded(topic_id, self._topic.starting(self._kafka.starting_offsets, self._partitions))
+            record_topic(catalog, self._stream, recorded)
+        recorded.check_id(topic_id)
+        self._recorded = recorded
+        ensure_message_columns(catalog, self._stream)
+
+    def resume(self, ledger: "Table", accounted: str | None) -> None:  # noqa: ARG002 - the position says all
+        """Find where to go on: checkpoint, tables and topic must agree."""
+        place = Offsets.parse(accounted) if accounted else self._known.start
+        checkpoint = read_checkpoint(self._settings, self._query, Offsets.from_spark)
+        if checkpoint and not checkpoint.fits(place):
+            raise LakeproofError(
+                f"The checkpoint of {self._query} is at {checkpoint.passed or checkpoint.end}, but its tables are at "
+                f"{place}.",
+                f"Run `consumer reset {self._stream}`, to resume from the position in the tables. Nothing is read "
+                "twice.",
+            )
+        self._start = place
+        self._check_offsets(place)
+
+    def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
+        """Return the streaming messages, which nobody reads: Spark fixes their offsets."""
+        if self._start is None:
+            raise RuntimeError("A source is resumed before it is read.")
+        self._bulletin = bulletin
+        milliseconds = int(self._kafka.timeout_seconds * 1000)
+        reader = spark.readStream.format("kafka").options(**spark_options(self._kafka))
+        return (
+            reader.option("subscribe", self._topic.name)
+            .option("startingOffsets", self._start.as_spark(self._partitions))
+            .option("maxOffsetsPerTrigger", self._kafka.max_offsets_per_micro_batch)
+            .option("failOnDataLoss", "true")
+            .option("kafka.isolation.level", "read_committed")
+            .option("kafka.default.api.timeout.ms", milliseconds)
+            .option("kafka.request.timeout.ms", min(milliseconds, _MOST_REQUEST_MILLISECONDS))
+            .load()
+            .select("offset")
+        )
+
+    def held(self, rows: DataFrame, micro_batch_id: int) -> Held[OffsetRange] | None:  # noqa: ARG002 - see `rows`
+        """Read from the checkpoint which offsets a micro-batch holds."""
+        if self._bulletin and self._bulletin.stop_file.exists():
+            raise DeclinedError("The micro-batch was not begun: the consumer ends.")
+        end = read_offset(self._settings, self._query, micro_batch_id, Offsets.from_spark)
+        if micro_batch_id:
+            start = read_offset(self._settings, self._query, micro_batch_id - 1, Offsets.from_spark)
+        else:
+            start = read_initial_offset(self._settings, self._query, Offsets.from_spark)
+        if start == end:
+            return None
+        parts = self._ranges(start, end)
+        contract = self._contracts.begin(self._stream, str(start), str(end))
+        if contract is None:
+            raise LakeproofError(
+                f"The landing log has no contract for the stream {self._stream!r}.",
+                "Run `consumer run` again, to use the one in the contracts folder.",
+            )
+        return Held(parts, str(start), str(end), contract)
+
+    def held_between(self, start: str, end: str) -> list[OffsetRange]:
+        """What lies between two positions."""
+        return self._ranges(Offsets.parse(start), Offsets.parse(end))
+
+    def as_they_are(self, names: Iterable[str]) -> list[OffsetRange]:
+        """Not needed: positions say which messages a micro-batch holds."""
+        raise NotImplementedError
+
+    def look_again(self, parts: Iterable[OffsetRange]) -> None:
+        """Not needed: messages have no tags."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Make sure that the brokers respond, the topic is the one that was read, and no offset is lost."""
+        if self._start:
+            self._check_offsets(self._start)
+
+    def is_origin(self, position: str) -> bool:
+        """Whether a position is where the stream begins."""
+        return position == str(self._known.start)
+
+    def size_of(self, parts: Sequence[OffsetRange]) -> dict[str, int]:
+        """How many partitions, and their offsets."""
+        return {"partitions": len(parts), "offsets": sum(part.size for part in parts)}
+
+    def spread(
+        self, spark: SparkSession, parts: Sequence[OffsetRange], work: Callable[[list[OffsetRange]], ResultT]
+    ) -> list[ResultT]:
+        """Let tasks work on pieces of the ranges."""
+        context = spark.sparkContext
+        pieces = cut(parts, _PIECES_PER_CORE * context.defaultParallelism)
+        if not pieces:
+            return []
+        return context.parallelize([[piece] for piece in pieces], len(pieces)).map(work).collect()
+
+    def _ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        self._start = start
+        given_up = self._check_offsets(start, end)
+        return [
+            OffsetRange(end.topic, partition, begin, behind, begin, given_up.get(partition, 0))
+            for partition, behind in end.entries
+            if behind > (begin := start.next(partition))
+        ]
+
+    def _check_offsets(self, start: Offsets, end: Offsets | None = None) -> dict[int, int]:
+        """Make sure that the topic has what lies behind `start`; return what was given up, by partition."""
+        topic_id, partitions = self._topic.identity()
+        self._known.check_id(topic_id)
+        given_up = {}
+        for partition, extent in self._topic.extents(partitions).items():
+            wanted = start.next(partition)
+            if extent.first > wanted and (end is None or end.next(partition) > wanted):
+                given_up[partition] = given_up_before(self._settings.state.database, self._stream, partition)
+                if given_up[partition] < extent.first:
+                    raise lost(self._topic.name, partition, wanted, extent.first)
+            if extent.end < wanted:
+                raise MessagesLostError(
+                    f"Partition {partition} of {self._topic.name} ends at offset {extent.end:,}, but the tables are at "
+                    f"{wanted:,}: brokers lost messages.",
+                    "Restore the topic, or read it as a new stream: copy the contract under another name.",
+                )
+        return given_up
+
+    @property
+    def _known(self) -> Recorded:
+        if self._recorded is None:
+            raise RuntimeError("A source is prepared before it is resumed.")
+        return self._recorded
+
+
+def cut(parts: Sequence[OffsetRange], pieces: int) -> list[OffsetRange]:
+    """Cut ranges into about `pieces` of about the same number of offsets, the largest first."""
+    total = sum(part.size for part in parts)
+    size = max(_OFFSETS_PER_PIECE, -(-total // max(pieces, 1)))
+    found = []
+    for part in parts:
+        # What is lost is one dead letter, however many tasks there are.
+        begin = min(part.first, part.end) if part.given_up else part.start
+        found += [replace(part, end=begin)] * part.given_up
+        found += [replace(part, start=start, end=min(start + size, part.end)) for start in range(begin, part.end, size)]
+    return sorted(found, key=lambda piece: -piece.size)

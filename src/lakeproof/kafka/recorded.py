@@ -1,0 +1,100 @@
+"""Which topic a stream comes from, and where in it the stream begins: recorded in its ledger."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.tables.names import KAFKA_TOPIC, LANDING_ROOT, stream_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a ledger says of its topic.
+
+    Parameters
+    ----------
+    topic_id
+        The id that the brokers gave the topic when it was created.
+    start
+        Where in the topic the stream begins.
+    """
+
+    topic_id: str
+    start: Offsets
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self.start.topic
+
+    def check_id(self, topic_id: str) -> None:
+        """Make sure that the topic is the one that was read.
+
+        Raises
+        ------
+        LakeproofError
+            It was deleted and created again.
+        """
+        if topic_id != self.topic_id:
+            raise LakeproofError(
+                f"The topic {self.topic} was deleted and created again: its offsets begin again, and the tables have "
+                "rows with the same ones.",
+                "Read it as a new stream: copy the contract under another name. Or restore the topic.",
+            )
+
+
+def recorded_topic(ledger: Mapping[str, str]) -> Recorded | None:
+    """Read the properties of a ledger; None where its stream does not come from Kafka."""
+    text = ledger.get(KAFKA_TOPIC)
+    if text is None:
+        return None
+    found = json.loads(text)
+    return Recorded(found["topic_id"], Offsets.parse(found["start"]))
+
+
+def record_topic(catalog: "Catalog", stream: str, recorded: Recorded) -> None:
+    """Write down which topic a stream comes from."""
+    text = json.dumps({"topic_id": recorded.topic_id, "start": str(recorded.start)})
+    with catalog.load_table(stream_tables(stream).ledger).transaction() as transaction:
+        transaction.set_properties({KAFKA_TOPIC: text})
+
+
+def check_comes_from(stream: str, ledger: Mapping[str, str], topic: str | None) -> None:
+    """Make sure that a stream is read from where its tables were filled from.
+
+    Parameters
+    ----------
+    stream
+        Name of the stream.
+    ledger
+        Properties of its ledger.
+    topic
+        The topic that it is to be read from; None for files.
+
+    Raises
+    ------
+    UsageError
+        They were filled from another topic, or from files and not from Kafka, or the other way round.
+    """
+    found = recorded_topic(ledger)
+    if found and topic is None:
+        raise UsageError(
+            f"The tables of {stream} were filled from the topic {found.topic}, not from files.",
+            f"Use --data-source kafka --topic {found.topic}, or read the files as a stream of another name.",
+        )
+    if topic and not found and LANDING_ROOT in ledger:
+        raise UsageError(
+            f"The tables of {stream} were filled from files in {ledger[LANDING_ROOT]}, not from Kafka.",
+            "Leave out --data-source kafka, or read the topic as a stream of another name.",
+        )
+    if topic and found and found.topic != topic:
+        raise UsageError(
+            f"The tables of {stream} were filled from the topic {found.topic}, not from {topic}.",
+            f"Use --topic {found.topic}, or read {topic} as a stream of another name.",
+        )

@@ -1,0 +1,210 @@
+"""A topic as the brokers describe it: its identity, its partitions and the offsets that they have."""
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.kafka.client import client_properties
+from lakeproof.kafka.offsets import Offsets, starting_offsets
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+    from lakeproof.settings import KafkaSettings
+
+_MOST_REQUEST_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Offsets that a partition has: from `first` on, up to `end`, which is not one of them.
+
+    `end` is the last stable offset: what comes behind may belong to a transaction that is still open.
+    """
+
+    first: int
+    end: int
+
+
+class Topic:
+    """A topic.
+
+    Parameters
+    ----------
+    kafka
+        How to reach the brokers.
+    name
+        Name of the topic.
+
+    Raises
+    ------
+    UsageError
+        The settings cannot be used.
+    """
+
+    def __init__(self, kafka: "KafkaSettings", name: str) -> None:
+        from confluent_kafka import KafkaException
+
+        self.name = name
+        self._kafka = kafka
+        self._problems: list[str] = []
+        self._seconds = min(kafka.timeout_seconds, _MOST_REQUEST_SECONDS)
+        try:
+            properties: dict[str, Any] = {**client_properties(kafka), "error_cb": self._note}
+            self._admin = _admin().AdminClient(properties)
+        except (KafkaException, ValueError, TypeError) as error:
+            raise UsageError(
+                f"Kafka's client does not accept the settings: {_text(error)}.", "Check the LAKE_KAFKA_… variables."
+            ) from error
+
+    def identity(self) -> tuple[str, list[int]]:
+        """Return the id that the brokers gave the topic when it was created, and its partitions.
+
+        Raises
+        ------
+        UnavailableError
+            There is no such topic, or the brokers do not respond.
+        """
+        from confluent_kafka import TopicCollection
+
+        asked = self._admin.describe_topics(TopicCollection([self.name]), request_timeout=self._seconds)
+        found = self._wait(asked[self.name])
+        return str(found.topic_id), sorted(partition.id for partition in found.partitions)
+
+    def extents(self, partitions: Iterable[int]) -> dict[int, Extent]:
+        """Return the offsets that partitions have.
+
+        Raises
+        ------
+        UnavailableError
+            As of :meth:`identity`.
+        """
+        wanted = list(partitions)
+        first = self._offsets(wanted, _admin().OffsetSpec.earliest())
+        end = self._offsets(wanted, _admin().OffsetSpec.latest())
+        return {partition: Extent(first[partition], end[partition]) for partition in wanted}
+
+    def starting(self, text: str, partitions: Iterable[int]) -> Offsets:
+        """Find the position that ``LAKE_KAFKA_STARTING_OFFSETS`` names.
+
+        Raises
+        ------
+        UsageError
+            It names a partition or an offset that the topic does not have.
+        UnavailableError
+            As of :meth:`identity`.
+        """
+        wanted, begin = list(partitions), starting_offsets(text)
+        extents = self.extents(wanted)
+        found = {partition: extents[partition].first for partition in wanted}
+        if begin == "latest":
+            found = {partition: extents[partition].end for partition in wanted}
+        elif isinstance(begin, datetime):
+            at = self._offsets(wanted, _admin().OffsetSpec.for_timestamp(int(begin.timestamp() * 1000)))
+            # No message is that new: -1.
+            found = {partition: at[partition] if at[partition] >= 0 else extents[partition].end for partition in wanted}
+        elif isinstance(begin, dict):
+            for partition, offset in begin.items():
+                extent = extents.get(partition)
+                if extent is None or not extent.first <= offset <= extent.end:
+                    has = f"offsets {extent.first:,} to {extent.end:,}" if extent else f"partitions {wanted}"
+                    raise UsageError(
+                        f"LAKE_KAFKA_STARTING_OFFSETS: partition {partition} of {self.name} has no offset "
+                        f"{offset:,}; the topic has {has}.",
+                        "Use offsets that the topic has, or earliest.",
+                    )
+            found |= begin
+        return Offsets.of(self.name, found)
+
+    def is_compacted(self) -> bool:
+        """Whether messages are removed because newer ones have the same key.
+
+        Raises
+        ------
+        UnavailableError
+            As of :meth:`identity`.
+        """
+        resource = _admin().ConfigResource(_admin().ConfigResource.Type.TOPIC, self.name)
+        config = self._wait(self._admin.describe_configs([resource], request_timeout=self._seconds)[resource])
+        return "compact" in str(config["cleanup.policy"].value)
+
+    def _offsets(self, partitions: list[int], spec: Any) -> dict[int, int]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+
+        asked = {TopicPartition(self.name, partition): spec for partition in partitions}
+        futures = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._seconds
+        )
+        return {place.partition: int(self._wait(future).offset) for place, future in futures.items()}
+
+    def _wait(self, asked: "Future[Any]") -> Any:
+        from confluent_kafka import KafkaException
+
+        try:
+            return asked.result(self._seconds + 5)
+        except KafkaException as error:
+            raise self._unavailable(error.args[0]) from error
+        except TimeoutError as error:
+            raise self._unavailable(None) from error
+
+    def _unavailable(self, error: "KafkaError | None") -> LakeproofError:
+        self._admin.poll(0)  # calls `_note`
+        return unavailable(self._kafka, self.name, error, self._problems)
+
+    def _note(self, error: "KafkaError") -> None:
+        self._problems.append(error.str())
+
+
+def unavailable(
+    kafka: "KafkaSettings", topic: str, error: "KafkaError | None", problems: Iterable[str] = ()
+) -> UnavailableError:
+    """Say why a topic cannot be read.
+
+    Parameters
+    ----------
+    kafka, topic
+        Which.
+    error
+        What a client reported; None where the brokers did not respond.
+    problems
+        What it reported before.
+    """
+    from confluent_kafka import KafkaError as Kind
+
+    code = error.code() if error else None
+    if code in (Kind.UNKNOWN_TOPIC_OR_PART, Kind._UNKNOWN_TOPIC, Kind._UNKNOWN_PARTITION):
+        return UnavailableError(
+            f"Kafka at {kafka.bootstrap_servers} has no topic {topic}.",
+            "Create the topic, or check --topic and LAKE_KAFKA_BOOTSTRAP_SERVERS.",
+        )
+    if code in (Kind.TOPIC_AUTHORIZATION_FAILED, Kind.GROUP_AUTHORIZATION_FAILED, Kind.CLUSTER_AUTHORIZATION_FAILED):
+        return UnavailableError(
+            f"Kafka at {kafka.bootstrap_servers} does not let the user {kafka.sasl_username} read {topic}.",
+            "Let the user read and describe the topic.",
+        )
+    known = list(problems)
+    if any("uthentication" in problem or "SASL" in problem for problem in known):
+        return UnavailableError(
+            f"Kafka at {kafka.bootstrap_servers} refused the login of {kafka.sasl_username or 'no user'}.",
+            "Check LAKE_KAFKA_SASL_USERNAME, LAKE_KAFKA_SASL_PASSWORD and LAKE_KAFKA_SASL_MECHANISM.",
+        )
+    why = known[0] if known else (error.str() if error else "")
+    return UnavailableError(
+        f"Kafka at {kafka.bootstrap_servers} does not respond{f': {why}' if why else ''}.",
+        "Start the brokers, or check LAKE_KAFKA_BOOTSTRAP_SERVERS and LAKE_KAFKA_SECURITY_PROTOCOL.",
+    )
+
+
+def _admin() -> Any:
+    """The module, whose types do not say what it exports."""
+    import confluent_kafka.admin
+
+    return confluent_kafka.admin
+
+
+def _text(error: Exception) -> str:
+    first = error.args[0] if error.args else error
+    return str(first.str() if hasattr(first, "str") else first).rstrip(".")

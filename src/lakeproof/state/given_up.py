@@ -1,0 +1,22 @@
+"""Offsets of topics that are lost, and were given up by a person: the stream may resume behind them."""
+
+from sqlalchemy import select
+
+from lakeproof.state.database import open_database, transaction
+from lakeproof.state.schema import GIVEN_UP_OFFSETS
+
+
+def give_up_before(database: str, stream: str, partition: int, offset: int) -> None:
+    """Give up the offsets of a partition before `offset`."""
+    with transaction(open_database(database)) as connection:
+        table = GIVEN_UP_OFFSETS
+        connection.execute(table.delete().where(table.c.stream == stream, table.c.partition == partition))
+        connection.execute(table.insert(), {"stream": stream, "partition": partition, "before": offset})
+
+
+def given_up_before(database: str, stream: str, partition: int) -> int:
+    """Return the offset of a partition before which those that are lost were given up; 0 for none."""
+    table = GIVEN_UP_OFFSETS
+    with transaction(open_database(database)) as connection:
+        query = select(table.c.before).where(table.c.stream == stream, table.c.partition == partition)
+        return connection.scalar(query) or 0

@@ -1,0 +1,60 @@
+"""Read the messages of a topic again, with a client of the reader's own."""
+
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
+
+from lakeproof.kafka.client import client_properties
+from lakeproof.kafka.topic import unavailable
+from lakeproof.settings import KafkaSettings
+
+_GROUP = 5_000
+_POLL_SECONDS = 0.5
+
+Message = tuple[int, bytes | None]
+"""Offset and value."""
+
+
+def messages(kafka: KafkaSettings, topic: str, partition: int, start: int, end: int) -> Iterator[list[Message]]:
+    """Read the committed messages of a partition from `start` on up to `end`, which is not one of them, in groups.
+
+    Raises
+    ------
+    UnavailableError
+        The brokers do not respond.
+    """
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    if start >= end:
+        return
+    own: dict[str, Any] = {
+        "group.id": "lakeproof-reader",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",  # what retention removes meanwhile has expired
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer({**client_properties(kafka), **own})
+    try:
+        consumer.assign([TopicPartition(topic, partition, start)])
+        patience = monotonic() + kafka.timeout_seconds
+        at = start
+        while at < end:
+            group: list[Message] = []
+            for message in consumer.consume(_GROUP, _POLL_SECONDS):
+                error = message.error()
+                if error is None:
+                    at = (message.offset() or 0) + 1
+                    if at <= end:
+                        group.append((at - 1, message.value()))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    at = end  # offsets up to there have no message
+                elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                    raise unavailable(kafka, topic, error)
+            if group:
+                patience = monotonic() + kafka.timeout_seconds
+                yield group
+            elif monotonic() > patience:
+                raise unavailable(kafka, topic, None)
+    finally:
+        consumer.close()

@@ -1,0 +1,30 @@
+"""Running a stream over a topic."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.consumer.lake import SessionOf
+from tests.lakes import changed
+from tests.servers import KafkaServer
+
+from consumer.app import Query, run_queries
+from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.queries.silver import SilverQuery
+from lakeproof.settings import Settings
+
+Take = Callable[..., None]
+
+
+@pytest.fixture
+def take(session_of: SessionOf, kafka: KafkaServer, lake_settings: Settings) -> Take:
+    """Run the stream of events over all messages of a topic."""
+
+    def run(topic: str, *, silver: bool = False, **variables: object) -> None:
+        own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic, **variables}
+        settings = changed(lake_settings, **own)
+        trigger = Trigger(available_now=True)
+        queries: list[Query] = [BronzeQuery(settings, "events", trigger, "kafka")]
+        queries += [SilverQuery(settings, "events", trigger)] * silver
+        run_queries(settings, queries, lambda: session_of(settings), available_now=True)
+
+    return run

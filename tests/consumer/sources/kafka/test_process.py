@@ -1,0 +1,110 @@
+"""The consumer as a process that reads a topic: its options, brokers that go away and come back, and its end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.consumer.lake import rows
+from tests.messages import event, send
+from tests.servers import KafkaServer
+
+from lakeproof.settings import Settings
+
+COMMAND = [sys.executable, "-m", "consumer", "run", "events", "--data-source", "kafka"]
+
+
+def environment(settings: Settings, **changes: str) -> dict[str, str]:
+    own = {"LAKE_HOME": settings.home, "LAKE_CONTRACTS": settings.contracts, "LAKE_JARS": settings.spark.jars}
+    return os.environ | {name: str(value) for name, value in own.items()} | {"LAKE_SPARK_UI_PORT": "0"} | changes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["events", "--topic", "t"], ["--topic is only for Kafka", "--data-source kafka"]),
+        (["events", "sensors", "--data-source", "kafka", "--topic", "t"], ["cannot fill 2 streams", "Leave out"]),
+        (["events", "--data-source", "kafka"], ["LAKE_KAFKA_STARTING_OFFSETS", "2026-11-22T06:00:00Z"]),
+    ],
+)
+def test_wrong_options_are_refused_with_what_to_do(
+    lake_settings: Settings, arguments: list[str], words: list[str]
+) -> None:
+    changes = {} if "--topic" in arguments else {"LAKE_KAFKA_STARTING_OFFSETS": "yesterday"}
+    command = [sys.executable, "-m", "consumer", "run", *arguments]
+    done = subprocess.run(
+        command, env=environment(lake_settings, **changes), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert all(word in done.stderr for word in words), done.stderr
+
+
+@pytest.mark.spark
+def test_a_stream_outlives_its_broker_and_ends_on_a_signal(
+    kafka: KafkaServer, lake_settings: Settings, tmp_path: Path
+) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(0)])
+    login = {
+        "LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.sasl_servers,
+        "LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "LAKE_KAFKA_SASL_USERNAME": kafka.user,
+        "LAKE_KAFKA_SASL_PASSWORD": kafka.password,
+    }
+    output = tmp_path / "output"
+    with output.open("wb") as sink:
+        running = subprocess.Popen(
+            [*COMMAND, "--topic", topic], env=environment(lake_settings, **login), stdout=sink, stderr=sink
+        )
+        try:
+            wait(lambda: output.read_text().count('"micro-batch"') == 1, running, output)
+            kafka.kill()
+            time.sleep(4)
+            kafka.start()
+            send(kafka, topic, [event(1), b"garbage"])
+            wait(lambda: output.read_text().count('"micro-batch"') == 2, running, output)
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(60) == 0, output.read_text()
+        finally:
+            running.kill()
+            running.wait()
+    assert sorted(row["event_id"] for row in rows(lake_settings, "bronze.events")) == ["e0", "e1"]
+    assert [row["raw"] for row in rows(lake_settings, "dead_letters.events")] == [b"garbage"]
+    assert (lake_settings.logs / "spark.log").read_text()
+    everything = [output, *(path for path in lake_settings.home.rglob("*") if path.is_file())]
+    assert not [path for path in everything if kafka.password.encode() in path.read_bytes()]
+
+
+@pytest.mark.spark
+def test_a_topic_that_is_deleted_while_it_runs_is_named(
+    kafka: KafkaServer, lake_settings: Settings, tmp_path: Path
+) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(0)])
+    own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TIMEOUT_SECONDS": "3"}
+    output = tmp_path / "output"
+    with output.open("wb") as sink:
+        running = subprocess.Popen(
+            [*COMMAND, "--topic", topic], env=environment(lake_settings, **own), stdout=sink, stderr=sink
+        )
+        try:
+            wait(lambda: '"micro-batch"' in output.read_text(), running, output)
+            kafka.delete_topic(topic)
+            assert running.wait(90) == 3, output.read_text()
+        finally:
+            running.kill()
+            running.wait()
+    assert f"has no topic {topic}" in output.read_text()
+    assert "Create the topic" in output.read_text()
+
+
+def wait(until: Callable[[], bool], running: "subprocess.Popen[bytes]", output: Path) -> None:
+    deadline = time.monotonic() + 90
+    while not until():
+        assert running.poll() is None, output.read_text()
+        assert time.monotonic() < deadline, output.read_text()
+        time.sleep(0.2)

@@ -1,0 +1,292 @@
+"""A topic as a source: what becomes of messages, and of what happens to a topic, its brokers and the checkpoint."""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from tests.consumer.crashes import crash_before
+from tests.consumer.lake import Drain, rows
+from tests.lakes import changed
+from tests.messages import event, messages, send, send_in_transaction
+from tests.servers import KafkaServer
+
+from consumer.bronze import micro_batches
+from consumer.repair import give_up_offsets, lost_offsets, reset, topic_of
+from consumer.sources.kafka.read import OffsetRange
+from consumer.sources.kafka.source import KafkaSource
+from consumer.sources.source import Held
+from lakeproof.checkpoint import checkpoint_folder
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.kafka.offsets import source_name
+from lakeproof.settings import Settings
+from lakeproof.storage.local import local_path
+
+pytestmark = pytest.mark.spark
+
+Take = Callable[..., None]
+Unit = tuple[str, int]
+
+
+def units(settings: Settings, table: str) -> list[Unit]:
+    return sorted((row["_source"], row["_position"]) for row in rows(settings, f"{table}.events"))
+
+
+def ledger(settings: Settings) -> list[dict[str, Any]]:
+    return sorted(rows(settings, "ledger.events"), key=lambda row: str(row["source"]))
+
+
+def test_a_message_is_a_record_or_an_array_and_keeps_its_key_and_headers(
+    take: Take, kafka: KafkaServer, lake_settings: Settings
+) -> None:
+    topic = kafka.new_topic(partitions=2)
+    send(kafka, topic, [event(1)], key=b"k\xff", headers=[("trace", b"\x00"), ("trace", None)])
+    send(kafka, topic, [b"[%b, {}, %b]" % (event(2), event(3)), b"[]"], partition=1)
+    take(topic)
+    first, array = source_name(topic, 0, 0), source_name(topic, 1, 0)
+    assert units(lake_settings, "bronze") == [(first, 0), (array, 0), (array, 2)]
+    assert units(lake_settings, "dead_letters") == [(array, 1)]
+    row = next(row for row in rows(lake_settings, "bronze.events") if row["_source"] == first)
+    assert (row["_key"], row["event_id"]) == (b"k\xff", "e1")
+    assert row["_headers"] == [{"key": "trace", "value": b"\x00"}, {"key": "trace", "value": None}]
+    booked = [(row["source"], row["etag"], row["size"], row["units"], row["bronze"]) for row in ledger(lake_settings)]
+    assert booked == [(first, "1", 1, 1, 1), (array, "2", 2, 3, 2)]
+
+
+def test_what_is_no_record_is_a_dead_letter_with_its_bytes_key_and_headers(
+    take: Take, kafka: KafkaServer, lake_settings: Settings
+) -> None:
+    topic = kafka.new_topic(max_message_bytes=20 << 20)
+    garbage, large = b"\x00\xff{not json", event(1, user_id="x" * (10 << 20))
+    send(kafka, topic, [garbage, b"", None, large], key=b"key", headers=[("h", b"v")], message_max_bytes=20 << 20)
+    take(topic)
+    letters = sorted(rows(lake_settings, "dead_letters.events"), key=lambda row: str(row["_source"]))
+    found = [(row["reasons"][0]["code"], row["raw"], row["_key"], row["_headers"]) for row in letters]
+    headers = [{"key": "h", "value": b"v"}]
+    assert found == [
+        ("corrupt_batch", garbage, b"key", headers),
+        ("empty_batch", b"", b"key", headers),
+        ("tombstone", None, b"key", headers),
+    ]
+    assert [len(row["user_id"]) for row in rows(lake_settings, "bronze.events")] == [10 << 20]
+
+
+def test_only_committed_messages_are_read_and_gaps_are_skipped(
+    take: Take, kafka: KafkaServer, lake_settings: Settings
+) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(0)])
+    send_in_transaction(kafka, topic, [event(1), event(2)], commit=False)
+    send_in_transaction(kafka, topic, [event(3)], commit=True)
+    take(topic)
+    take(topic)
+    send_in_transaction(kafka, topic, [event(4)], commit=False)
+    take(topic)
+    assert [row["event_id"] for row in rows(lake_settings, "bronze.events")] == ["e0", "e3"]
+    assert sum(row["size"] for row in ledger(lake_settings)) == 8  # with those that hold no message
+
+
+def test_it_resumes_after_a_lost_checkpoint_with_new_partitions(
+    take: Take, kafka: KafkaServer, lake_settings: Settings
+) -> None:
+    topic = kafka.new_topic(partitions=2)
+    send(kafka, topic, [event(number) for number in range(5)])
+    take(topic, LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH=2)
+    kafka.add_partitions(topic, 3)
+    send(kafka, topic, [event(10)], partition=2)
+    shutil.rmtree(local_path(checkpoint_folder(lake_settings, "bronze-events")))
+    send(kafka, topic, [event(11)], partition=1)
+    take(topic)
+    kafka.add_partitions(topic, 4)
+    send(kafka, topic, [event(12)], partition=3)
+    take(topic)
+    found = sorted(row["event_id"] for row in rows(lake_settings, "bronze.events"))
+    assert found == sorted([f"e{number}" for number in range(5)] + ["e10", "e11", "e12"])
+    assert len({row["micro_batch_id"] for row in ledger(lake_settings)}) >= 5
+    assert [row["units"] for row in ledger(lake_settings)] == [2, 2, 1, 1, 1, 1]
+
+
+def test_what_retention_removed_stops_the_stream_until_it_is_given_up(
+    take: Take, kafka: KafkaServer, lake_settings: Settings
+) -> None:
+    topic = kafka.new_topic(partitions=2)
+    send(kafka, topic, [event(0)])
+    take(topic)
+    send(kafka, topic, [event(number) for number in range(1, 6)])
+    kafka.delete_records(topic, 0, 4)
+    with pytest.raises(LakeproofError, match=r"Offsets 1 to 3 of partition 0 (?s:.*)`consumer give-up"):
+        take(topic)
+    assert units(lake_settings, "bronze") == [(source_name(topic, 0, 0), 0)]
+    settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers)
+    lost = lost_offsets(settings, "events")
+    assert (topic_of(settings, "events"), lost) == (topic, {0: (1, 4)})
+    give_up_offsets(settings, "events", lost)
+    assert lost_offsets(settings, "events") == {}
+    take(topic)
+    assert units(lake_settings, "bronze") == [(source_name(topic, 0, offset), 0) for offset in (0, 4, 5)]
+    (letter,) = rows(lake_settings, "dead_letters.events")
+    assert (letter["_source"], letter["reasons"][0]["code"]) == (source_name(topic, 0, 1), "absent")
+    assert "offsets 1 to 3" in letter["reasons"][0]["detail"]
+    kafka.delete_records(topic, 0, 6)
+    take(topic)  # what was read may go
+
+
+def test_a_topic_that_was_created_again_is_refused(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(0)])
+    take(topic)
+    kafka.delete_topic(topic)
+    with pytest.raises(UnavailableError, match=f"has no topic {topic}.*\n.*Create the topic"):
+        take(topic)
+    kafka.new_topic(name=topic)
+    send(kafka, topic, [event(1), event(2), event(3)])
+    with pytest.raises(LakeproofError, match=r"deleted and created again(?s:.*)new stream"):
+        take(topic)
+    assert units(lake_settings, "bronze") == [(source_name(topic, 0, 0), 0)]
+
+
+def test_brokers_that_do_not_respond_are_named(take: Take, lake_settings: Settings) -> None:
+    with pytest.raises(UnavailableError, match=r"Kafka at 127.0.0.1:1 does not respond(?s:.*)Start the brokers"):
+        take("any", LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1", LAKE_KAFKA_TIMEOUT_SECONDS=1)
+
+
+def test_a_compacted_topic_has_gaps(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
+    fast = {"segment_ms": 100, "min_cleanable_dirty_ratio": "0.01", "max_compaction_lag_ms": 100}
+    topic = kafka.new_topic(cleanup_policy="compact", **fast)
+    for number in range(4):
+        send(kafka, topic, [event(number)], key=b"same")
+        time.sleep(0.15)  # a segment each
+    deadline = time.monotonic() + 30
+    while len(messages(kafka, topic)) == 4 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    left = messages(kafka, topic)
+    assert len(left) < 4
+    take(topic)
+    assert units(lake_settings, "bronze") == [(source_name(topic, 0, offset), 0) for offset in left]
+
+
+def test_a_micro_batch_is_finished_under_its_contract(
+    take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(0), b"{}"])
+    crash_before(monkeypatch, micro_batches)(1)
+    with pytest.raises(LakeproofError, match="crashed, as asked"):
+        take(topic)
+    contracts = tmp_path / "contracts"
+    shutil.copytree(lake_settings.contracts, contracts)
+    path = contracts / "events.yaml"
+    path.write_text(path.read_text().replace("version: 1.0.0", "version: 1.1.0"))
+    send(kafka, topic, [event(1), b"{}"])
+    take(topic, LAKE_CONTRACTS=contracts)
+    found = [(row["_position"], row["_contract_version"]) for row in rows(lake_settings, "bronze.events")]
+    letters = [(row["_position"], row["_contract_version"]) for row in rows(lake_settings, "dead_letters.events")]
+    assert sorted(found) == sorted(letters) == [(0, "1.0.0"), (0, "1.1.0")]
+
+
+@pytest.mark.parametrize("before", ["bronze", "dead_letters", "ledger"])
+def test_a_crash_and_a_lost_checkpoint_lose_and_double_nothing(
+    take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    topic = kafka.new_topic(partitions=2)
+    send(kafka, topic, [event(0), b"{}"])
+    take(topic)
+    send(kafka, topic, [event(1), b"{}"])
+    crash_before(monkeypatch, micro_batches)(["bronze", "dead_letters", "ledger"].index(before))
+    with pytest.raises(LakeproofError, match="crashed, as asked"):
+        take(topic)
+    shutil.rmtree(local_path(checkpoint_folder(lake_settings, "bronze-events")))
+    send(kafka, topic, [event(2), b"{}"], partition=1)
+    take(topic)
+    good = [source_name(topic, *place) for place in ((0, 0), (0, 2), (1, 0))]
+    bad = [source_name(topic, *place) for place in ((0, 1), (0, 3), (1, 1))]
+    assert units(lake_settings, "bronze") == [(name, 0) for name in good]
+    assert units(lake_settings, "dead_letters") == [(name, 0) for name in bad]
+    assert [(row["units"], row["bronze"]) for row in ledger(lake_settings)] == [(2, 1)] * 3
+
+
+def test_on_a_signal_the_next_micro_batch_is_declined(
+    take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(number) for number in range(4)])
+    real = KafkaSource.held
+
+    def held(source: KafkaSource, rows: DataFrame, micro_batch_id: int) -> Held[OffsetRange] | None:
+        if micro_batch_id == 1:
+            assert source._bulletin
+            source._bulletin.stop_file.touch()
+        return real(source, rows, micro_batch_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaSource, "held", held)
+        take(topic, LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH=2)
+    assert len(units(lake_settings, "bronze")) == 2
+    take(topic)
+    assert units(lake_settings, "bronze") == [(source_name(topic, 0, offset), 0) for offset in range(4)]
+
+
+def test_the_start_is_found_once_and_stays(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
+    topic = kafka.new_topic(partitions=2)
+    send(kafka, topic, [event(0)])
+    take(topic, LAKE_KAFKA_STARTING_OFFSETS="latest")
+    send(kafka, topic, [event(1)])
+    send(kafka, topic, [event(2)], partition=1)
+    take(topic, LAKE_KAFKA_STARTING_OFFSETS="latest")
+    assert sorted(row["event_id"] for row in rows(lake_settings, "bronze.events")) == ["e1", "e2"]
+
+
+def test_a_stream_has_one_source(
+    take: Take, kafka: KafkaServer, lake_settings: Settings, drain_directly: Drain
+) -> None:
+    topic, other = kafka.new_topic(), kafka.new_topic()
+    send(kafka, topic, [event(0)])
+    take(topic)
+    with pytest.raises(UsageError, match=f"filled from the topic {topic}, not from {other}"):
+        take(other)
+    with pytest.raises(UsageError, match=f"filled from the topic {topic}, not from files"):
+        drain_directly(lake_settings)
+
+
+def test_a_login_is_passed_on_and_its_password_is_in_no_file(
+    take: Take, kafka: KafkaServer, lake_settings: Settings
+) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(0)])
+    login = {
+        "LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.sasl_servers,
+        "LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "LAKE_KAFKA_SASL_USERNAME": kafka.user,
+        "LAKE_KAFKA_SASL_PASSWORD": kafka.password,
+    }
+    with pytest.raises(UnavailableError, match=r"refused the login of lake(?s:.*)LAKE_KAFKA_SASL_PASSWORD"):
+        take(topic, **login | {"LAKE_KAFKA_SASL_PASSWORD": "wrong", "LAKE_KAFKA_TIMEOUT_SECONDS": 2})
+    take(topic, **login)
+    assert units(lake_settings, "bronze") == [(source_name(topic, 0, 0), 0)]
+    assert not [
+        path
+        for path in lake_settings.home.rglob("*")
+        if path.is_file() and kafka.password.encode() in path.read_bytes()
+    ]
+
+
+def test_a_checkpoint_of_another_moment_is_refused(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
+    topic = kafka.new_topic()
+    checkpoint = local_path(checkpoint_folder(lake_settings, "bronze-events"))
+    send(kafka, topic, [event(0)])
+    take(topic)
+    shutil.copytree(checkpoint, checkpoint.with_name("older"))
+    send(kafka, topic, [event(1)])
+    take(topic)
+    shutil.rmtree(checkpoint)
+    checkpoint.with_name("older").rename(checkpoint)
+    with pytest.raises(
+        LakeproofError, match=f"is at {topic}/0=1, but its tables are at {topic}/0=2(?s:.*)reset events"
+    ):
+        take(topic)
+    reset(lake_settings, "events")
+    take(topic)
+    assert len(units(lake_settings, "bronze")) == 2

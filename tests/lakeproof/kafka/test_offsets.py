@@ -1,0 +1,55 @@
+"""Positions in a topic: one text for each, whatever partitions are named."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeproof.errors import UsageError
+from lakeproof.kafka.offsets import Offsets, source_name, starting_offsets
+
+OFFSETS = st.dictionaries(st.integers(0, 10_000), st.integers(0, 2**63 - 1))
+TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True)
+
+
+@given(topic=TOPICS, offsets=OFFSETS, more=st.sets(st.integers(0, 10_000)))
+def test_a_position_is_read_as_it_was_written(topic: str, offsets: dict[int, int], more: set[int]) -> None:
+    position = Offsets.of(topic, offsets)
+    assert Offsets.parse(str(position)) == position
+    assert Offsets.from_spark(position.as_spark(offsets.keys() | more)) == position
+    assert {partition: position.next(partition) for partition in offsets} == offsets
+    assert str(Offsets.of(topic, offsets | {10_001: 0})) == str(position)
+
+
+@given(topic=TOPICS, pair=st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)))
+def test_names_sort_as_offsets_do(topic: str, pair: tuple[int, int]) -> None:
+    names = [source_name(topic, 3, offset) for offset in pair]
+    assert (names[0] < names[1]) == (pair[0] < pair[1])
+
+
+@pytest.mark.parametrize("text", ["", "12:abc", "t", "t/0", '{"a": {"0": 1}, "b": {}}'])
+def test_what_is_no_position_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - any
+        Offsets.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+        ("2026-11-22T07:00:00+01:00", datetime(2026, 11, 22, 6, tzinfo=UTC)),
+        ('{"0": 42, "1": 0}', {0: 42, 1: 0}),
+    ],
+)
+def test_where_a_stream_begins(text: str, expected: object) -> None:
+    assert starting_offsets(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "2026-11-22T07:00:00", '{"0": -1}', '{"x": 1}', '{"0": true}', "{", "[0]"]
+)
+def test_what_is_no_beginning_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected earliest, latest, a time or offsets"):
+        starting_offsets(text)

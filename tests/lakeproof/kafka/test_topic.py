@@ -1,0 +1,66 @@
+"""A topic as its brokers describe it, and where in it a stream begins."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.messages import event, send
+from tests.servers import KafkaServer
+
+from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.topic import Extent, Topic
+from lakeproof.settings import KafkaSettings, settings_of
+
+
+@pytest.fixture
+def settings(kafka: KafkaServer) -> KafkaSettings:
+    return settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}).kafka
+
+
+def test_where_a_stream_begins(kafka: KafkaServer, settings: KafkaSettings) -> None:
+    name = kafka.new_topic(partitions=2)
+    send(kafka, name, [event(number) for number in range(4)])
+    time.sleep(0.01)
+    between = datetime.now(UTC)
+    time.sleep(0.01)
+    send(kafka, name, [event(4)])
+    kafka.delete_records(name, 0, 1)
+    topic = Topic(settings, name)
+    topic_id, partitions = topic.identity()
+    assert topic.extents(partitions) == {0: Extent(1, 5), 1: Extent(0, 0)}
+    assert topic.identity() == (topic_id, [0, 1])
+    found = {
+        text: topic.starting(text, partitions).next(0)
+        for text in (
+            "earliest",
+            "latest",
+            between.isoformat(),
+            (between + timedelta(hours=1)).isoformat(),
+            '{"0": 3}',
+        )
+    }
+    assert list(found.values()) == [1, 5, 4, 5, 3]
+    assert topic.starting("earliest", partitions) == Offsets(name, ((0, 1),))
+    for text in ('{"0": 0}', '{"0": 6}', '{"2": 0}'):
+        with pytest.raises(UsageError, match="has no offset"):
+            topic.starting(text, partitions)
+
+
+def test_compaction_is_known(kafka: KafkaServer, settings: KafkaSettings) -> None:
+    compacted = kafka.new_topic(cleanup_policy="compact,delete")
+    assert (Topic(settings, compacted).is_compacted(), Topic(settings, kafka.new_topic()).is_compacted()) == (
+        True,
+        False,
+    )
+
+
+def test_a_topic_that_is_missing_is_named(settings: KafkaSettings) -> None:
+    with pytest.raises(UnavailableError, match=r"has no topic nothing(?s:.*)Create the topic"):
+        Topic(settings, "nothing").identity()
+
+
+def test_settings_that_the_client_does_not_accept_are_refused() -> None:
+    settings = settings_of({"LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT"}).kafka
+    with pytest.raises(UsageError, match=r"does not accept the settings(?s:.*)LAKE_KAFKA_"):
+        Topic(settings, "any")

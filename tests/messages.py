@@ -1,0 +1,69 @@
+"""Messages for the tests: producing them, also in transactions, and events as their values."""
+
+import json
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.servers import KafkaServer
+
+Headers = list[tuple[str, bytes | None]]
+
+
+def event(number: int, **changes: object) -> bytes:
+    """An event that meets its contract."""
+    fields = {
+        "user_id": "u",
+        "event_id": f"e{number}",
+        "event_timestamp": "2026-11-21T06:00:00Z",
+        "event_type": "page_view",
+    }
+    return json.dumps(fields | changes).encode()
+
+
+def send(
+    kafka: KafkaServer,
+    topic: str,
+    values: Iterable[bytes | None],
+    partition: int = 0,
+    key: bytes | None = None,
+    headers: Headers | None = None,
+    **config: str | int,
+) -> None:
+    """Append messages to a partition; they are there when this returns."""
+    options = {name.replace("_", "."): value for name, value in config.items()}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5, **options})
+    for value in values:
+        producer.produce(topic, value=value, partition=partition, key=key, headers=headers or [])
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def send_in_transaction(
+    kafka: KafkaServer, topic: str, values: Iterable[bytes], *, commit: bool, partition: int = 0
+) -> None:
+    """Append messages in one transaction, and commit or abort it."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value=value, partition=partition)
+    producer.flush(30)
+    if commit:
+        producer.commit_transaction(30)
+    else:
+        producer.abort_transaction(30)
+
+
+def messages(kafka: KafkaServer, topic: str, partition: int = 0) -> list[int]:
+    """Offsets of the messages that a partition has."""
+    reading = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}
+    reading["auto.offset.reset"] = "earliest"
+    consumer = Consumer(reading)
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[int] = []
+    while True:
+        for message in consumer.consume(100, 1.0):
+            if message.error():
+                consumer.close()
+                return found
+            found.append(message.offset() or 0)
