@@ -97,8 +97,8 @@ def test_a_bad_contract_is_refused_with_line_and_field(lakeproof, tmp_path):
     for arguments, named in ((["events"], str(bad)), ([str(bad)], str(bad)), ([], str(bad))):
         done = lakeproof("contract", "check", *arguments, LAKE_CONTRACTS=str(tmp_path))
         assert done.returncode == 2
-        assert done.stderr.startswith(f"Error: {named}:{line}: _product: '_product' is not a valid name for a property")
-        assert len(done.stderr.splitlines()) == 2
+        assert done.stderr.startswith(f"Error: {named}:{line}:15: _product: '_product' is not a valid name for a")
+        assert len(done.stderr.splitlines()) == 4
     together = lakeproof("contract", "check", str(bad), "sensors", "nothing")
     assert together.returncode == 2
     assert "sensors: ok" in together.stdout

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakeproof.contracts.model import DriftPolicy, Field, Silver
+from lakeproof.contracts.model import DriftPolicy, Field, Silver, live
 from lakeproof.contracts.rules.expression import Rule
 
 
@@ -20,7 +20,7 @@ class Contract:
     digest
         SHA-256 of the file's bytes, in hexadecimal: the exact text that judged a record.
     fields
-        The fields of a record, in the order of the columns.
+        The fields of the tables, in the order of the columns. Records have those that are :attr:`live`.
     primary_key
         Names of the fields that identify a record; empty if nothing does.
     event_time
@@ -51,6 +51,16 @@ class Contract:
             return ""
         optional = [field.name for field in self.fields if field.name in self.primary_key and not field.required]
         return f"optional fields in its primary key: {', '.join(optional)}" if optional else "it has no primary key"
+
+    @property
+    def live(self) -> tuple[Field, ...]:
+        """The fields that records may have: without those that were dropped."""
+        return live(self.fields)
+
+    @property
+    def current_names(self) -> dict[str, str]:
+        """The names of its fields, by each name that they have or had."""
+        return {name: field.name for field in self.fields for name in (*field.former_names, field.name)}
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lakeproof.command import application
+from lakeproof.command import application, print_error
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Product
@@ -43,7 +43,7 @@ def check(
             product = load_product(settings.gold, name, partial(load_contract, settings.contracts))
         except UsageError as error:
             refused = True
-            sys.stderr.write(f"Error: {error}\n")
+            print_error(error)
             continue
         sys.stdout.write(f"{name}: ok: {_summary(product)}\n")
     raise typer.Exit(UsageError.exit_code if refused else 0)

@@ -51,7 +51,8 @@ def parse_measure(name: str, sql: str, fields: tuple[Field, ...]) -> Measure:
     try:
         return parse_sql(sql, lambda tree: _measure(name, tree, fields), (*_CALLS, *FUNCTIONS))
     except RuleError as error:
-        raise RuleError(str(error), _PAGE if error.hint == OUTSIDE else error.hint) from None
+        error.hint = _PAGE if error.hint == OUTSIDE else error.hint
+        raise
 
 
 def _measure(name: str, tree: exp.Expr, fields: tuple[Field, ...]) -> Measure:

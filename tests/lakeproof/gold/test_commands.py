@@ -52,9 +52,10 @@ def test_a_mistake_does_not_keep_the_others_from_being_checked(check, tmp_path):
     assert done.returncode == 2
     assert done.stdout.startswith("spending: ok: ")
     assert done.stderr.splitlines()[0] == (
-        "Error: gold/bad.yaml:1: name: the product is named 'spending', but the file is the product 'bad'."
+        "Error: gold/bad.yaml:1:7: name: the product is named 'spending', but the file is the product 'bad'."
     )
-    assert len(done.stderr.splitlines()) == 2
+    assert done.stderr.splitlines()[1:3] == ["  1 | name: spending", "    |       ^^^^^^^^"]
+    assert len(done.stderr.splitlines()) == 4
     both = check("none", "bad")
     assert (both.returncode, both.stdout, both.stderr.count("Error: ")) == (2, "", 2)
 
@@ -65,7 +66,7 @@ def test_a_broken_contract_is_told(check, tmp_path):
     done = check()
     assert done.returncode == 2
     assert done.stderr.startswith(
-        "Error: gold/spending.yaml:2: silver: contracts/orders.yaml:7: unknown custom property"
+        "Error: gold/spending.yaml:2:9: silver: contracts/orders.yaml:7:16: unknown custom property"
     )
 
 

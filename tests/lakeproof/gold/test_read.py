@@ -96,7 +96,7 @@ def test_a_mistake_is_told_with_its_line_and_key(old, new, line, says):
     assert old in PRODUCT
     with pytest.raises(UsageError) as caught:
         parse_product(PRODUCT.replace(old, new, 1).encode(), "gold/spending.yaml", "spending", contract_of())
-    assert caught.value.message.startswith(f"gold/spending.yaml:{line}: ")
+    assert caught.value.message.startswith(f"gold/spending.yaml:{line}:")
     assert says in caught.value.message
     assert "\n" not in caught.value.message
     assert caught.value.hint
@@ -115,7 +115,7 @@ def test_there_are_measures():
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"spending", b"a: [", b"\xff\xfe\x00"])
 def test_what_is_no_product(text):
-    with pytest.raises(UsageError, match=r"^x.yaml:1: not ") as caught:
+    with pytest.raises(UsageError, match=r"^x.yaml:1:\d+: not ") as caught:
         parse_product(text, "x.yaml", "x", contract_of())
     assert caught.value.hint
 
@@ -135,7 +135,7 @@ def test_no_bytes_cause_anything_but_a_usage_error(text):
 )
 def test_a_stream_without_silver_has_no_products(key, why):
     contract = CONTRACT.replace(", required: true, primaryKey: true", key)
-    with pytest.raises(UsageError, match=f"^gold/spending.yaml:2: silver: the stream orders has no silver: {why}"):
+    with pytest.raises(UsageError, match=rf"^gold/spending.yaml:2:\d+: silver: the stream orders has no silver: {why}"):
         product(contract=contract)
 
 
@@ -145,7 +145,7 @@ def test_a_product_has_the_name_of_its_file(tmp_path):
     assert product_names(tmp_path) == ["other", "spending"]
     assert product_names(tmp_path / "missing") == []
     assert load_product(tmp_path, "spending", contract_of()) == product()
-    with pytest.raises(UsageError, match=r"other.yaml:1: name: the product is named 'spending', but the file is the"):
+    with pytest.raises(UsageError, match=r"other.yaml:1:\d+: name: the product is named 'spending', but"):
         load_product(tmp_path, "other", contract_of())
     with pytest.raises(UsageError, match="No data product 'none' found at") as caught:
         load_product(tmp_path, "none", contract_of())

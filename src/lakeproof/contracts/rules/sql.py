@@ -20,6 +20,7 @@ from lakeproof.contracts.rules.types import (
     MAX_DIGITS,
     OUTSIDE,
     RuleError,
+    UnknownFieldError,
     arithmetic,
     comparison,
     convert,
@@ -305,7 +306,7 @@ class _Reader:
             found = next((field for field in fields if field.name == name), None)
             if found is None:
                 known = ", ".join(field.name for field in fields) or "none, because it is not an object"
-                raise RuleError(f"unknown field {cut('.'.join(path[: index + 1]))}", f"Available fields: {known}.")
+                raise UnknownFieldError(".".join(path[: index + 1]), f"Available fields: {known}.")
             kind = found.type
             fields = kind.fields if isinstance(kind, ObjectType) else ()
         return Column(tuple(path), _TEXT if kind is PrimitiveType.SCALAR else kind)  # type: ignore[arg-type]
