@@ -68,7 +68,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-@pytest.mark.parametrize("pair", combinations(MISTAKES, 2), ids=lambda pair: f"{pair[0][2]}, {pair[1][2]}")
+@pytest.mark.parametrize("pair", list(combinations(MISTAKES, 2)), ids=lambda pair: f"{pair[0][2]}, {pair[1][2]}")
 def test_no_mistake_hides_another_or_makes_a_third(pair: tuple[tuple[str, str, str, str], ...]) -> None:
     found = [underlined(excerpt) for _, excerpt, _ in refusal(broken([*pair])).problems]
     assert sorted(found) == sorted(word for _, _, word, _ in pair)
