@@ -32,7 +32,7 @@ def archive_classes(settings: Settings, stream: str) -> Path:
         lake = _lake(Path(folder), settings)
         landed = Path(folder) / "landing" / stream / f"{uuid.uuid4().hex}.json"
         landed.parent.mkdir(parents=True)
-        landed.write_text(json.dumps([{field.name: _sample(field) for field in contract}, {}]))
+        landed.write_text(json.dumps([{field.name: _sample(field) for field in contract.live}, {}]))
         query = BronzeQuery(lake, stream, Trigger(available_now=True))
         start = partial(start_session, lake, "lakeproof class archive", PLANNING_ONLY, part)
         run_queries(lake, [query], start, available_now=True)

@@ -1,6 +1,7 @@
 """From the bytes of a batch to judged units: each is good or bad, once."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -36,7 +37,8 @@ class Judge:
     """
 
     def __init__(self, contract: Contract, limits: Limits | None = None) -> None:
-        self.contract = contract
+        # A record cannot have a field that was dropped: to the judge, it is unknown.
+        self.contract = replace(contract, fields=contract.live)
         self.limits = limits or Limits()
 
     def __reduce__(self) -> tuple[type["Judge"], tuple[Contract, Limits]]:

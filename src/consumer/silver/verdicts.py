@@ -74,17 +74,26 @@ def _time(micros: Micros | None) -> Column:
 
 
 def content_hash(rows: DataFrame, contract: Contract) -> Column:
-    """MD5 of a row's content: the contract's fields that are not null, as JSON, whatever the order within maps."""
-    fields = [_comparable(F.col(field.name), rows.schema[field.name].dataType).alias(field.name) for field in contract]
+    """MD5 of a row's content: the contract's fields that are not null, as JSON, whatever the order within maps.
+
+    A contract can rename fields and list them in another order. That changes no content.
+    """
+    fields = [
+        _comparable(F.col(field.name), rows.schema[field.name].dataType).alias(field.first_name)
+        for field in sorted(contract, key=lambda field: field.first_name)
+    ]
     text = F.to_json(F.struct(*fields), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"})
     return F.unhex(F.md5(text))
 
 
 def _comparable(column: Column, kind: DataType) -> Column:
-    """A value, such that equal ones have the same JSON: the entries of maps in order, and no -0.0."""
+    """A value, such that equal ones have the same JSON: the entries of maps in order, and no -0.0.
+
+    A float is a double, as it is after its column was widened.
+    """
     match kind:
         case DoubleType() | FloatType():
-            return column + F.lit(0.0).cast(kind)
+            return column.cast("double") + F.lit(0.0)
         case MapType():
             entries = F.transform(
                 F.map_entries(column),

@@ -113,8 +113,9 @@ def check(
             print_error(error)
             continue
         sys.stdout.write(
-            f"{name}: ok: stream {contract.stream}, version {contract.version}, {len(contract.fields)} fields, "
-            f"key {', '.join(contract.primary_key) or 'none'}, event time {contract.event_time}, {_silver(contract)}\n"
+            f"{name}: ok: stream {contract.stream}, version {contract.version}, {len(contract.live)} fields, "
+            f"key {', '.join(contract.primary_key) or 'none'}, event time {contract.event_time}, {_silver(contract)}"
+            f"{_deprecated(contract)}\n"
         )
         for warning in unjudged(*_text(folder, name)):
             sys.stderr.write(f"Warning: {warning}\n")
@@ -208,6 +209,11 @@ def _silver(contract: Contract) -> str:
     if silver is None:
         return f"no silver: {contract.no_silver}"
     return f"silver horizon {horizon_text(silver.horizon)}, silver strategy {silver.strategy}"
+
+
+def _deprecated(contract: Contract) -> str:
+    names = ", ".join(field.name for field in contract.live if field.deprecated)
+    return f", deprecated {names}" if names else ""
 
 
 def _text(folder: Path, name: str) -> tuple[bytes, str]:

@@ -58,9 +58,9 @@ class Contract:
         return live(self.fields)
 
     @property
-    def current_names(self) -> dict[str, str]:
-        """The names of its fields, by each name that they have or had."""
-        return {name: field.name for field in self.fields for name in (*field.former_names, field.name)}
+    def renamed(self) -> dict[str, str]:
+        """The current names of the fields that were renamed, by each name that they had."""
+        return {name: field.name for field in self.fields for name in field.former_names}
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)

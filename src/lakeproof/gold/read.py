@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
-from pydantic_core import ErrorDetails
 
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import DecimalType, Field, PrimitiveType, type_name
@@ -15,6 +14,9 @@ from lakeproof.contracts.read.source import Place, read_source
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Measure, Product, Publish
 from lakeproof.gold.window import read_window
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 SINKS = ("table",)
 
@@ -99,7 +101,7 @@ def parse_product(text: bytes, origin: str, name: str, contract_of: Callable[[st
     return product
 
 
-def _told(error: ErrorDetails) -> ContractError:
+def _told(error: "ErrorDetails") -> ContractError:
     place, kind = located_at(error), error["type"]
     if kind == "missing":
         return ContractError(place[:-1], f"missing key {place[-1]}.", _PAGE, lacks=str(place[-1]))
@@ -202,7 +204,7 @@ def _key(name: str, place: Place, contract: Contract) -> Field:
 def _renamed(path: str, contract: Contract) -> str:
     """A hint for the name of a field that was renamed or dropped; empty for any other name."""
     name, dot, rest = path.partition(".")
-    field = next((field for field in contract if field.name == contract.current_names.get(name)), None)
+    field = next((field for field in contract if field.name == contract.renamed.get(name, name)), None)
     if field is None or (field.name == name and not field.dropped):
         return ""
     if field.dropped:

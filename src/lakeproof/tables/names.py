@@ -25,6 +25,8 @@ MARKER = "lakeproof.marker."
 """What the name of the property begins with that holds a query's newest marker; the name of the query follows."""
 LANDING_ROOT = "lakeproof.landing.zone-root"
 """Property of a ledger: URI of the folder that its sources are below."""
+RENAMED = "lakeproof.renamed-columns"
+"""Property of a table: the columns that were renamed as JSON, each former name with the current one."""
 SCHEMA_CHANGES = "ops.schema_changes"
 """A row is a contract that was applied to a stream's tables."""
 

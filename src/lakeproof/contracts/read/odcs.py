@@ -4,10 +4,9 @@ import hashlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from open_data_contract_standard.model import CustomProperty, OpenDataContractStandard, SchemaObject, SchemaProperty
-from pydantic_core import ErrorDetails
 
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectType, PrimitiveType, live
@@ -27,6 +26,9 @@ from lakeproof.contracts.read.silver import read_silver
 from lakeproof.contracts.read.source import Place, read_source
 from lakeproof.contracts.rules.read import read_rules
 from lakeproof.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _ROOT: Place = ()
 _TABLE: Place = ("schema", 0)
@@ -130,7 +132,7 @@ def _plain_enums(part: Any) -> Any:
     return found
 
 
-def _told(error: ErrorDetails) -> ContractError:
+def _told(error: "ErrorDetails") -> ContractError:
     place = located_at(error)
     name = next((str(step) for step in reversed(place) if isinstance(step, str)), "the file")
     if error["type"] != "extra_forbidden":

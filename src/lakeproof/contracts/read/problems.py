@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from lakeproof.contracts.read.source import Place, RefusedError, Source
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _LIKENESS = 0.7
@@ -115,7 +117,7 @@ def refused(source: Source, origin: str, errors: list[ContractError], path: Call
 
 
 def validated(
-    model: type[ModelT], document: Any, problems: Problems, told: Callable[[ErrorDetails], ContractError]
+    model: type[ModelT], document: Any, problems: Problems, told: "Callable[[ErrorDetails], ContractError]"
 ) -> ModelT | None:
     """Validate a document. What is wrong is collected and left out, so that the rest can be checked, too.
 
@@ -153,12 +155,12 @@ def validated(
             return None
 
 
-def located_at(error: ErrorDetails) -> Place:
+def located_at(error: "ErrorDetails") -> Place:
     """The place of one of pydantic's errors."""
     return tuple(step for step in error["loc"] if step != "[key]")
 
 
-def expected(error: ErrorDetails) -> str:
+def expected(error: "ErrorDetails") -> str:
     """What one of pydantic's errors expected and got, in our words."""
     kind, given = error["type"], error["input"]
     if kind == "enum":
