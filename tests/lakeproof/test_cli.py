@@ -175,3 +175,13 @@ def test_a_contract_is_inferred_and_passes_the_check(lakeproof, tmp_path):
     assert (again.returncode, again.stderr.splitlines()[0]) == (2, f"Error: {path} exists.")
     for name in ("or-ders", "../x"):
         assert lakeproof("contract", "init", name, *arguments[3:], **own).returncode == 2
+
+
+def test_deprecated_fields_are_told(lakeproof, tmp_path):
+    text = EVENTS.replace("- name: product_id\n", "- name: product_id\n        deprecated: true\n")
+    rule = "    quality:\n      - {type: sql, name: has_product, query: product_id IS NOT NULL}\n"
+    (tmp_path / "events.yaml").write_text(text + rule)
+    done = lakeproof("contract", "check", "events", LAKE_CONTRACTS=str(tmp_path))
+    assert done.returncode == 0
+    assert done.stdout.endswith(", deprecated product_id\n")
+    assert done.stderr == "Warning: events: the rule has_product uses product_id, which is deprecated.\n"

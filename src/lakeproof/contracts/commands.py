@@ -18,6 +18,7 @@ from lakeproof.contracts.infer.contract import infer
 from lakeproof.contracts.json_schema import json_schema
 from lakeproof.contracts.read.names import is_identifier
 from lakeproof.contracts.read.odcs import contract_text, parse_contract, unjudged
+from lakeproof.contracts.rules.expression import fields_in
 from lakeproof.errors import UsageError
 from lakeproof.settings import load_settings
 
@@ -119,6 +120,9 @@ def check(
         )
         for warning in unjudged(*_text(folder, name)):
             sys.stderr.write(f"Warning: {warning}\n")
+        for rule in contract.rules:
+            for field in contract.deprecated_in(fields_in(rule.condition)):
+                sys.stderr.write(f"Warning: {name}: the rule {rule.name} uses {field}, which is deprecated.\n")
     raise typer.Exit(UsageError.exit_code if refused else 0)
 
 
@@ -212,8 +216,7 @@ def _silver(contract: Contract) -> str:
 
 
 def _deprecated(contract: Contract) -> str:
-    names = ", ".join(field.name for field in contract.live if field.deprecated)
-    return f", deprecated {names}" if names else ""
+    return f", deprecated {', '.join(contract.deprecated)}" if contract.deprecated else ""
 
 
 def _text(folder: Path, name: str) -> tuple[bytes, str]:

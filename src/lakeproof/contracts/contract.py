@@ -1,9 +1,9 @@
 """A contract: a stream's fields, keys and rules."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lakeproof.contracts.model import DriftPolicy, Field, Silver, live
+from lakeproof.contracts.model import DriftPolicy, Field, ObjectType, Silver, live
 from lakeproof.contracts.rules.expression import Rule
 
 
@@ -58,9 +58,26 @@ class Contract:
         return live(self.fields)
 
     @property
+    def deprecated(self) -> tuple[str, ...]:
+        """Paths of the fields that will be dropped, also of those within objects: ``event.page``."""
+        return tuple(_deprecated(self.live, ""))
+
+    def deprecated_in(self, paths: Iterable[str]) -> list[str]:
+        """Those of the deprecated fields that are used, if these fields are."""
+        return [each for each in self.deprecated if any(f"{path}.".startswith(f"{each}.") for path in paths)]
+
+    @property
     def renamed(self) -> dict[str, str]:
         """The current names of the fields that were renamed, by each name that they had."""
         return {name: field.name for field in self.fields for name in field.former_names}
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
+
+
+def _deprecated(fields: Iterable[Field], within: str) -> Iterator[str]:
+    for field in fields:
+        if field.deprecated:
+            yield within + field.name
+        elif isinstance(field.type, ObjectType):
+            yield from _deprecated(field.type.fields, f"{within}{field.name}.")

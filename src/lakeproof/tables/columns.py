@@ -64,8 +64,9 @@ def evolve(table: "Table", due: "Schema", renamed: Mapping[str, str] | None = No
                             update.update_column(path, doc="")
                     for old, name in pending.items():
                         update.rename_column(old, name)
-                if pending:
-                    transaction.set_properties(renaming(renamed))
+                expected = renaming(renamed)
+                if not expected.items() <= table.properties.items():
+                    transaction.set_properties(expected)
         except CommitFailedException:  # an append came between: look again
             table.refresh()
         except (ResolveError, ValidationError, ValueError) as error:

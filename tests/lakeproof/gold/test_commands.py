@@ -70,6 +70,16 @@ def test_a_broken_contract_is_told(check, tmp_path):
     )
 
 
+def test_deprecated_fields_that_are_used_are_told(check, tmp_path):
+    contract = CONTRACT.replace("name: channel,", "name: channel, deprecated: true,")
+    contract = contract.replace("name: ratio,", "name: ratio, deprecated: true,")
+    (tmp_path / "contracts" / "orders.yaml").write_text(contract)
+    (tmp_path / "gold" / "spending.yaml").write_text(PRODUCT)
+    done = check()
+    assert done.returncode == 0
+    assert done.stderr == "Warning: spending: channel is deprecated in the contract of orders.\n"
+
+
 def test_no_products(check, tmp_path):
     done = check()
     assert (done.returncode, done.stdout) == (2, "")

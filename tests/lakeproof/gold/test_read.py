@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.lakeproof.gold.products import CONTRACT, PRODUCT, contract_of, product
 
+from lakeproof.contracts.read.source import RefusedError
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Aggregate, Publish, Window
 from lakeproof.gold.read import load_product, parse_product, product_names
@@ -100,6 +101,31 @@ def test_a_mistake_is_told_with_its_line_and_key(old, new, line, says):
     assert says in caught.value.message
     assert "\n" not in caught.value.message
     assert caught.value.hint
+
+
+def test_all_mistakes_are_told_at_once():
+    text = PRODUCT.replace("keys: [customer]", "keys: [nobody, part]").replace("1 hour", "1h").replace("sum(t", "sun(t")
+    with pytest.raises(RefusedError) as caught:
+        parse_product(text.encode(), "gold/spending.yaml", "spending", contract_of())
+    assert [message.split(":")[1:3] for message, _, _ in caught.value.problems] == [
+        ["4", "8"], ["4", "16"], ["6", "9"], ["10", "10"]]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("custom", "hint"),
+    [
+        ("property: renamedFrom, value: [who, client]", "Contract 1.0.0 of orders renames {}. Use customer."),
+        ("property: dropped, value: true", "Contract 1.0.0 of orders drops {}. Remove it from the product."),
+    ],
+)
+def test_a_field_that_was_renamed_or_dropped_is_told(custom, hint):
+    contract = CONTRACT.replace("name: customer,", f"name: customer, customProperties: [{{{custom}}}],")
+    name = "client" if "renamed" in custom else "customer"
+    for old, new in (("[customer]", f"[{name}]"), ("sum(total)", f"min({name})"), ("(*)", f"(DISTINCT {name})")):
+        with pytest.raises(UsageError, match=f"unknown field .*{name}") as caught:
+            product(old, new, contract)
+        hints = [each for _, _, each in caught.value.problems]
+        assert hint.format(name) in hints
 
 
 def test_there_are_measures():
