@@ -16,8 +16,8 @@ Property = dict[str, Any]
 
 _SCALAR: Property = {"logicalType": "string", "physicalType": "scalar"}
 _UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
-_MIN_FOR_ENUM = 50
-_MIN_FOR_EACH = 10
+MIN_FOR_ENUM = 50
+MIN_FOR_EACH = 10
 _LONGEST_IN_ENUM = 40
 _MIN_FOR_MAP = 30
 _MONEY = range(1, 5)
@@ -190,9 +190,9 @@ class Draft:
             self.notes.append((path, "every value is a UUID, so the contract requires one."))
         elif (
             {*seen.tokens} == {Token.TEXT}
-            and count == seen.tokens[Token.TEXT] >= _MIN_FOR_ENUM
+            and count == seen.tokens[Token.TEXT] >= MIN_FOR_ENUM
             and 1 < len(seen.texts) <= MAX_VALUES
-            and min(seen.texts.values()) >= _MIN_FOR_EACH
+            and min(seen.texts.values()) >= MIN_FOR_EACH
             and max(map(len, seen.texts)) <= _LONGEST_IN_ENUM
         ):
             property_["enum"] = [{"value": text} for text in sorted(seen.texts)]
