@@ -519,3 +519,15 @@ def test_how_a_widened_float_is_compared_with_a_constant(lake: Lake) -> None:
         assert table.scan().to_arrow().filter(pc.field("ratio") > 0.1).num_rows == 1
         duckdb.connection.execute("SET disabled_optimizers = 'filter_pushdown'")
         assert found("ratio > 0.1") == 1
+
+
+def test_a_column_that_was_renamed_by_hand(lake: Lake) -> None:
+    """By Spark's ALTER TABLE, say. The contract has to say so, too: rows of the old one may be on their way."""
+    with lake.table().update_schema() as update:
+        update.rename_column("nick", "alias")
+    with pytest.raises(UsageError, match="does not have nick"):
+        lake.start()
+    write_contract(lake.settings, "1.1.0", V2)
+    lake.apply()
+    assert json.loads(lake.table().properties[RENAMED]) == {"nick": "alias"}
+    assert "nick" not in lake.table().schema().column_names
