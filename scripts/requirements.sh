@@ -11,7 +11,7 @@ compile() {
 }
 
 # The widest first: the others use its versions, so that a package has one version everywhere.
-compile dev --extra dev --extra producer --extra consumer --extra reader --extra demo "$@" pyproject.toml \
+compile dev --extra dev --extra producer --extra consumer --extra reader --extra plot --extra demo "$@" pyproject.toml \
   requirements/bootstrap.in
 same=(--constraints requirements/dev.txt)
 compile bootstrap "${same[@]}" requirements/bootstrap.in

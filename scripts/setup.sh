@@ -69,7 +69,7 @@ archive_classes() {
   say "Archiving the JVM's classes (once, for faster starts) …"
   folder=$(mktemp -d)
   (cd "$folder" && env -i HOME="$HOME" PATH="$PATH" ${JAVA_HOME:+JAVA_HOME="$JAVA_HOME"} \
-    LAKE_CONTRACTS="$ROOT/contracts" LAKE_JARS="$ROOT/target/jars/spark" "$BIN/consumer" archive) \
+    LAKE_CONTRACTS="$ROOT/contracts" LAKE_GOLD="$ROOT/gold" LAKE_JARS="$ROOT/target/jars/spark" "$BIN/consumer" archive) \
     >target/jars/archive.log 2>&1 ||
     say "  Failed, so starts are slower. Log: target/jars/archive.log. To try again: .venv/bin/consumer archive"
   sha256 jars.sha256 requirements/run.txt target/jars/java-version >"$stamp"

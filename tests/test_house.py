@@ -30,7 +30,7 @@ EXTRAS_OF = {
     "reader": ["reader"],
     "run": ["producer", "consumer", "reader", "demo"],
     "bench": ["producer", "consumer", "reader", "bench"],
-    "dev": ["producer", "consumer", "reader", "demo", "dev"],
+    "dev": ["producer", "consumer", "reader", "plot", "demo", "dev"],
 }
 
 
@@ -260,6 +260,7 @@ def test_what_a_program_imports_is_declared(program):
     # What lakeproof imports beyond its own dependencies, it imports where a program needs it, which then declares it.
     extras = EXTRAS.get(program, [item for name in ("producer", "consumer", "reader") for item in EXTRAS[name]])
     declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"] + extras}
+    declared |= {canonicalize_name(name) for name in EXTRAS["plot"] if program == "reader"}
     declared |= {"py4j", "botocore", "lakeproof", "producer", "consumer", "reader"}  # parts of PySpark and boto3; ours
     for name in imported - sys.stdlib_module_names - {"lakeproof", program}:
         assert {canonicalize_name(each) for each in distributions.get(name, [name])} & declared, name

@@ -9,10 +9,13 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-from consumer.app import run_queries
+from consumer.app import Query, run_queries
 from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.queries.gold import GoldQuery
+from consumer.queries.silver import SilverQuery
 from consumer.session import PLANNING_ONLY, class_archive, start_session
 from lakeproof.contracts import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, load_contract
+from lakeproof.gold.read import load_products
 from lakeproof.settings import Settings, settings_of
 
 
@@ -33,9 +36,14 @@ def archive_classes(settings: Settings, stream: str) -> Path:
         landed = Path(folder) / "landing" / stream / f"{uuid.uuid4().hex}.json"
         landed.parent.mkdir(parents=True)
         landed.write_text(json.dumps([{field.name: _sample(field) for field in contract.live}, {}]))
-        query = BronzeQuery(lake, stream, Trigger(available_now=True))
+        once = Trigger(available_now=True)
+        queries: list[Query] = [BronzeQuery(lake, stream, once)]
+        if contract.silver:
+            queries.append(SilverQuery(lake, stream, once))
+            products = load_products(lake.gold, [stream], partial(load_contract, lake.contracts))
+            queries += [GoldQuery(lake, product, once) for product in products]
         start = partial(start_session, lake, "lakeproof class archive", PLANNING_ONLY, part)
-        run_queries(lake, [query], start, available_now=True)
+        run_queries(lake, queries, start, available_now=True)
         gateway = SparkContext._gateway
         if gateway is not None:
             gateway.shutdown()
@@ -51,6 +59,7 @@ def _lake(home: Path, settings: Settings) -> Settings:
         {
             "LAKE_HOME": home,
             "LAKE_CONTRACTS": settings.contracts,
+            "LAKE_GOLD": settings.gold,
             "LAKE_JARS": settings.spark.jars,
             "LAKE_DRIVER_MEMORY": settings.spark.driver_memory,
             "LAKE_SPARK_UI_PORT": 0,

@@ -9,9 +9,11 @@ import structlog
 import typer
 
 from lakeproof.command import application, logged_errors, run
-from lakeproof.contracts import Contract, SilverStrategy, load_contract
+from lakeproof.contracts import Contract, load_contract
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.gold.model import Product
+from lakeproof.gold.read import load_product, load_products
 from lakeproof.settings import Settings, load_settings
 from lakeproof.signals import AskedToEnd, asked_to_end
 
@@ -33,12 +35,14 @@ class Layer(StrEnum):
 
     BRONZE = "bronze"
     SILVER = "silver"
+    GOLD = "gold"
 
 
 class Rebuildable(StrEnum):
     """A layer that is filled from another one."""
 
     SILVER = "silver"
+    GOLD = "gold"
 
 
 class DataSource(StrEnum):
@@ -61,13 +65,19 @@ def run_streams(
     data_source: Annotated[
         DataSource | None, typer.Option(help="Kind of landing zone. Default: that of LAKE_LANDING.")
     ] = None,
-    to: Annotated[Layer, typer.Option(help="Last layer to fill.")] = Layer.BRONZE,
+    to: Annotated[
+        Layer | None,
+        typer.Option(
+            help="Last layer to fill.",
+            show_default="silver, if the contract has a primary key; gold, if a data product reads it",
+        ),
+    ] = None,
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Process what has landed so far, then exit.")
     ] = False,
     trigger: Annotated[str, typer.Option(help="Interval between checks for new files.")] = "1 second",
 ) -> None:
-    """Run streams from their landing zones into bronze and silver, in one Spark application.
+    """Run streams from their landing zones into bronze, silver and gold, in one Spark application.
 
     On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits.
     """
@@ -119,22 +129,30 @@ def give_up_files(
 
 @app.command("rebuild")
 def rebuild_layer(
-    layer: Annotated[Rebuildable, typer.Argument(help="The layer.", show_default=False)],  # noqa: ARG001 - one so far
-    stream: StreamArgument,
+    layer: Annotated[Rebuildable, typer.Argument(help="The layer.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the stream; for gold, of the data product.", show_default=False)],
 ) -> None:
-    """Fill a layer of STREAM again from the one before it, and replace its tables once that is done.
+    """Fill a layer again from the one before it, and replace its tables once that is done.
 
-    Use this after a change of the primary key, the event time or the horizon in the contract. Readers see the old
-    tables until then. If it is interrupted, run it again, to resume.
+    For silver, use this after a change of the primary key, the event time or the horizon in the contract. For gold, use
+    it after a change of the keys, windows or measures of the product, and after silver was rebuilt. Readers see the old
+    tables until it is done. If it is interrupted, run it again.
     """
     settings = load_settings()
-    contract = load_contract(settings.contracts, stream)
-    _check_silver(contract)
+    product = (
+        load_product(settings.gold, name, partial(load_contract, settings.contracts))
+        if layer is Rebuildable.GOLD
+        else None
+    )
+    contract = load_contract(settings.contracts, product.stream if product else name)
+    _has_silver(contract, Layer(layer))
     check_environment(settings, Program.CONSUMER)
+    from consumer.gold.rebuild import rebuild_gold
     from consumer.session import start_session
     from consumer.silver.rebuild import rebuild_silver
 
-    typer.echo(rebuild_silver(settings, contract, partial(start_session, settings, f"lakeproof rebuild {stream}")))
+    session = partial(start_session, settings, f"lakeproof rebuild {layer} {name}")
+    typer.echo(rebuild_gold(settings, product, session) if product else rebuild_silver(settings, contract, session))
 
 
 @app.command("archive")
@@ -151,7 +169,7 @@ def archive(
     typer.echo(f"archived: {archive_classes(settings, stream)}")
 
 
-def _run(streams: list[str], to: Layer, data_source: DataSource | None, available_now: bool, every: str) -> None:
+def _run(streams: list[str], to: Layer | None, data_source: DataSource | None, available_now: bool, every: str) -> None:
     if not _TRIGGER.fullmatch(every):
         raise UsageError(
             f"--trigger: expected a duration, got {every!r}.", 'Use a value like "5 seconds" or "500 milliseconds".'
@@ -159,9 +177,8 @@ def _run(streams: list[str], to: Layer, data_source: DataSource | None, availabl
     settings = load_settings()
     _check_data_source(settings, data_source)
     # An invalid contract is reported before anything else.
-    for contract in [load_contract(settings.contracts, stream) for stream in streams]:
-        if to is Layer.SILVER:
-            _check_silver(contract)
+    with_silver = [stream for stream in streams if _has_silver(load_contract(settings.contracts, stream), to)]
+    products = _products(settings, with_silver, to)
     check_environment(settings, Program.CONSUMER)
 
     # Spark takes a second to import: only when everything cheap has been checked.
@@ -169,12 +186,14 @@ def _run(streams: list[str], to: Layer, data_source: DataSource | None, availabl
 
     from consumer.app import Query, run_queries
     from consumer.queries.bronze import BronzeQuery, Trigger
+    from consumer.queries.gold import GoldQuery
     from consumer.queries.silver import SilverQuery
     from consumer.session import PLANNING_ONLY, start_session
 
     queries: list[Query] = [
         *(BronzeQuery(settings, stream, Trigger(available_now, every)) for stream in streams),
-        *(SilverQuery(settings, stream, Trigger(available_now, every)) for stream in streams if to is Layer.SILVER),
+        *(SilverQuery(settings, stream, Trigger(available_now, every)) for stream in with_silver),
+        *(GoldQuery(settings, product, Trigger(available_now, every)) for product in products),
     ]
     start = partial(start_session, settings, f"lakeproof consumer {' '.join(streams)}", PLANNING_ONLY)
     try:
@@ -186,14 +205,21 @@ def _run(streams: list[str], to: Layer, data_source: DataSource | None, availabl
         ) from error
 
 
-def _check_silver(contract: Contract) -> None:
-    if not contract.silver:
+def _has_silver(contract: Contract, to: Layer | None) -> bool:
+    if to in (Layer.SILVER, Layer.GOLD) and contract.no_silver:
         raise UsageError(f"{contract.stream} has no silver: {contract.no_silver}.", "Use --to bronze.")
-    if contract.silver.strategy is SilverStrategy.STATE:
-        raise UsageError(
-            f"The contract of {contract.stream} has silverStrategy: state, which is not available yet.",
-            "Use merge: the verdicts are the same. Or use --to bronze.",
-        )
+    return contract.silver is not None and to is not Layer.BRONZE
+
+
+def _products(settings: Settings, streams: list[str], to: Layer | None) -> list[Product]:
+    """The data products that read silver of these streams."""
+    if to not in (None, Layer.GOLD) or not streams:
+        return []
+    found = load_products(settings.gold, streams, partial(load_contract, settings.contracts))
+    without = [stream for stream in streams if stream not in {product.stream for product in found}]
+    if to is Layer.GOLD and without:
+        raise UsageError(f"No data product in {settings.gold} reads {without[0]}.", "Use --to silver.")
+    return found
 
 
 def _check_data_source(settings: Settings, data_source: DataSource | None) -> None:

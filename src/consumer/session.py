@@ -1,5 +1,6 @@
 """The Spark session, configured in one place."""
 
+import logging
 import os
 import signal
 import sys
@@ -110,11 +111,17 @@ def _session(conf: SparkConf) -> SparkSession:
         # In a session of its own, the JVM, and with it every worker, gets no signal that is sent to our process group:
         # by a terminal, by timeout. It ends when its standard input closes, however we end.
         context = SparkContext(conf=conf, gateway=SparkContext._gateway or _launched(conf))
-        # It would print a stack trace when the JVM goes, which whoever asks the JVM something tells in a line.
+        # When the JVM is gone, both would print a stack trace. Whoever calls the JVM gets an error, and reports it.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+        logging.getLogger().addFilter(_is_not_py4j)
         if current_thread() is main_thread():
             signal.signal(signal.SIGINT, interrupted)  # Spark would raise KeyboardInterrupt from there
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record of the root logger, which Py4J logs to instead of its own, is from somewhere else."""
+    return record.module != "java_gateway"
 
 
 def _launched(conf: SparkConf) -> JavaGateway:

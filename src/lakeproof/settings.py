@@ -191,7 +191,7 @@ class StateSettings(_InHome, title="State"):
     )
 
 
-class SilverSettings(_Concern, title="Silver"):
+class SilverSettings(_InHome, title="Silver"):
     """How silver follows bronze."""
 
     max_rows_per_micro_batch: int = Field(
@@ -199,6 +199,11 @@ class SilverSettings(_Concern, title="Silver"):
         ge=1,
         alias="LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH",
         description="rows of bronze that one silver micro-batch decides at most, or one of bronze's micro-batches",
+    )
+    index: _Folder = Field(
+        default_factory=_in_home("silver-index"),
+        alias="LAKE_SILVER_INDEX",
+        description="local folder of the key indexes of the strategy `state`",
     )
 
 

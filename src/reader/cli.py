@@ -1,6 +1,7 @@
 """The command line of the reader."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -71,13 +72,50 @@ def summary(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until both tables have rows.")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Maximum number of seconds to wait.")] = 120.0,
 ) -> None:
-    """Show what is in the tables of a stream: the rows, the dead letters by reason, and silver by verdict."""
+    """Show what is in the tables of a stream: rows, dead letters by reason, silver by verdict, and gold."""
     from reader.summary import print_summary, wait_for_rows
 
     settings = _settings()
     if wait:
         wait_for_rows(settings, stream, timeout)
     print_summary(settings, stream)
+
+
+@app.command()
+def plot(
+    name: Annotated[str, typer.Argument(help="Name of the data product.", show_default=False)],
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Measure to draw; can be repeated. Default: all that are numbers."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=VALUE", help="Draw only these keys; can be repeated.", show_default=False),
+    ] = None,
+    top: Annotated[
+        int,
+        typer.Option(min=1, max=26, help="Maximum number of keys: those with the greatest sum of the first measure."),
+    ] = 5,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw to a file, like plot.png. Default: in the terminal.")
+    ] = None,
+) -> None:
+    """Draw a data product over time: each measure has a panel, and each combination of keys a line.
+
+    A point is the value of a window, at its start. A window without a record has no point.
+    """
+    from reader.plot.series import read_plot
+
+    found = read_plot(_settings(), name, measure or (), key or (), top)
+    if output:
+        from reader.plot.image import write_image
+
+        write_image(found, output)
+        return
+    from reader.output import console
+    from reader.plot.terminal import as_text
+
+    sys.stdout.write(as_text(found, console().width))
 
 
 @app.command()
@@ -100,7 +138,10 @@ def verify(
     For a stream with silver, also recompute the verdict on each row of bronze, and check that the silver tables have
     exactly these rows. Rows of bronze that silver has not read yet are not decided; that is not a problem.
 
-    Exit code 0: clean. 1: a source or a silver table has a problem. 2: could not check.
+    For each data product that reads the stream, also recompute its windows from silver, and compare them with the table
+    of gold. If gold is behind silver, the rows that it does not have yet are left out; that is not a problem.
+
+    Exit code 0: clean. 1: a source, a silver table or a table of gold has a problem. 2: could not check.
     """
     from reader.verify.report import write_report
     from reader.verify.streams import verify as verify_streams

@@ -14,11 +14,21 @@ from rich.table import Table
 from rich.text import Text
 
 from lakeproof.catalog import catalog_errors, open_catalog
-from lakeproof.contracts import load_contract
+from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError
+from lakeproof.gold.model import WINDOW_START
+from lakeproof.gold.read import load_products
 from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.settings import Settings
-from lakeproof.tables.names import MICRO_BATCH_ID, POSITION, REASONS, SOURCE, silver_tables, stream_tables
+from lakeproof.tables.names import (
+    MICRO_BATCH_ID,
+    POSITION,
+    REASONS,
+    SOURCE,
+    gold_table,
+    silver_tables,
+    stream_tables,
+)
 from reader.connect import Session, connect
 from reader.output import console
 from reader.tables import table_facts
@@ -33,23 +43,25 @@ _EXAMPLE_WIDTH = 60
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stream is: landed files, rows in bronze, dead letters."""
+    """How far a stream is: landed files, rows in bronze, dead letters, and tables of silver and gold without rows."""
 
     landed: int
     bronze: int
     dead_letters: int
+    empty: tuple[str, ...]
 
     @property
     def readable(self) -> bool:
-        """Whether both tables have rows."""
-        return self.bronze > 0 and self.dead_letters > 0
+        """Whether all tables have rows."""
+        return self.bronze > 0 and self.dead_letters > 0 and not self.empty
 
     def __str__(self) -> str:
-        return f"{self.landed:,} files landed · {self.bronze:,} bronze rows · {self.dead_letters:,} dead letters"
+        counts = f"{self.landed:,} files landed · {self.bronze:,} bronze rows · {self.dead_letters:,} dead letters"
+        return " · ".join([counts, *(f"{name} is empty" for name in self.empty)])
 
 
 def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
-    """Show a live line until both tables of `stream` have rows.
+    """Show a live line until the tables of `stream` have rows: those of silver and gold too, if they are filled.
 
     Parameters
     ----------
@@ -65,8 +77,7 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
     LakeproofError
         The time is over.
     """
-    load_contract(settings.contracts, stream)
-    look = _watch(settings, stream)
+    look = _watch(settings, load_contract(settings.contracts, stream))
     start = time.monotonic()
     with Live(Text("Waiting for the first rows …"), console=Console(stderr=True), transient=True) as live:
         while not (now := look()).readable:
@@ -78,13 +89,13 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
     if not now.readable:
         program, does = ("consumer", "read") if now.landed else ("producer", "written")
         raise LakeproofError(
-            f"Timed out after {timeout:.0f} s waiting for rows in both tables: {now}.",
+            f"Timed out after {timeout:.0f} s waiting for rows in the tables: {now}.",
             f"Check why nothing is {does}: `make {program}-logs`, or the files in {settings.logs}.",
         )
 
 
 def print_summary(settings: Settings, stream: str) -> None:
-    """Print what landed in `stream`, why what did not, what became of it in silver, and what to try next.
+    """Print what landed in `stream`, why what did not, what became of it in silver and gold, and what to try next.
 
     Raises
     ------
@@ -96,37 +107,46 @@ def print_summary(settings: Settings, stream: str) -> None:
     with connect(settings) as session:
         landed = _landed(session, stream, contract.event_time)
         dead = _dead_letters(session, stream)
-        silver = _silver(session, stream) if _has_silver(settings, stream) else None
+        silver = _silver(session, stream) if _has_table(settings, silver_tables(stream).ledger) else None
+        products = load_products(settings.gold, [stream], lambda _: contract)
+        gold = _gold(session, [each.name for each in products if _has_table(settings, gold_table(each.name))])
     out.print(landed)
     out.print(dead)
     if silver:
         out.print(silver)
+    if gold:
+        out.print(gold)
     _print_next(out, stream)
 
 
-def _watch(settings: Settings, stream: str) -> Callable[[], Progress]:
+def _watch(settings: Settings, contract: Contract) -> Callable[[], Progress]:
     catalog = open_catalog(settings)
-    zone = landing_zone(settings, stream)
-    names = stream_tables(stream)
+    zone = landing_zone(settings, contract.stream)
+    names = stream_tables(contract.stream)
+    products = load_products(settings.gold, [contract.stream], lambda _: contract)
+    # Those that are filled exist before bronze has its first row.
+    others = [silver_tables(contract.stream).kept, *(gold_table(product.name) for product in products)]
 
     def look() -> Progress:
         return Progress(
             sum(not is_hidden(name) for name, _ in zone.list()),
-            _rows(catalog, names.bronze),
-            _rows(catalog, names.dead_letters),
+            _rows(catalog, names.bronze) or 0,
+            _rows(catalog, names.dead_letters) or 0,
+            tuple(name for name in others if _rows(catalog, name) == 0),
         )
 
     return look
 
 
-def _rows(catalog: "Catalog", name: str) -> int:
+def _rows(catalog: "Catalog", name: str) -> int | None:
+    """How many rows a table has; None if it does not exist."""
     from pyiceberg.exceptions import NoSuchTableError
 
     with catalog_errors():
         try:
             return table_facts(catalog.load_table(name)).rows
         except NoSuchTableError:
-            return 0
+            return None
 
 
 def _landed(session: Session, stream: str, event_time: str) -> Table:
@@ -160,9 +180,9 @@ def _dead_letters(session: Session, stream: str) -> Table:
     return table
 
 
-def _has_silver(settings: Settings, stream: str) -> bool:
+def _has_table(settings: Settings, name: str) -> bool:
     with catalog_errors():
-        return open_catalog(settings).table_exists(silver_tables(stream).ledger)
+        return open_catalog(settings).table_exists(name)
 
 
 def _silver(session: Session, stream: str) -> Table:
@@ -176,6 +196,18 @@ def _silver(session: Session, stream: str) -> Table:
     table = Table(*counts, "not decided yet", title=f"Silver: {names.kept}")
     table.add_row(*(f"{number:,}" for number in (*decided, rows - sum(decided))))
     return table
+
+
+def _gold(session: Session, products: list[str]) -> Table | None:
+    table = Table("product", "windows", "first window", "last window", title="Gold: data products")
+    table.columns[1].justify = "right"
+    for name in products:
+        ((rows, *times),) = session.fetch(
+            f"SELECT count(*), min({WINDOW_START})::VARCHAR, max({WINDOW_START})::VARCHAR "  # noqa: S608 - our own names
+            f"FROM {gold_table(name)}"
+        )
+        table.add_row(name, f"{rows:,}", *(time or "none" for time in times))
+    return table if products else None
 
 
 def _print_next(out: Console, stream: str) -> None:

@@ -163,6 +163,7 @@ class Bench:
 
     def start(self, *arguments: str, stream: str = STREAM) -> Process:
         """Start a consumer; by default one that goes on until it is ended."""
+        arguments = arguments or ("--trigger", "200 milliseconds")
         environment = self.lake.environment(self._through_proxy) | {
             ORDERS: str(self.orders.file),
             # What a killed process leaves behind goes away with the lake.
@@ -173,10 +174,10 @@ class Bench:
             environment[LEASE_SECONDS] = str(self.options.lease_seconds)
         if self.options.mutant:
             environment[MUTANT] = self.options.mutant
+            arguments = (*arguments, "--to", self.options.mutant.layer)
         if self.options.mutant is Mutant.TRAILING_GARBAGE:  # the one that is in the workers
             worker = Path(__file__).with_name("worker.sh")
             environment |= {"PYSPARK_PYTHON": str(worker), "CHAOS_PYTHON": sys.executable}
-        arguments = arguments or ("--trigger", "200 milliseconds")
         return self._begin("consumer", ["tests.chaos.victim", "run", stream, *arguments], environment)
 
     def start_program(self, *arguments: str) -> Process:

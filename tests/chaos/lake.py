@@ -18,17 +18,28 @@ import psycopg
 from tests.chaos.environment import ROOT, clean_environment
 
 from lakeproof.catalog import open_catalog
+from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import load_contract
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import S3Settings, Settings, settings_of
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import s3_client
-from lakeproof.tables.names import POSITION, SOURCE, stream_tables
+from lakeproof.tables.names import (
+    MARKER,
+    POSITION,
+    SOURCE,
+    gold_query,
+    gold_table,
+    silver_query,
+    silver_tables,
+    stream_tables,
+)
 from producer.batches import Batch, Plan, make_batches
 from producer.encoding import JsonStyle
 from producer.faults import Chances
 
 STREAM = "events"
+PRODUCT = "user_activity"
 TABLES = stream_tables(STREAM)
 Unit = tuple[str, str, int]
 """Table, source, position."""
@@ -88,6 +99,7 @@ class Lake:
                 "LAKE_WAREHOUSE": f"{root}/warehouse",
                 "LAKE_CHECKPOINTS": f"{root}/checkpoints",
                 "LAKE_CONTRACTS": ROOT / "contracts",
+                "LAKE_GOLD": ROOT / "gold",
                 "LAKE_JARS": ROOT / "target" / "jars" / "spark",
                 **(databases or {}),
             }
@@ -105,6 +117,7 @@ class Lake:
             "LAKE_WAREHOUSE": self.settings.catalog.warehouse_uri,
             "LAKE_CHECKPOINTS": self.settings.state.checkpoints,
             "LAKE_CONTRACTS": str(ROOT / "contracts"),
+            "LAKE_GOLD": str(ROOT / "gold"),
             "LAKE_JARS": str(ROOT / "target" / "jars" / "spark"),
             "LAKE_SPARK_UI_PORT": "0",
             "LAKE_SETTLE_SECONDS": "0",
@@ -190,7 +203,24 @@ class Lake:
         if self.accounted() < len(self.files):
             return False
         ledger = open_catalog(self.settings).load_table(TABLES.ledger).scan(selected_fields=("source",)).to_arrow()
-        return set(self.files) <= set(ledger["source"].to_pylist())
+        return set(self.files) <= set(ledger["source"].to_pylist()) and self._followed()
+
+    def _followed(self) -> bool:
+        """Whether silver and gold have taken all of bronze, where they are filled."""
+        catalog = open_catalog(self.settings)
+        ends = [self._marker(TABLES.ledger, bronze_query(STREAM))["micro_batch_id"] + 1]
+        for table, query in (
+            (silver_tables(STREAM).kept, silver_query(STREAM)),
+            (gold_table(PRODUCT), gold_query(PRODUCT)),
+        ):
+            if catalog.table_exists(table):
+                ends.append(int(self._marker(table, query).get("end", -1)))
+        return len(set(ends)) == 1
+
+    def _marker(self, table: str, query: str) -> dict[str, Any]:
+        text = open_catalog(self.settings).load_table(table).properties.get(MARKER + query)
+        found: dict[str, Any] = json.loads(text)["marker"] if text else {}
+        return found
 
     def count(self) -> Count:
         """Compare the tables with what was landed."""

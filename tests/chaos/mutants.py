@@ -15,6 +15,15 @@ class Mutant(StrEnum):
     NO_LEASE = "no-lease"
     TRAILING_GARBAGE = "trailing-garbage"
     MARKERS_BY_NUMBER = "markers-by-number"
+    NO_SILVER_LOOK_UP = "no-silver-look-up"
+    NO_REMOVAL_IN_GOLD = "no-removal-in-gold"
+
+    @property
+    def layer(self) -> str:
+        """The last layer that it is about: those behind would stop, and hide what it does."""
+        if self in (Mutant.NO_SILVER_LOOK_UP, Mutant.NO_REMOVAL_IN_GOLD):
+            return "gold"
+        return "bronze"
 
 
 def wrap(module: ModuleType, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
@@ -30,6 +39,8 @@ def install(mutant: Mutant) -> None:
         Mutant.NO_LEASE: _need_no_lease,
         Mutant.TRAILING_GARBAGE: _drop_trailing_garbage,
         Mutant.MARKERS_BY_NUMBER: _compare_numbers,
+        Mutant.NO_SILVER_LOOK_UP: _compare_with_nothing,
+        Mutant.NO_REMOVAL_IN_GOLD: _leave_old_rows,
     }[mutant]()
 
 
@@ -104,3 +115,17 @@ def _compare_numbers() -> None:
 
     wrap(append, "has_done", lambda _: has_done)
     wrap(source, "place_to_go_on", around_place)
+
+
+def _compare_with_nothing() -> None:
+    """Rows are compared with those of their own micro-batch alone, not with silver."""
+    from consumer.silver import micro_batches
+
+    wrap(micro_batches, "compared", lambda real: lambda rows, _kept, *others: real(rows, None, *others))
+
+
+def _leave_old_rows() -> None:
+    """The new rows of a window are added, and the old ones stay."""
+    from consumer.commit import upsert
+
+    wrap(upsert, "_remove", lambda _: lambda *_arguments: None)

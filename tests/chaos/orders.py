@@ -21,6 +21,16 @@ class Step(StrEnum):
     DEAD_LETTERS_APPENDED = "between dead letters and ledger"
     LEDGER_PREPARED = "between look and commit of the ledger"
     LEDGER_APPENDED = "after the last append, before the checkpoint's commit"
+    CONFLICTS_PREPARED = "between look and commit of silver's conflicts"
+    CONFLICTS_APPENDED = "between silver's conflicts and late rows"
+    LATE_PREPARED = "between look and commit of silver's late rows"
+    LATE_APPENDED = "between silver's late rows and ledger"
+    SILVER_LEDGER_PREPARED = "between look and commit of silver's ledger"
+    SILVER_LEDGER_APPENDED = "between silver's ledger and silver"
+    SILVER_PREPARED = "between look and commit of silver"
+    SILVER_APPENDED = "after the commit of silver"
+    GOLD_PREPARED = "between look and commit of gold"
+    GOLD_UPSERTED = "after the commit of gold"
 
 
 class Act(StrEnum):

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
     "name",
     [
         f"killed {Step.BRONZE_APPENDED}",
+        f"killed {Step.SILVER_LEDGER_APPENDED}",
         "killed during the append: manifest there, metadata not",
         f"killed at {RANDOM_KILLS} random moments",
         "two consumers at once",

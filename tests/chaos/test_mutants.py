@@ -41,6 +41,23 @@ def test_a_mutant_of_the_consumer_doubles_units(
     assert "verify: exit code 1" in outcome.problems[-1]
 
 
+@pytest.mark.parametrize(
+    ("mutant", "name"),
+    [
+        (Mutant.NO_SILVER_LOOK_UP, f"killed {Step.SILVER_APPENDED}"),
+        pytest.param(Mutant.NO_REMOVAL_IN_GOLD, f"killed {Step.GOLD_UPSERTED}", marks=pytest.mark.long),
+    ],
+)
+def test_a_mutant_of_silver_or_gold_is_found_by_verify(
+    mutant_bench: Callable[[Mutant], Bench], run: Run, mutant: Mutant, name: str
+) -> None:
+    outcome = run(mutant_bench(mutant), name)
+    assert outcome.verdict is Verdict.RED
+    assert outcome.hits
+    assert (outcome.lost, outcome.doubled) == (0, 0)
+    assert "verify: exit code 1" in outcome.problems[-1]
+
+
 @pytest.mark.long
 def test_markers_by_number_lose_what_landed_after_a_restore(mutant_bench: Callable[[Mutant], Bench], run: Run) -> None:
     name = "checkpoints and landing log restored from an older copy"

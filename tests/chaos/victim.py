@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from threading import local
 from typing import Any
 
 from tests.chaos.mutants import Mutant, install, wrap
@@ -15,8 +16,10 @@ from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import groups_of, signal_groups
 
 from consumer import cli
-from consumer.bronze import micro_batches
+from consumer.bronze import micro_batches as bronze
 from consumer.commit import append
+from consumer.gold import micro_batches as gold
+from consumer.silver import micro_batches as silver
 from lakeproof.state import lease
 
 ORDERS, LEASE_SECONDS, MUTANT = "CHAOS_ORDERS", "CHAOS_LEASE_SECONDS", "CHAOS_MUTANT"
@@ -36,7 +39,7 @@ def main() -> None:
 
 
 def _install_hooks(orders: Orders) -> None:
-    table = ""  # that is being appended to
+    tables = local()  # the one that each query is committing to
 
     def reach(step: Step) -> None:
         orders.obey(step, lambda act: signal_groups(groups_of(os.getpid()), _STRIKES[act]))
@@ -54,10 +57,9 @@ def _install_hooks(orders: Orders) -> None:
     def around_append(real: Callable[..., bool]) -> Callable[..., bool]:
         @functools.wraps(real)
         def append_once(opened: append.OpenTable, *arguments: Any) -> bool:
-            nonlocal table
-            table = opened.name
+            tables.name = opened.name
             done = real(opened, *arguments)
-            reach(_of(table, Step.BRONZE_APPENDED, Step.DEAD_LETTERS_APPENDED, Step.LEDGER_APPENDED))
+            reach(_steps_of(tables.name)[1])
             return done
 
         return append_once
@@ -65,19 +67,32 @@ def _install_hooks(orders: Orders) -> None:
     def around_commit(real: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(real)
         def commit(*arguments: Any) -> None:
-            reach(_of(table, Step.BRONZE_PREPARED, Step.DEAD_LETTERS_PREPARED, Step.LEDGER_PREPARED))
+            reach(_steps_of(tables.name)[0])
             real(*arguments)
 
         return commit
 
-    wrap(micro_batches, "write_judged", around_judgement)
-    wrap(micro_batches, "append_once", around_append)
+    wrap(bronze, "write_judged", around_judgement)
+    for layer in (bronze, silver, gold):
+        wrap(layer, "append_once", around_append)
+    wrap(gold, "upsert_once", around_append)
     wrap(append, "_commit", around_commit)
 
 
-def _of(table: str, bronze: Step, dead_letters: Step, ledger: Step) -> Step:
-    """The step that belongs to a table."""
-    return {"bronze": bronze, "dead_letters": dead_letters, "ledger": ledger}[table.partition(".")[0]]
+def _steps_of(table: str) -> tuple[Step, Step]:
+    """The steps before and after the commit to a table."""
+    namespace, _, name = table.partition(".")
+    _, _, kind = name.partition("_")
+    return {
+        ("bronze", ""): (Step.BRONZE_PREPARED, Step.BRONZE_APPENDED),
+        ("dead_letters", ""): (Step.DEAD_LETTERS_PREPARED, Step.DEAD_LETTERS_APPENDED),
+        ("ledger", ""): (Step.LEDGER_PREPARED, Step.LEDGER_APPENDED),
+        ("silver", "conflicts"): (Step.CONFLICTS_PREPARED, Step.CONFLICTS_APPENDED),
+        ("silver", "late"): (Step.LATE_PREPARED, Step.LATE_APPENDED),
+        ("ledger", "silver"): (Step.SILVER_LEDGER_PREPARED, Step.SILVER_LEDGER_APPENDED),
+        ("silver", ""): (Step.SILVER_PREPARED, Step.SILVER_APPENDED),
+        ("gold", "activity"): (Step.GOLD_PREPARED, Step.GOLD_UPSERTED),
+    }[namespace, kind]
 
 
 if __name__ == "__main__":

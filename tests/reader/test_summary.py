@@ -12,7 +12,8 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
-from lakeproof.tables.schemas import ensure_tables
+from lakeproof.tables.names import silver_tables
+from lakeproof.tables.schemas import ensure_silver_tables, ensure_tables
 from reader.summary import print_summary, wait_for_rows
 
 
@@ -50,6 +51,13 @@ def test_waiting_ends_with_the_first_rows_of_both_tables(lake_settings: Settings
     wait_for_rows(lake_settings, "events", 30)
     assert 2 < time.monotonic() - start < 30
     consumer.join()
+
+
+def test_silver_is_waited_for_if_it_is_filled(lake: Settings) -> None:
+    contract = load_contract(lake.contracts, "events")
+    ensure_silver_tables(open_catalog(lake), contract, silver_tables("events"))
+    with pytest.raises(LakeproofError, match=r"silver\.events is empty"):
+        wait_for_rows(lake, "events", 0.1)
 
 
 def test_waiting_in_vain_names_the_program_to_look_at(lake_settings: Settings) -> None:

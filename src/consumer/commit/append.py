@@ -7,7 +7,7 @@ changes nothing.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,10 @@ from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.names import RENAMED
 
+Change = Callable[[Any], Any]
+"""Begins an update within a transaction of Iceberg's: it says what is added, and what is removed."""
+
+_ATTEMPTS = 10
 _REFUSED = "ValidationException"
 _GONE = ("NotFoundException", "NoSuchFileException", "FileNotFoundException")
 
@@ -72,6 +76,15 @@ class OpenTable:
         elif current is not None:
             check_marked(dict(self.loaded.properties()), int(current.summary().get("total-records") or 0), self.name)
         return newest
+
+    def table_id(self) -> str:
+        """Its own unique id, which another table of its name does not have."""
+        return str(self.loaded.uuid().toString())
+
+    def descends_from(self, snapshot_id: int) -> bool:
+        """Whether a snapshot is its current one or came before that, as far as its history has not expired."""
+        jvm: Any = self.spark._jvm
+        return bool(jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf(self.loaded, snapshot_id))
 
     def property(self, name: str) -> str | None:
         """One of its properties."""
@@ -143,9 +156,31 @@ def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> 
     MarkerLostError
         The newest marker is neither this micro-batch's, nor does this one begin where that one ends.
     """
-    while not has_done(table.newest(), marker, table.name):
+
+    def append(transaction: Any) -> Any:
+        update = transaction.newAppend()
+        for file in described(table, files):
+            update.appendFile(file)
+        return update
+
+    return commit_once(table, marker, append)
+
+
+def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
+    """Commit a change with its marker, unless the table already holds that; return whether it was committed now.
+
+    Raises
+    ------
+    MarkerLostError
+        The newest marker is neither this micro-batch's, nor does this one begin where that one ends.
+    UnavailableError
+        Others commit to the table all the time, or removed what was to be committed.
+    """
+    for _ in range(_ATTEMPTS):
+        if has_done(table.newest(), marker, table.name):
+            return False
         try:
-            transaction = _prepare(table, marker, files)
+            transaction = _prepare(table, marker, change)
             _commit(transaction)
         except Py4JJavaError as error:
             kind = error.java_exception.getClass().getSimpleName()
@@ -159,7 +194,23 @@ def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> 
             table.loaded.refresh()  # another writer came between: look at what it did
         else:
             return True
-    return False
+    raise UnavailableError(
+        f"Cannot commit to {table.name}: other writers keep changing it.", "Run the consumer again, to repeat this."
+    )
+
+
+def described(table: OpenTable, files: Sequence[DataFile]) -> list[Any]:
+    """Data files as Iceberg's own objects, with the statistics of their footers."""
+    jvm: Any = table.spark._jvm
+    iceberg, loaded = jvm.org.apache.iceberg, table.loaded
+    bounds = iceberg.MetricsConfig.forTable(loaded)
+    found = []
+    for file in files:
+        written = loaded.io().newInputFile(file.uri, file.size)
+        metrics = iceberg.parquet.ParquetUtil.fileMetrics(written, bounds)
+        data_file = iceberg.DataFiles.builder(loaded.spec()).withInputFile(written).withMetrics(metrics)
+        found.append(data_file.withPartitionPath(file.partition).build())
+    return found
 
 
 class _NewestMarkerIs:
@@ -184,24 +235,16 @@ class _NewestMarkerIs:
         implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
 
 
-def _prepare(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> Any:
-    """A transaction of the append and its marker; nothing of it can be seen before its commit."""
-    jvm: Any = table.spark._jvm
-    iceberg = jvm.org.apache.iceberg
+def _prepare(table: OpenTable, marker: Marker, change: Change) -> Any:
+    """A transaction of the change and its marker; nothing of it can be seen before its commit."""
     ensure_callback_server_started(table.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-    loaded, key = table.loaded, property_of(table.query)
-    looked_at = loaded.properties().get(key)  # before the transaction: that looks at the table again
-    bounds = iceberg.MetricsConfig.forTable(loaded)
-    transaction = loaded.newTransaction()
-    append = transaction.newAppend()
-    for file in files:
-        written = loaded.io().newInputFile(file.uri, file.size)
-        metrics = iceberg.parquet.ParquetUtil.fileMetrics(written, bounds)
-        data_file = iceberg.DataFiles.builder(loaded.spec()).withInputFile(written).withMetrics(metrics)
-        append.appendFile(data_file.withPartitionPath(file.partition).build())
-    append.set(key, Committed(marker, 0, 0).as_text())
-    append.validateWith(_NewestMarkerIs(transaction, key, looked_at))
-    append.commit()
+    key = property_of(table.query)
+    looked_at = table.loaded.properties().get(key)  # before the transaction: that looks at the table again
+    transaction = table.loaded.newTransaction()
+    update = change(transaction)
+    update.set(key, Committed(marker, 0, 0).as_text())
+    update.validateWith(_NewestMarkerIs(transaction, key, looked_at))
+    update.commit()
     snapshot = transaction.table().currentSnapshot()
     after = Committed(marker, snapshot.snapshotId(), snapshot.sequenceNumber())
     transaction.updateProperties().set(key, after.as_text()).commit()

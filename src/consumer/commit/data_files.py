@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -165,13 +166,13 @@ def _unknown(rows: pa.DataType, table: pa.DataType, within: str = "") -> list[st
 def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
     """Cut a table into the rows of each day (UTC), written as Iceberg names it; the order within a day stays."""
     compute: Any = pc  # its stubs lack a function
-    days: Any = _column(table, column).cast(pa.date32())
+    # As numbers: a window that begins before the year 1 has a day that is none in Python.
+    days: Any = _column(table, column).cast(pa.date32()).cast(pa.int32())
     edges: Any = pc.min_max(days).as_py()
     if edges["min"] == edges["max"] and not days.null_count:
         yield _name(edges["min"]), table
         return
-    numbers = days.cast(pa.int32())
-    order = pc.sort_indices(table.append_column("_day", numbers), [("_day", "ascending")])
+    order = pc.sort_indices(table.append_column("_day", days), [("_day", "ascending")])
     runs = compute.run_end_encode(days.take(order).combine_chunks())
     # Taken once for all days: each take of a table in chunks looks at all of it.
     ordered = table.take(order)
@@ -188,5 +189,5 @@ def _column(table: pa.Table, path: str) -> Any:
     return pc.struct_field(column, inner) if inner else column
 
 
-def _name(day: Any) -> str:
-    return NO_DAY if day is None else day.isoformat()
+def _name(day: int | None) -> str:
+    return NO_DAY if day is None else str(np.datetime64(day, "D"))

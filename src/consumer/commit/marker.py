@@ -22,7 +22,7 @@ class Marker:
     Parameters
     ----------
     checkpoint_id
-        The checkpoint's own unique id.
+        The checkpoint's own unique id; of a product of gold, that of the silver table that it follows.
     micro_batch_id
         Number of the micro-batch, from 0.
     contract
@@ -32,7 +32,8 @@ class Marker:
     limits
         How large batches and records could be; what was begun under them is finished under them.
     contents
-        Digest of what was read; a replay that reads files with other tags compares it.
+        Digest of what was read, which a replay that reads files with other tags compares. Of silver, the watermark; of
+        a product of gold whose windows are final, the horizon that they are before.
     """
 
     checkpoint_id: str

@@ -9,7 +9,16 @@ from pathlib import Path
 from threading import Condition, Event
 from typing import Any
 
+import structlog
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
+
+log = structlog.get_logger()
+
+_ATTEMPTS = 5
+# Spark refuses a plan if the columns of a table changed since it was made: somebody applied a contract.
+_TABLE_CHANGED = "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"
 
 
 class Following:
@@ -91,3 +100,26 @@ class Following:
                 self._error = error
                 self._taking = False
                 self._changed.notify_all()
+
+
+def follow(
+    spark: SparkSession, name: str, take: Callable[[SparkSession], bool], every: float, stop_file: Path
+) -> Following:
+    """Start a query in a session of its own, with the settings of now, as Spark does for a streaming query."""
+    own = spark._jsparkSession.cloneSession()
+    session = SparkSession(spark.sparkContext, own)
+
+    def take_in_session() -> bool:
+        # Iceberg asks the thread's own session for its catalogs.
+        session._jvm.SparkSession.setActiveSession(own)  # type: ignore[union-attr]
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return take(session)
+            except PySparkException as error:
+                if not (error.getCondition() or "").startswith(_TABLE_CHANGED):
+                    raise
+                log.info("repeating: a table got other columns meanwhile", query=name)
+        return take(session)
+
+    log.info("started", query=name)
+    return Following(name, take_in_session, every, stop_file)

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 
-import structlog
 from pyspark.sql import SparkSession
 
 from consumer.bulletin import Bulletin
 from consumer.queries.bronze import Trigger
 from consumer.queries.failures import explained
-from consumer.queries.following import Following
+from consumer.queries.following import Following, follow
 from consumer.silver.micro_batches import SilverMicroBatches, silver_lease
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
@@ -19,8 +18,6 @@ from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
 from lakeproof.tables.names import silver_query, silver_tables
 from lakeproof.tables.schemas import ensure_silver_tables
-
-log = structlog.get_logger()
 
 
 class SilverQuery:
@@ -68,19 +65,9 @@ class SilverQuery:
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
         """Start the query."""
-        process = self._process
-        if process is None:
+        if self._process is None:
             raise RuntimeError("A query is resumed before it is started.")
-        own = spark._jsparkSession.cloneSession()  # with the settings of now, as Spark does for a streaming query
-        session = SparkSession(spark.sparkContext, own)
-
-        def take() -> bool:
-            # Iceberg asks the thread's own session for its catalogs.
-            session._jvm.SparkSession.setActiveSession(own)  # type: ignore[union-attr]
-            return process.take(session)
-
-        log.info("started", query=self.name, stream=self.stream)
-        return Following(self.name, take, self._trigger.seconds, bulletin.stop_file)
+        return follow(spark, self.name, self._process.take, self._trigger.seconds, bulletin.stop_file)
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

@@ -20,17 +20,20 @@ from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
+from consumer.silver.compared import compared, content_hash
 from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, rows_of
+from consumer.silver.state import State
 from consumer.silver.tasks import Outcome, write_decided
-from consumer.silver.verdicts import Micros, Verdict, decided, watermarks
+from consumer.silver.verdicts import KEY, Micros, Verdict, decide, watermarks
 from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
-from lakeproof.contracts import Contract, DriftPolicy
+from lakeproof.contracts import Contract, DriftPolicy, SilverStrategy
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import (
+    CONTENT_HASH,
     CONTRACT_VERSION,
     DECIDED_AT,
     INGESTED_AT,
@@ -62,7 +65,7 @@ _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
 
 
 def silver_lease(stream: str) -> str:
-    """Name of the lease that keeps a second one from filling it."""
+    """Name of the lease that keeps a second query from filling a stream's silver."""
     return f"silver.{stream}"
 
 
@@ -97,6 +100,7 @@ class SilverMicroBatches:
         self._contracts = contracts
         self._lease = lease
         self._names = tables
+        self._state = State(settings, stream)
         self.count = 0
 
     def take(self, spark: SparkSession) -> bool:
@@ -181,16 +185,16 @@ class SilverMicroBatches:
         if taken.rows:
             bronze = self._open(spark, stream_tables(self._stream).bronze)
             rows = _rows(spark, contract, taken, bronze.renamed())
-            newest = watermarks(rows, contract)
+            rows = rows.withColumn(CONTENT_HASH, content_hash(rows, contract))
+            narrow = self._compared(spark, rows, kept, contract, _horizon(watermark, contract))
+            newest = watermarks(narrow)
             horizons = _horizons(taken, newest, watermark, contract)
             watermark = _newest(watermark, *newest.values())
-            whole, cached = decided(rows, spark.table(f"{CATALOG}.{names.kept}"), contract, horizons)
-            try:
-                written = write_decided(whole, rows.columns, targets, self._settings.s3)
-            finally:
-                for frame in cached:
-                    frame.unpersist()
+            lost = decide(narrow, horizons)
+            written = write_decided(rows, lost, horizons, targets, self._settings.s3)
             files, outcomes = written.files, written.outcomes
+            if _strategy(contract) is SilverStrategy.STATE:
+                self._state.decided(taken, narrow, lost)
         self._check_complete(outcomes, taken.rows)
         marker = replace(marker, contents="" if watermark is None else str(watermark))
         self._append(conflicts, marker, files[Verdict.CONFLICT])
@@ -205,6 +209,17 @@ class SilverMicroBatches:
         for (_, _, verdict), count in outcomes.items():
             totals[verdict] += count
         return totals
+
+    def _compared(
+        self, spark: SparkSession, rows: DataFrame, kept: OpenTable, contract: Contract, oldest: Micros | None
+    ) -> pa.Table:
+        """What verdicts on rows depend on, with what silver has of their keys."""
+        if _strategy(contract) is SilverStrategy.STATE:
+            narrow = compared(rows, None, contract, oldest)
+            index = self._state.index(spark, kept, contract, _length(contract), oldest)
+            return pa.concat_tables([narrow, index.find(narrow[KEY], oldest)])
+        silver = spark.table(f"{CATALOG}.{kept.name}") if kept.newest() else None
+        return compared(rows, silver, contract, oldest)
 
     def _append(self, table: OpenTable, marker: Marker, files: list[DataFile]) -> None:
         self._lease.check()
@@ -245,12 +260,27 @@ def _horizons(
     taken: Range, newest: Mapping[int, Micros], watermark: Micros | None, contract: Contract
 ) -> dict[int, Micros | None]:
     """The horizon of each micro-batch: from what came before it."""
-    length = contract.silver.horizon if contract.silver else None
     found: dict[int, Micros | None] = {}
     for number in sorted({number for _, number in taken.rows}):
-        found[number] = None if watermark is None or length is None else watermark - length // _MICROSECOND
+        found[number] = _horizon(watermark, contract)
         watermark = _newest(watermark, newest.get(number))
     return found
+
+
+def _horizon(watermark: Micros | None, contract: Contract) -> Micros | None:
+    """The horizon of a micro-batch, from the greatest event time before it."""
+    length = _length(contract)
+    return None if watermark is None or length is None else watermark - length
+
+
+def _length(contract: Contract) -> Micros | None:
+    """Length of the horizon; None if it is unbounded."""
+    length = contract.silver.horizon if contract.silver else None
+    return None if length is None else length // _MICROSECOND
+
+
+def _strategy(contract: Contract) -> SilverStrategy:
+    return contract.silver.strategy if contract.silver else SilverStrategy.MERGE
 
 
 def _newest(*times: Micros | None) -> Micros | None:

@@ -58,11 +58,18 @@ def bronze_of(catalog: "Catalog", stream: str) -> Bronze:
     return Bronze(str(ledger.metadata.table_uuid), marker.marker.micro_batch_id + 1 if marker else 0)
 
 
-def next_range(catalog: "Catalog", stream: str, start: int, end: int, max_rows: int) -> Range | None:
+def next_range(
+    catalog: "Catalog",
+    stream: str,
+    start: int,
+    end: int,
+    max_rows: int,
+    max_micro_batches: int = MAX_MICRO_BATCHES,
+) -> Range | None:
     """What to decide next: micro-batches from `start`, of so many rows or a single one; None where there are none."""
     if end <= start:
         return None
-    end = min(end, start + MAX_MICRO_BATCHES)
+    end = min(end, start + max_micro_batches)
     counts = rows_of(catalog, stream, start, end)
     by_number: Counter[int] = Counter()
     for (_, number), count in counts.items():

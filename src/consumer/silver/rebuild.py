@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import astuple
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from consumer.commit.rebuilding import begun_suffixes, new_suffix, put_in_place
 from consumer.silver.micro_batches import SilverMicroBatches, silver_lease
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract
@@ -19,8 +19,6 @@ from lakeproof.tables.schemas import ensure_silver_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-
-_NEW = "__rebuild_"
 
 
 def rebuild_silver(settings: Settings, contract: Contract, session: Callable[[], SparkSession]) -> str:
@@ -42,7 +40,8 @@ def rebuild_silver(settings: Settings, contract: Contract, session: Callable[[],
             catalog = open_catalog(settings)
             if not catalog.table_exists(stream_tables(stream).bronze):
                 raise UsageError(f"{stream} has no tables yet.", f"Run `consumer run {stream}` first.")
-            building = silver_tables(stream, _suffix(catalog, stream))
+            begun = begun_suffixes(catalog, silver_tables(stream).kept)
+            building = silver_tables(stream, begun[-1] if begun else new_suffix())
             if not _is_swapping(catalog, building):
                 ensure_silver_tables(catalog, contract, building)
         process = SilverMicroBatches(settings, stream, building, contracts, held)
@@ -53,14 +52,6 @@ def rebuild_silver(settings: Settings, contract: Contract, session: Callable[[],
         with catalog_errors():
             _swap(catalog, building, silver_tables(stream))
     return f"Rebuilt silver.{stream} from bronze.{stream}. The files of the old tables were not removed."
-
-
-def _suffix(catalog: "Catalog", stream: str) -> str:
-    """That of an earlier run that was interrupted, or a new one: the folder of a table has the name of its creation."""
-    namespace, table = silver_tables(stream).kept.split(".")
-    names = [name for _, name in catalog.list_tables(namespace)] if catalog.namespace_exists(namespace) else []
-    begun = [name.removeprefix(table) for name in names if name.startswith(table + _NEW)]
-    return max(begun, default=f"{_NEW}{datetime.now(UTC):%Y%m%d%H%M%S}")
 
 
 def _is_swapping(catalog: "Catalog", building: SilverTables) -> bool:
@@ -78,6 +69,4 @@ def _swap(catalog: "Catalog", building: SilverTables, silver: SilverTables) -> N
         (building.kept, silver.kept),
     ):
         if catalog.table_exists(new):
-            if catalog.table_exists(name):
-                catalog.drop_table(name)
-            catalog.rename_table(new, name)
+            put_in_place(catalog, new, name)

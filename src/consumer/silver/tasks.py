@@ -2,33 +2,34 @@
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.types import _parse_datatype_string
-from pyspark.sql.udf import UserDefinedFunction
-from pyspark.util import PythonEvalType
 
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
-from consumer.silver.verdicts import VERDICT, Verdict
+from consumer.commit.tasks import map_in_arrow
+from consumer.silver.verdicts import Lost, Micros, Place, Verdict
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
-from lakeproof.tables.names import CONTENT_HASH, HORIZON, MICRO_BATCH_ID, SOURCE, WINNER_POSITION, WINNER_SOURCE
+from lakeproof.tables.names import (
+    CONTENT_HASH,
+    HORIZON,
+    MICRO_BATCH_ID,
+    POSITION,
+    SOURCE,
+    WINNER_POSITION,
+    WINNER_SOURCE,
+)
 
 Outcome = tuple[str, int, str]
 """A source, its micro-batch in bronze, and a verdict."""
 
-_ADDED = {
-    Verdict.KEPT: (CONTENT_HASH,),
-    Verdict.CONFLICT: (WINNER_SOURCE, WINNER_POSITION),
-    Verdict.LATE: (HORIZON,),
-}
-"""Columns that the table of a verdict has beside bronze's."""
+_VERDICT = "_verdict"
 
 
 @dataclass
@@ -51,16 +52,22 @@ class Written:
 
 
 def write_decided(
-    rows: DataFrame, columns: Sequence[str], targets: dict[Verdict, Target | None], s3: S3Settings
+    rows: DataFrame,
+    lost: Mapping[Place, Lost],
+    horizons: Mapping[int, Micros | None],
+    targets: Mapping[Verdict, Target | None],
+    s3: S3Settings,
 ) -> Written:
-    """Write rows that have their verdict; those of a table without a target are only counted.
+    """Write rows to the tables of their verdicts; those of a table without a target are only counted.
 
     Parameters
     ----------
     rows
-        Rows of bronze, with what :func:`consumer.silver.verdicts.decided` adds.
-    columns
-        Those of bronze that the silver tables have.
+        Rows of bronze with their hash.
+    lost
+        Those that are not kept.
+    horizons
+        The horizon of each of their micro-batches.
     targets
         Where the rows of each verdict go.
     s3
@@ -73,11 +80,11 @@ def write_decided(
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        written = _write(batches, columns, targets, s3)
+        written = _write(batches, lost, horizons, targets, s3)
         yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]})
 
-    whole = Written(files={verdict: [] for verdict in _ADDED})
-    for row in _map_in_arrow(rows, write, "written binary").collect():
+    whole = Written(files={verdict: [] for verdict in targets})
+    for row in map_in_arrow(rows, write, "written binary").collect():
         part: Written = pickle.loads(row.written)  # noqa: S301 - our own
         if part.failure:
             raise part.failure
@@ -87,16 +94,12 @@ def write_decided(
     return whole
 
 
-def _map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any], schema: str) -> DataFrame:
-    """What ``DataFrame.mapInArrow`` does, which asks for pandas, though neither it nor its workers use that."""
-    function = UserDefinedFunction(work, _parse_datatype_string(schema), evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    column: Any = function(*[rows[name] for name in rows.columns])
-    mapped = rows._jdf.mapInArrow(column._jc, False, None)
-    return DataFrame(mapped, rows.sparkSession)
-
-
 def _write(
-    batches: Iterator[pa.RecordBatch], columns: Sequence[str], targets: dict[Verdict, Target | None], s3: S3Settings
+    batches: Iterator[pa.RecordBatch],
+    lost: Mapping[Place, Lost],
+    horizons: Mapping[int, Micros | None],
+    targets: Mapping[Verdict, Target | None],
+    s3: S3Settings,
 ) -> Written:
     written = Written()
     try:
@@ -106,18 +109,50 @@ def _write(
             if target
         }
         for batch in batches:
-            written.outcomes.update(_counted(batch))
-            verdicts = batch.column(VERDICT)
+            decided = _decided(batch, lost)
+            written.outcomes.update(_counted(decided))
             for verdict, writer in writers.items():
-                mine = batch.filter(pc.equal(verdicts, pa.scalar(str(verdict))))
-                writer.write(mine.select([*columns, *_ADDED[verdict]]))
+                mine = decided.filter(pc.equal(decided.column(_VERDICT), pa.scalar(str(verdict))))
+                if mine.num_rows:
+                    writer.write(_rows_for(verdict, mine, lost, horizons))
         written.files = {verdict: writer.close() for verdict, writer in writers.items()}
     except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
         written.failure = error
     return written
 
 
+def _decided(rows: pa.RecordBatch, lost: Mapping[Place, Lost]) -> pa.RecordBatch:
+    verdicts = [lost[place].verdict if place in lost else Verdict.KEPT for place in _places(rows)]
+    return rows.append_column(_VERDICT, pa.array(map(str, verdicts), pa.string()))
+
+
+def _rows_for(
+    verdict: Verdict, rows: pa.RecordBatch, lost: Mapping[Place, Lost], horizons: Mapping[int, Micros | None]
+) -> pa.RecordBatch:
+    """Rows of one verdict, with the columns that its table has."""
+    plain = rows.drop_columns([_VERDICT, CONTENT_HASH])
+    match verdict:
+        case Verdict.CONFLICT:
+            winners = [lost[place].winner or ("", 0) for place in _places(rows)]
+            sources, positions = zip(*winners, strict=True)
+            return plain.append_column(WINNER_SOURCE, pa.array(sources, pa.string())).append_column(
+                WINNER_POSITION, pa.array(positions, pa.int64())
+            )
+        case Verdict.LATE:
+            numbers: list[Any] = rows.column(MICRO_BATCH_ID).to_pylist()
+            times = [horizons[number] for number in numbers]
+            return plain.append_column(HORIZON, pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC")))
+        case _:
+            return rows.drop_columns([_VERDICT])
+
+
+def _places(rows: pa.RecordBatch) -> Iterator[Place]:
+    sources: list[Any] = rows.column(SOURCE).to_pylist()
+    positions: list[Any] = rows.column(POSITION).to_pylist()
+    return zip(sources, positions, strict=True)
+
+
 def _counted(batch: pa.RecordBatch) -> Counter[Outcome]:
-    keys = [SOURCE, MICRO_BATCH_ID, VERDICT]
+    keys = [SOURCE, MICRO_BATCH_ID, _VERDICT]
     counts = pa.Table.from_batches([batch.select(keys)]).group_by(keys).aggregate([([], "count_all")])
-    return Counter({(row[SOURCE], row[MICRO_BATCH_ID], row[VERDICT]): row["count_all"] for row in counts.to_pylist()})
+    return Counter({(row[SOURCE], row[MICRO_BATCH_ID], row[_VERDICT]): row["count_all"] for row in counts.to_pylist()})

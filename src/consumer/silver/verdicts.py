@@ -11,31 +11,38 @@ the rows before it:
 - else it is **kept**.
 
 So a verdict depends on the rows of bronze and their order alone, not on how many micro-batches are decided at once.
+
+Most rows share their key with no other row. Arrow finds the few that do, and only those are looked at one by one.
 """
 
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import reduce
+from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - the usual name
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakeproof.contracts import Contract
-from lakeproof.tables.names import (
-    CONTENT_HASH,
-    HORIZON,
-    INGESTED_AT,
-    MICRO_BATCH_ID,
-    POSITION,
-    SOURCE,
-    WINNER_POSITION,
-    WINNER_SOURCE,
-)
+from lakeproof.tables.names import CONTENT_HASH, MICRO_BATCH_ID, POSITION, SOURCE
 
-VERDICT = "_verdict"
-_AT, _EVENT_TIME, _SEEN, _WINNER = "_at", "_event_time", "_seen", "_winner"
-_AGAIN = "again"
+KEY, EVENT_TIME, COUNTS_AS = "_key", "_event_time", "_counts_as"
+_COLUMNS: dict[str, pa.DataType] = {
+    KEY: pa.string(),
+    MICRO_BATCH_ID: pa.int64(),
+    SOURCE: pa.string(),
+    POSITION: pa.int64(),
+    EVENT_TIME: pa.int64(),
+    COUNTS_AS: pa.int64(),
+    CONTENT_HASH: pa.binary(),
+}
+COMPARED = pa.schema(_COLUMNS)
+"""What verdicts depend on: a row's key, place, event time, the time that it counts as for the watermark, and hash."""
+IN_SILVER = -1
+"""The number of the micro-batch of rows that silver has: they come before all others."""
+
+Micros = int
+"""A time in microseconds since 1970: Python has fewer years, and gets times from Spark in its own zone."""
+Place = tuple[str, int]
+"""Where a row is from: source and position."""
 
 
 class Verdict(StrEnum):
@@ -47,160 +54,87 @@ class Verdict(StrEnum):
     LATE = "late"
 
 
-Micros = int
-"""A time in microseconds since 1970: Python has fewer years, and gets times from Spark in its own zone."""
+class Lost(NamedTuple):
+    """The verdict on a row that is not kept; of a duplicate or conflict, the place of the row that was kept."""
+
+    verdict: Verdict
+    winner: Place | None
 
 
-def watermarks(rows: DataFrame, contract: Contract) -> dict[int, Micros]:
+class _Row(NamedTuple):
+    key: str
+    number: int
+    source: str
+    position: int
+    event_time: Micros | None
+    content: bytes
+
+    def is_before(self, horizon: Micros | None) -> bool:
+        return horizon is not None and self.event_time is not None and self.event_time < horizon
+
+
+def watermarks(rows: pa.Table) -> dict[int, Micros]:
     """The greatest event time of each micro-batch, none later than the micro-batch itself."""
-    event_time = F.col(contract.event_time)
-    # Of a null and a time, Spark's least is the time.
-    newest = F.max(F.when(event_time.isNotNull(), F.least(event_time, F.col(INGESTED_AT))))
-    found = rows.groupBy(MICRO_BATCH_ID).agg(F.unix_micros(newest).alias("newest")).collect()
-    return {row[MICRO_BATCH_ID]: row.newest for row in found if row.newest is not None}
+    found = rows.group_by(MICRO_BATCH_ID).aggregate([(COUNTS_AS, "max")]).to_pydict()
+    pairs = zip(found[MICRO_BATCH_ID], found[f"{COUNTS_AS}_max"], strict=True)
+    return {number: newest for number, newest in pairs if newest is not None and number != IN_SILVER}
 
 
-def _with_horizon(rows: DataFrame, horizons: Mapping[int, Micros | None]) -> DataFrame:
-    """Add the horizon of each row's micro-batch; null where there is none."""
-    values = set(horizons.values())
-    if len(values) == 1:
-        return rows.withColumn(HORIZON, _time(values.pop()))
-    pairs = [(F.lit(number), _time(value)) for number, value in horizons.items()]
-    return rows.withColumn(HORIZON, F.create_map(*(part for pair in pairs for part in pair))[F.col(MICRO_BATCH_ID)])
-
-
-def _time(micros: Micros | None) -> Column:
-    return F.timestamp_micros(F.lit(micros).cast("long"))
-
-
-def content_hash(rows: DataFrame, contract: Contract) -> Column:
-    """MD5 of a row's content: the contract's fields that are not null, as JSON, whatever the order within maps.
-
-    A contract can rename fields and list them in another order. That changes no content.
-    """
-    fields = [
-        _comparable(F.col(field.name), rows.schema[field.name].dataType).alias(field.first_name)
-        for field in sorted(contract, key=lambda field: field.first_name)
-    ]
-    text = F.to_json(F.struct(*fields), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"})
-    return F.unhex(F.md5(text))
-
-
-def _comparable(column: Column, kind: DataType) -> Column:
-    """A value, such that equal ones have the same JSON: the entries of maps in order, and no -0.0.
-
-    A float is a double, as it is after its column was widened.
-    """
-    match kind:
-        case DoubleType() | FloatType():
-            return column.cast("double") + F.lit(0.0)
-        case MapType():
-            entries = F.transform(
-                F.map_entries(column),
-                lambda entry: F.struct(entry["key"], _comparable(entry["value"], kind.valueType).alias("value")),
-            )
-            return F.array_sort(entries)
-        case ArrayType():
-            return F.transform(column, lambda item: _comparable(item, kind.elementType))
-        case StructType():
-            inner = [_comparable(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
-            return F.when(column.isNotNull(), F.struct(*inner))
-        case _:
-            return column
-
-
-def decided(
-    rows: DataFrame, kept: DataFrame, contract: Contract, horizons: Mapping[int, Micros | None]
-) -> tuple[DataFrame, list[DataFrame]]:
-    """Give each row its verdict.
+def decide(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[Place, Lost]:
+    """Decide rows.
 
     Parameters
     ----------
     rows
-        Rows of bronze.
-    kept
-        The silver table, as it was before these rows.
-    contract
-        The contract that decides.
+        What :func:`consumer.silver.compared.compared` returns: rows of some micro-batches, and those of silver with
+        the same keys.
     horizons
-        The horizon of each of their micro-batches.
+        The horizon of each of the micro-batches.
 
     Returns
     -------
-    tuple
-        The rows, with their verdict, their hash, and where it was lost to another row, which one that is; and what was
-        cached for it.
+    dict
+        The rows that are not kept.
     """
-    rows = _with_horizon(rows, horizons)
-    oldest = horizons[min(horizons)]
-    moves = len(set(horizons.values())) > 1  # so that what was kept may be before the horizon of a later one
-    keys = list(contract.primary_key)
-    names = [f"_key{number}" for number in range(len(keys))]
-    named = [F.col(key).alias(name) for key, name in zip(keys, names, strict=True)]
-    narrow = rows.select(
-        *named,
-        F.struct(MICRO_BATCH_ID, SOURCE, POSITION).alias(_AT),
-        F.col(contract.event_time).alias(_EVENT_TIME),
-        F.col(HORIZON),
-        content_hash(rows, contract).alias(CONTENT_HASH),
-        F.lit(False).alias(_SEEN),
-    )
-    counts = narrow.groupBy(*names).count()
-    event_time = F.col(contract.event_time)
-    within = kept if oldest is None else kept.where((event_time >= _time(oldest)) | event_time.isNull())
-    seen = (
-        within.select(
-            *named,
-            F.struct(F.lit(-1).cast("long").alias(MICRO_BATCH_ID), SOURCE, POSITION).alias(_AT),
-            event_time.alias(_EVENT_TIME),
-            _time(oldest).alias(HORIZON),
-            F.col(CONTENT_HASH),
-            F.lit(True).alias(_SEEN),
-        )
-        # Broadcast: else all of silver would be shuffled for each micro-batch.
-        .join(F.broadcast(counts.select(*names)), names, "left_semi")
-        .persist()
-    )
-    contested = counts.where("count > 1").select(*names).unionByName(seen.select(*names)).distinct()
-    found = _verdicts(narrow.join(F.broadcast(contested), names, "left_semi").unionByName(seen), names).persist()
-    cached, lost = [seen, found], [found]
-    while moves and not (again := lost[-1].where(F.col(VERDICT) == _AGAIN)).isEmpty():
-        # What was kept is before the horizon of these rows: they are decided among themselves.
-        lost.append(_verdicts(again.select(*narrow.columns), names).persist())
-        cached.append(lost[-1])
-    others = reduce(DataFrame.unionByName, lost).where(~F.col(VERDICT).isin(Verdict.KEPT, _AGAIN))
-    reasons = others.select(
-        F.col(f"{_AT}.{SOURCE}").alias(SOURCE),
-        F.col(f"{_AT}.{POSITION}").alias(POSITION),
-        F.col(VERDICT).alias("_lost"),
-        F.col(f"{_WINNER}.{_AT}.{SOURCE}").alias(WINNER_SOURCE),
-        F.col(f"{_WINNER}.{_AT}.{POSITION}").alias(WINNER_POSITION),
-    )
-    late = F.when(event_time < F.col(HORIZON), Verdict.LATE).otherwise(Verdict.KEPT)
-    whole = (
-        rows.withColumn(CONTENT_HASH, content_hash(rows, contract))
-        .join(reasons, [SOURCE, POSITION], "left")
-        .withColumn(VERDICT, F.coalesce("_lost", late))
-        .drop("_lost")
-    )
-    return whole, cached
+    compute: Any = pc  # its stubs lack functions
+    counts = rows.group_by(KEY).aggregate([([], "count_all")])
+    shared = counts.filter(compute.greater(counts["count_all"], 1))[KEY].combine_chunks()
+    is_shared = compute.is_in(rows[KEY], value_set=shared)
+    return _late(rows.filter(compute.invert(is_shared)), horizons) | _lost(rows.filter(is_shared), horizons)
 
 
-def _verdicts(rows: DataFrame, keys: list[str]) -> DataFrame:
-    """Decide rows that share their keys with others; those of silver come first, and are left out of the result."""
-    before = Window.partitionBy(*keys).orderBy(_AT).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    in_time = F.coalesce(F.col(_EVENT_TIME) >= F.col(HORIZON), F.lit(True))
-    candidate = F.when(F.col(_SEEN) | in_time, F.struct(_AT, _EVENT_TIME, CONTENT_HASH))
-    winner = F.col(_WINNER)
-    verdict = (
-        F.when(winner.isNull(), Verdict.LATE)
-        .when(winner[_AT] == F.col(_AT), Verdict.KEPT)
-        .when(winner[_EVENT_TIME] < F.col(HORIZON), _AGAIN)
-        .when(winner[CONTENT_HASH] == F.col(CONTENT_HASH), Verdict.DUPLICATE)
-        .otherwise(Verdict.CONFLICT)
-    )
-    return (
-        rows.withColumn(_WINNER, F.first(candidate, ignorenulls=True).over(before))
-        .where(~F.col(_SEEN))
-        .withColumn(VERDICT, verdict)
-    )
+def _late(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[Place, Lost]:
+    """Those of rows that share their key with no other, and are before their horizon."""
+    compute: Any = pc
+    found: dict[Place, Lost] = {}
+    for number, horizon in horizons.items():
+        if horizon is not None:
+            mine = compute.equal(rows[MICRO_BATCH_ID], number)
+            late = rows.filter(compute.and_(mine, compute.less(rows[EVENT_TIME], horizon)))
+            places: Any = zip(late[SOURCE].to_pylist(), late[POSITION].to_pylist(), strict=True)
+            found |= dict.fromkeys(places, Lost(Verdict.LATE, None))
+    return found
+
+
+def _lost(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[Place, Lost]:
+    """Those of rows that share their keys, by what was kept for a key before each of them."""
+    found: dict[Place, Lost] = {}
+    winner: _Row | None = None
+    order: Any = [(name, "ascending") for name in (KEY, MICRO_BATCH_ID, SOURCE, POSITION)]
+    columns = (KEY, MICRO_BATCH_ID, SOURCE, POSITION, EVENT_TIME, CONTENT_HASH)
+    ordered = rows.select(columns).sort_by(order)
+    for row in map(_Row._make, zip(*(column.to_pylist() for column in ordered.columns), strict=True)):
+        if winner and winner.key != row.key:
+            winner = None
+        if row.number == IN_SILVER:
+            winner = winner or row
+            continue
+        horizon = horizons[row.number]
+        if winner and not winner.is_before(horizon):
+            verdict = Verdict.DUPLICATE if winner.content == row.content else Verdict.CONFLICT
+            found[row.source, row.position] = Lost(verdict, (winner.source, winner.position))
+        elif row.is_before(horizon):
+            found[row.source, row.position] = Lost(Verdict.LATE, None)
+        else:
+            winner = row
+    return found

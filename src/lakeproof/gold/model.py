@@ -21,7 +21,7 @@ class Publish(StrEnum):
     UPDATES = "updates"
     """As soon as it has a record, and again when a record changes it."""
     FINAL = "final"
-    """Once, after the watermark has passed its end."""
+    """Once, after the horizon has passed its end: then silver keeps no record of it any more."""
 
 
 class Aggregate(StrEnum):

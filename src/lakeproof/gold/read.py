@@ -1,6 +1,6 @@
 """Read a data product from its file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,24 @@ class _Document(_Model):
 def product_names(folder: Path) -> list[str]:
     """Names of the products in a folder."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def load_products(folder: Path, streams: Sequence[str], contract_of: Callable[[str], Contract]) -> list[Product]:
+    """Read the products that read one of these streams. Of the others, only the name of their stream is looked at.
+
+    Raises
+    ------
+    UsageError
+        A file is not a product.
+    """
+    found = []
+    for name in product_names(folder):
+        path = folder / f"{name}.yaml"
+        document: Any = read_source(path.read_bytes(), str(path)).document
+        stream = document.get("silver") if isinstance(document, dict) else None
+        if not isinstance(stream, str) or stream in streams:
+            found.append(load_product(folder, name, contract_of))
+    return found
 
 
 def load_product(folder: Path, name: str, contract_of: Callable[[str], Contract]) -> Product:
@@ -149,6 +167,10 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
         with problems.caught():
             keys.append(_key(key, ("keys", index), contract))
     measures = _measures(document.measures, contract, problems)
+    if document.publish is Publish.FINAL and contract.silver and contract.silver.horizon is None:
+        message = f"windows are never final, because the silver horizon of {contract.stream} is unbounded."
+        hint = "Set silverHorizon in the contract, or use publish: updates."
+        problems.add(ContractError(("publish",), message, hint))
     if window is None:
         return None
     return Product(

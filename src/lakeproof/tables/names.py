@@ -18,11 +18,16 @@ CONTENT_HASH = "_content_hash"
 WINNER_SOURCE = "_winner_source"
 WINNER_POSITION = "_winner_position"
 HORIZON = "_horizon"
+UPDATED_AT = "_updated_at"
 
 NEXT_MICRO_BATCH = "lakeproof.next-micro-batch"
 """Property of a ledger: the least number that its next micro-batch may have; those of before are smaller."""
 MARKER = "lakeproof.marker."
 """What the name of the property begins with that holds a query's newest marker; the name of the query follows."""
+PRODUCT = "lakeproof.product"
+"""Property of a table of gold: the digest of the data product that it is filled for."""
+REBUILDING = "__rebuild_"
+"""What the suffix of a table begins with that will replace another one."""
 LANDING_ROOT = "lakeproof.landing.zone-root"
 """Property of a ledger: URI of the folder that its sources are below."""
 RENAMED = "lakeproof.renamed-columns"
@@ -76,3 +81,13 @@ def silver_tables(stream: str, suffix: str = "") -> SilverTables:
         late=f"silver.{stream}_late{suffix}",
         ledger=f"ledger.{stream}_silver{suffix}",
     )
+
+
+def gold_table(product: str, suffix: str = "") -> str:
+    """Name of the table of a data product; with a suffix, of the one that will replace it."""
+    return f"gold.{product}{suffix}"
+
+
+def gold_query(product: str) -> str:
+    """Name of the query that fills it."""
+    return f"gold-{product}"

@@ -13,6 +13,7 @@ from lakeproof.contracts import (
     PrimitiveType,
     Type,
 )
+from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
 from lakeproof.tables.columns import evolve, renaming
 from lakeproof.tables.names import (
     ATTEMPT,
@@ -30,6 +31,7 @@ from lakeproof.tables.names import (
     RESCUED,
     SCHEMA_CHANGES,
     SOURCE,
+    UPDATED_AT,
     WINNER_POSITION,
     WINNER_SOURCE,
     SilverTables,
@@ -53,8 +55,11 @@ _PROPERTIES = {
 # A look-up of sources prunes files by their bounds. Iceberg cuts those to 16 characters: all of a month would be alike.
 _LEDGER_PROPERTIES = {"write.metadata.metrics.column.source": "full"}
 
-# Silver reads bronze by micro-batch. Iceberg keeps bounds of the first 100 columns, and a contract may have as many.
-_BRONZE_PROPERTIES = {f"write.metadata.metrics.column.{MICRO_BATCH_ID}": "full"}
+# The next layer reads by micro-batch. Iceberg keeps bounds of the first 100 columns, and a contract may have as many.
+_NUMBERED_PROPERTIES = {f"write.metadata.metrics.column.{MICRO_BATCH_ID}": "full"}
+
+GOLD_PROPERTIES = _PROPERTIES | {"format-version": "3"}
+"""Properties of a table of gold. Its rows are replaced by deletion vectors, which version 3 has."""
 
 # A row is added by who has seen the newest one: a retry must not skip what came in between.
 _SCHEMA_CHANGES_PROPERTIES = {"commit.retry.num-retries": "0"}
@@ -75,7 +80,12 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
     """
     tables = stream_tables(contract.stream)
     for name, schema, day_of, properties in (
-        (tables.bronze, bronze_schema(contract), contract.event_time, _BRONZE_PROPERTIES | renaming(contract.renamed)),
+        (
+            tables.bronze,
+            bronze_schema(contract),
+            contract.event_time,
+            _NUMBERED_PROPERTIES | renaming(contract.renamed),
+        ),
         (tables.dead_letters, dead_letter_schema(), INGESTED_AT, {}),
         (tables.ledger, ledger_schema(), INGESTED_AT, _LEDGER_PROPERTIES | {NEXT_MICRO_BATCH: "0"}),
     ):
@@ -108,7 +118,7 @@ def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverT
     ]
     horizon = (HORIZON, TimestamptzType(), "event times before this one could no longer be decided")
     for name, schema, day_of, properties in (
-        (tables.kept, _schema([*_bronze_columns(contract), content]), contract.event_time, {}),
+        (tables.kept, _schema([*_bronze_columns(contract), content]), contract.event_time, _NUMBERED_PROPERTIES),
         (tables.conflicts, _schema([*_bronze_columns(contract), *winner]), contract.event_time, {}),
         (tables.late, _schema([*_bronze_columns(contract), horizon]), contract.event_time, {}),
         (tables.ledger, silver_ledger_schema(), DECIDED_AT, _LEDGER_PROPERTIES),
@@ -122,7 +132,7 @@ def _ensure_table(catalog: "Catalog", name: str, schema: "Schema", day_of: str, 
     """Create a table by the day of a column, unless it exists; return whether it was missing."""
     if catalog.table_exists(name):
         return False
-    _ensure_namespace(catalog, name.split(".")[0])
+    ensure_namespace(catalog, name.split(".")[0])
     catalog.create_table_if_not_exists(
         name, schema, partition_spec=_by_day(schema, day_of), properties=_PROPERTIES | properties
     )
@@ -143,7 +153,7 @@ def _ensure_numbered(ledger: "Table") -> None:
 
 def ensure_schema_changes(catalog: "Catalog") -> "Table":
     """Return ``ops.schema_changes``; create it where it is missing."""
-    _ensure_namespace(catalog, SCHEMA_CHANGES.split(".")[0])
+    ensure_namespace(catalog, SCHEMA_CHANGES.split(".")[0])
     table = catalog.create_table_if_not_exists(
         SCHEMA_CHANGES, schema_changes_schema(), properties=_PROPERTIES | _SCHEMA_CHANGES_PROPERTIES
     )
@@ -151,7 +161,8 @@ def ensure_schema_changes(catalog: "Catalog") -> "Table":
     return table
 
 
-def _ensure_namespace(catalog: "Catalog", name: str) -> None:
+def ensure_namespace(catalog: "Catalog", name: str) -> None:
+    """Create a namespace unless it exists."""
     try:
         catalog.create_namespace_if_not_exists(name)
     except Exception:  # of the catalog's own kind, where another first start made it at the same time
@@ -250,6 +261,21 @@ def silver_ledger_schema() -> "Schema":
             ("late", LongType(), "rows that came after the horizon had passed their event time"),
             (DECIDED_AT, TimestamptzType(), "when that was decided"),
             (CONTRACT_VERSION, StringType(), "contract version that decided it"),
+        ]
+    )
+
+
+def gold_schema(product: Product) -> "Schema":
+    """Iceberg schema of ``gold.<product>``."""
+    from pyiceberg.types import TimestamptzType
+
+    return _schema(
+        [
+            (WINDOW_START, TimestamptzType(), "start of the window, which is in it"),
+            (WINDOW_END, TimestamptzType(), "end of the window, which is not in it"),
+            *((key.name, _iceberg_type(key.type), key.description) for key in product.keys),
+            *((measure.name, _iceberg_type(measure.type), "") for measure in product.measures),
+            (UPDATED_AT, TimestamptzType(), "when the row was computed"),
         ]
     )
 

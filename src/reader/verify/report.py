@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
 from reader.output import console
+from reader.verify.gold.report import gold_as_json, print_gold
 from reader.verify.silver.report import print_silver, silver_as_json
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _as_json(verifications: Sequence["Verification"]) -> dict[str, Any]:
                 ],
                 "resent": found.resent,
                 "silver": silver_as_json(found.silver) if found.silver else None,
+                "gold": gold_as_json(found.gold),
             }
             for found in verifications
         ],
@@ -89,6 +91,7 @@ def _print(verifications: Sequence["Verification"]) -> None:
         for problem in found.problems:
             out.print(Text(f"{found.stream}: {problem}", "red"), soft_wrap=True)
     print_silver({found.stream: found.silver for found in verifications if found.silver})
+    print_gold({found.stream: found.gold for found in verifications if found.gold})
     out.print(_verdict(verifications))
 
 
@@ -98,28 +101,42 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
     from reader.verify.findings import Status
 
     silver = [found.silver for found in verifications if found.silver]
+    gold = [each for found in verifications for each in found.gold]
     wrong = []
     if not all(found.accounted for found in verifications):
         wrong.append("some units are lost, doubled or changed")
     if not all(each.clean for each in silver):
         wrong.append("silver is not what bronze makes it")
+    if not all(each.clean for each in gold):
+        wrong.append("gold is not what silver makes it")
     if wrong:
         return Text(f"Not clean: {', and '.join(wrong)} (see above).", "red")
     pending = sum(found.counts()[Status.PENDING] for found in verifications)
     undecided = sum(each.undecided for each in silver)
-    if pending or undecided:
+    behind = [each for each in gold if each.behind]
+    if pending or undecided or behind:
         text = "Nothing is lost or doubled so far."
         if pending:
             text += f" {_are(pending, 'file', 'files')} not consumed yet."
         if undecided:
             text += f" {_are(undecided, 'row of bronze', 'rows of bronze')} not decided in silver yet."
+        for each in behind:
+            text += f" gold.{each.product} is behind by {_count(each.behind, 'row', 'rows')} of silver."
         return Text(text, "yellow")
     clean = "Clean: each landed unit is in exactly one table, once."
-    return Text(f"{clean} Each row of bronze has its verdict in silver." if silver else clean, "green")
+    if silver:
+        clean += " Each row of bronze has its verdict in silver."
+    if gold:
+        clean += " Each window of gold agrees with silver."
+    return Text(clean, "green")
 
 
 def _are(count: int, one: str, several: str) -> str:
-    return f"1 {one} is" if count == 1 else f"{count:,} {several} are"
+    return f"{_count(count, one, several)} {'is' if count == 1 else 'are'}"
+
+
+def _count(count: int, one: str, several: str) -> str:
+    return f"1 {one}" if count == 1 else f"{count:,} {several}"
 
 
 def _print_off(off: Sequence["Finding"], title: str) -> None:

@@ -19,6 +19,8 @@ from lakeproof.storage.local import local_path
 from lakeproof.tables.names import LANDING_ROOT, stream_tables
 from reader.connect import Session
 from reader.verify.findings import Account, Booking, Evidence, Finding, Status, is_changed, judge, may_be_a_copy
+from reader.verify.gold.findings import ProductVerification
+from reader.verify.gold.run import verify_gold
 from reader.verify.lake import StreamLake
 from reader.verify.landing import recount, same_size
 from reader.verify.progress import accounted_position, passed_files
@@ -62,6 +64,8 @@ class Verification:
         Files with the same bytes under several names.
     silver
         What was found in the silver tables; None where the stream has none.
+    gold
+        What was found in the tables of the data products that read the stream.
     """
 
     stream: str
@@ -74,6 +78,7 @@ class Verification:
     sampled_rows: int
     resent: tuple[tuple[str, ...], ...]
     silver: SilverVerification | None = None
+    gold: tuple[ProductVerification, ...] = ()
 
     @property
     def off(self) -> list[Finding]:
@@ -88,7 +93,7 @@ class Verification:
     @property
     def clean(self) -> bool:
         """Whether nothing is wrong."""
-        return self.accounted and (self.silver is None or self.silver.clean)
+        return self.accounted and (self.silver is None or self.silver.clean) and all(each.clean for each in self.gold)
 
     def counts(self) -> dict[Status, int]:
         """How many sources are what."""
@@ -108,7 +113,7 @@ class _Books:
 
 
 def verify_stream(settings: Settings, session: Session, stream: str, values: bool, show: Show) -> Verification:
-    """Recount a stream's landing zone and compare it with its tables and its ledger, and silver with bronze.
+    """Recount a stream's landing zone, and compare it with its tables and its ledger; recompute silver and gold.
 
     Raises
     ------
@@ -143,6 +148,8 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
     findings = _judge(lake, books, recounted, passed.names)
     show(f"{stream}: silver", 0, 0)
     silver = verify_silver(settings, session, stream)
+    show(f"{stream}: gold", 0, 0)
+    gold = verify_gold(settings, session, stream)
     return Verification(
         stream=stream,
         findings=findings,
@@ -154,6 +161,7 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
         sampled_rows=len(sample) if sample else 0,
         resent=recounted.resent,
         silver=silver,
+        gold=gold,
     )
 
 

@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -17,7 +19,13 @@ from tests.consumer.lake import Drain, SessionOf, rows
 from tests.lakes import changed
 from tests.servers import PostgresServer, RestCatalogServer
 
+from consumer.app import run_queries
+from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.queries.gold import GoldQuery
+from consumer.queries.silver import SilverQuery
 from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.gold.read import load_product
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from reader.connect import connect
@@ -25,6 +33,7 @@ from reader.verify.streams import verify
 
 pytestmark = pytest.mark.spark
 
+ROOT = Path(__file__).parents[3]
 PASSWORD = "p@ss:w/rd% ü'?#&"
 EVENT = {
     "user_id": "u1",
@@ -97,6 +106,28 @@ def test_a_stream_runs_from_landing_to_reader(lake: Settings, drain: Drain) -> N
     (found,) = verify(lake, "events", values=True)
     assert not found.off
     assert sorted(row["event_id"] for row in rows(lake, "bronze.events")) == ["a-0", "a-1", "a-2", "b-0", "b-1"]
+
+
+def test_all_layers_run_from_landing_to_reader(lake: Settings, session_of: SessionOf) -> None:
+    product = load_product(ROOT / "gold", "user_activity", lambda stream: load_contract(lake.contracts, stream))
+    settings = changed(lake, LAKE_SETTLE_SECONDS=0)
+    trigger = Trigger(available_now=True)
+    names = ", ".join(["window_start", "window_end", "user_id", *(measure.name for measure in product.measures)])
+    for expected, name in ((3, "a"), (6, "b")):
+        land(lake, name, 3)
+        queries = [
+            BronzeQuery(settings, "events", trigger),
+            SilverQuery(settings, "events", trigger),
+            GoldQuery(settings, product, trigger),
+        ]
+        run_queries(settings, queries, lambda: session_of(settings), available_now=True)
+        with connect(lake) as session:
+            result = session.sql(f"SELECT {names} FROM gold.user_activity")
+            assert result is not None
+            at = datetime(2026, 11, 21, 6, tzinfo=UTC)
+            assert result.fetchall() == [(at, at + timedelta(hours=1), "u1", expected, 0, 0)]
+        [row] = rows(lake, "gold.user_activity")
+        assert row["event_count"] == expected
 
 
 def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of: SessionOf) -> None:

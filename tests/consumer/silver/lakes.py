@@ -2,11 +2,13 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 from tests.consumer.lake import rows
 from tests.consumer.silver.model import Decided, Row, decide
+from tests.lakes import changed
 
 from consumer.queries.bronze import Trigger
 from consumer.queries.silver import SilverQuery
@@ -20,6 +22,15 @@ from lakeproof.tables.names import silver_tables
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 Event = tuple[str, datetime, str]
 """Key, event time, other content."""
+
+
+def with_strategy(settings: Settings, folder: Path, strategy: str) -> Settings:
+    """A lake whose contract has a strategy; the folder is for the contract."""
+    folder.mkdir()
+    text = (settings.contracts / "events.yaml").read_text()
+    custom = f"customProperties:\n  - property: silverStrategy\n    value: {strategy}\n"
+    (folder / "events.yaml").write_text(text.replace("customProperties:\n", custom, 1))
+    return changed(settings, LAKE_CONTRACTS=str(folder))
 
 
 def land(settings: Settings, name: str, *events: Event) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests import evolving
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
-from tests.consumer.silver.lakes import NOON, check, days, decide_all, land
+from tests.consumer.silver.lakes import NOON, check, days, decide_all, land, with_strategy
 from tests.evolving import OLD, V2, write_contract
 from tests.lakes import changed
 from tests.operations import tables
@@ -73,17 +73,19 @@ def test_each_row_has_its_verdict(lake_settings: Settings, drain_directly: Drain
     assert decide_all(spark, lake_settings) == 0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("strategy", ["merge", "state"])
+@pytest.mark.parametrize("seed", range(2))
 def test_random_streams_are_as_the_model_says(
-    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, seed: int
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path, seed: int, strategy: str
 ) -> None:
     chance = random.Random(seed)
     number = 0
-    spark = session_of(lake_settings)
+    lake = with_strategy(lake_settings, tmp_path / "contracts", strategy)
+    spark = session_of(lake)
     # Some micro-batches of silver hold one of bronze, some several, between which the horizon passes what was kept.
     for max_rows in (1, 10, 1000):
-        settings = changed(lake_settings, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=max_rows)
-        for _ in range(chance.randint(1, 4)):
+        settings = changed(lake, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=max_rows)
+        for _ in range(chance.randint(1, 3)):
             for _ in range(chance.randint(1, 2)):
                 events = [
                     (
@@ -93,11 +95,11 @@ def test_random_streams_are_as_the_model_says(
                     )
                     for _ in range(chance.randint(0, 12))
                 ]
-                land(lake_settings, f"{number:02}.json", *events)
+                land(lake, f"{number:02}.json", *events)
                 number += 1
-            drain_directly(lake_settings)
+            drain_directly(lake)
         decide_all(spark, settings)
-        check(lake_settings)
+        check(lake)
 
 
 @pytest.mark.parametrize("appends", range(4), ids=APPENDS)

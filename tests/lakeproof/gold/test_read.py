@@ -10,7 +10,7 @@ from tests.lakeproof.gold.products import CONTRACT, PRODUCT, contract_of, produc
 from lakeproof.contracts.read.source import RefusedError
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Aggregate, Publish, Window
-from lakeproof.gold.read import load_product, parse_product, product_names
+from lakeproof.gold.read import load_product, load_products, parse_product, product_names
 
 
 def test_a_product():
@@ -35,6 +35,14 @@ def test_the_defaults():
     assert made.window == Window(timedelta(hours=1), timedelta(hours=1))
     assert product("publish: updates", "publish: final").publish is Publish.FINAL
     assert product("keys: [customer]", "keys: []").keys == ()
+
+
+def test_windows_are_never_final_without_a_horizon():
+    unbounded = CONTRACT.replace("\nschema:", "\n  - {property: silverHorizon, value: unbounded}\nschema:")
+    assert product(contract=unbounded).publish is Publish.UPDATES
+    with pytest.raises(UsageError) as caught:
+        product("publish: updates", "publish: final", unbounded)
+    assert "spending.yaml:12:10: publish: windows are never final, because the silver hor" in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["customer, channel", "count", "total", "ordered_at"])
@@ -176,3 +184,13 @@ def test_a_product_has_the_name_of_its_file(tmp_path):
     with pytest.raises(UsageError, match="No data product 'none' found at") as caught:
         load_product(tmp_path, "none", contract_of())
     assert "other, spending" in caught.value.hint
+
+
+def test_only_the_products_of_some_streams_are_read(tmp_path):
+    (tmp_path / "spending.yaml").write_text(PRODUCT)
+    (tmp_path / "other.yaml").write_text("name: other\nsilver: without_contract\n")
+    assert [found.name for found in load_products(tmp_path, ["orders", "returns"], contract_of())] == ["spending"]
+    assert load_products(tmp_path, ["returns"], contract_of()) == []
+    (tmp_path / "broken.yaml").write_text("name: broken\n")
+    with pytest.raises(UsageError, match=r"broken\.yaml:1"):
+        load_products(tmp_path, ["returns"], contract_of())

@@ -25,8 +25,9 @@ from reader.connect import Session
 from reader.verify.silver import findings
 from reader.verify.silver.claims import Verdict
 from reader.verify.silver.content import comparable, entries, event_time, microseconds
-from reader.verify.silver.findings import SHOWN_EXAMPLES, Findings, place
+from reader.verify.silver.findings import place
 from reader.verify.silver.verdicts import EXPECTED, VERDICT, Slice
+from reader.verify.tables import SHOWN_EXAMPLES, Findings
 from reader.views import MEMORY, quoted
 
 _FOUND = f"{MEMORY}.main.verify_found_verdicts"

@@ -1,11 +1,10 @@
 """What verify finds about the silver tables of a stream, in words."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from reader.verify.silver.claims import Verdict
-
-SHOWN_EXAMPLES = 5
+from reader.verify.tables import TableFinding
 
 NOT_IN_BRONZE = "not in bronze"
 DIFFERS = "differs from its row in bronze"
@@ -40,28 +39,6 @@ def place(source: str | None, position: int | None, text: str = "") -> str:
 
 
 @dataclass(frozen=True)
-class SilverFinding:
-    """A kind of fault in one of the tables.
-
-    Parameters
-    ----------
-    table
-        Name of the table.
-    what
-        The fault.
-    rows
-        How many rows have it.
-    examples
-        A few of them.
-    """
-
-    table: str
-    what: str
-    rows: int
-    examples: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class SilverVerification:
     """What verify found in the silver tables of a stream.
 
@@ -79,32 +56,10 @@ class SilverVerification:
 
     verdicts: Mapping[Verdict, int]
     undecided: int
-    findings: tuple[SilverFinding, ...] = ()
+    findings: tuple[TableFinding, ...] = ()
     problems: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
         """Whether nothing is wrong."""
         return not self.findings and not self.problems
-
-
-@dataclass
-class Findings:
-    """Collects findings, with the first examples of each kind."""
-
-    _rows: dict[tuple[str, str], int] = field(default_factory=dict)
-    _examples: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-
-    def add(self, table: str, what: str, rows: int, examples: Sequence[str]) -> None:
-        """Add rows of a table."""
-        kind = (table, what)
-        self._rows[kind] = self._rows.get(kind, 0) + rows
-        found = self._examples.setdefault(kind, [])
-        found += examples[: SHOWN_EXAMPLES - len(found)]
-
-    def whole(self) -> tuple[SilverFinding, ...]:
-        """All findings, by table."""
-        return tuple(
-            SilverFinding(table, what, rows, tuple(self._examples[table, what]))
-            for (table, what), rows in sorted(self._rows.items())
-        )

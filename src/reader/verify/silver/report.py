@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from reader.output import console
+from reader.verify.table_report import findings_as_json, findings_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from reader.verify.silver.findings import SilverFinding, SilverVerification
+    from reader.verify.silver.findings import SilverVerification
 
 
 def silver_as_json(silver: "SilverVerification") -> dict[str, Any]:
@@ -17,10 +16,7 @@ def silver_as_json(silver: "SilverVerification") -> dict[str, Any]:
         "verdicts": {verdict.value: rows for verdict, rows in silver.verdicts.items()},
         "undecided": silver.undecided,
         "problems": silver.problems,
-        "findings": [
-            {"table": finding.table, "finding": finding.what, "rows": finding.rows, "examples": finding.examples}
-            for finding in silver.findings
-        ],
+        "findings": findings_as_json(silver.findings),
     }
 
 
@@ -43,19 +39,6 @@ def print_silver(silver: Mapping[str, "SilverVerification"]) -> None:
     out.print(summary)
     for stream, found in silver.items():
         if found.findings:
-            out.print(_findings(found.findings, f"{stream}: silver tables with problems"))
+            out.print(findings_table(found.findings, f"{stream}: silver tables with problems"))
         for problem in found.problems:
             out.print(Text(f"{stream}: {problem}", "red"), soft_wrap=True)
-
-
-def _findings(findings: "tuple[SilverFinding, ...]", title: str) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("table", "finding", "rows", "examples", title=title)
-    table.columns[2].justify = "right"
-    table.columns[3].overflow = "fold"
-    for finding in findings:
-        more = ["…"] * (finding.rows > len(finding.examples))
-        table.add_row(finding.table, finding.what, f"{finding.rows:,}", Text("\n".join([*finding.examples, *more])))
-    return table

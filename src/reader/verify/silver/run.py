@@ -5,7 +5,6 @@ So the marker there, read first, says up to where all four are complete. What th
 where their own markers, read last, are.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
@@ -15,11 +14,12 @@ from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.history.applied import applied_contracts
 from lakeproof.settings import Settings
-from lakeproof.tables.names import MARKER, MICRO_BATCH_ID, SilverTables, silver_query, silver_tables
+from lakeproof.tables.names import MICRO_BATCH_ID, SilverTables, silver_query, silver_tables
 from reader.connect import Session
 from reader.verify.silver.compare import Comparison
-from reader.verify.silver.findings import AHEAD, SHOWN_EXAMPLES, Findings, SilverVerification
+from reader.verify.silver.findings import AHEAD, SilverVerification
 from reader.verify.silver.verdicts import Recount
+from reader.verify.tables import SHOWN_EXAMPLES, Findings, marker_end, newest_marker
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -44,15 +44,15 @@ def verify_silver(settings: Settings, session: Session, stream: str) -> SilverVe
         if not has_silver(catalog, stream):
             return None
         marker = _marker(catalog, names.kept, stream)
-        contract = _contract(settings, catalog, stream, marker)
+        contract = silver_contract(settings, catalog, stream, marker)
     if not contract.silver:
         return None  # nothing was decided, and nothing will be
-    end = _end(marker)
+    end = marker_end(marker)
     found = Findings()
     verification = compare_silver(session, contract, end, found)
     ahead = _rows_ahead(session, names, end)
     with catalog_errors():
-        ends = {name: _end(_marker(catalog, name, stream)) for name in astuple(names)}
+        ends = {name: marker_end(_marker(catalog, name, stream)) for name in astuple(names)}
     for name, rows in ahead.items():
         surplus = {number: count for number, count in rows.items() if number >= ends[name]}
         examples = [f"micro-batch {number}: {count:,} rows" for number, count in surplus.items()]
@@ -98,17 +98,10 @@ def has_silver(catalog: "Catalog", stream: str) -> bool:
 
 
 def _marker(catalog: "Catalog", name: str, stream: str) -> Mapping[str, str]:
-    """The newest marker of a silver table; empty before its first micro-batch."""
-    text = catalog.load_table(name).properties.get(MARKER + silver_query(stream))
-    return json.loads(text)["marker"] if text else {}
+    return newest_marker(catalog.load_table(name), silver_query(stream))
 
 
-def _end(marker: Mapping[str, str]) -> int:
-    """The number behind the last micro-batch of bronze that a table has."""
-    return int(marker.get("end", 0))
-
-
-def _contract(settings: Settings, catalog: "Catalog", stream: str, marker: Mapping[str, str]) -> Contract:
+def silver_contract(settings: Settings, catalog: "Catalog", stream: str, marker: Mapping[str, str]) -> Contract:
     """The contract that silver was filled under; before its first micro-batch, the newest."""
     applied = applied_contracts(catalog, stream)
     digest = marker.get("contract", applied[-1].digest if applied else None)

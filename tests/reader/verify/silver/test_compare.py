@@ -28,8 +28,9 @@ from tests.reader.verify.silver.tables import (
 
 from lakeproof.contracts import Contract, Silver, SilverStrategy, load_contract
 from reader.verify.silver import verdicts
-from reader.verify.silver.findings import Findings, SilverVerification
+from reader.verify.silver.findings import SilverVerification
 from reader.verify.silver.run import compare_silver
+from reader.verify.tables import Findings
 
 EVENTS = load_contract(Path(__file__).parents[4] / "contracts", "events")
 WEEK = timedelta(days=7)

@@ -33,8 +33,9 @@ from lakeproof.tables.names import silver_tables
 from lakeproof.tables.schemas import bronze_schema
 from reader.connect import Session
 from reader.verify.silver.content import content, event_time, key
-from reader.verify.silver.findings import Findings, SilverVerification
+from reader.verify.silver.findings import SilverVerification
 from reader.verify.silver.run import compare_silver
+from reader.verify.tables import Findings
 
 EVENTS = load_contract(Path(__file__).parents[4] / "contracts", "events")
 NUMBERS = MapType(PrimitiveType.DOUBLE)

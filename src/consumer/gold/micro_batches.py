@@ -1,0 +1,221 @@
+"""A gold micro-batch: what silver has kept since the newest one, and each window that it touches, computed again.
+
+The marker of the product's table says up to which micro-batch it follows silver. The rows behind that touch some
+windows. Those are computed from all rows of silver that are in them, and replace the rows that the table has of them
+in the commit that moves the marker. So a micro-batch that is tried again computes the same.
+
+A product whose windows are final needs no correction: a window is computed once, after the horizon has passed its end.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from consumer.commit.append import OpenTable, append_once, open_table
+from consumer.commit.contracts import recorded_contract
+from consumer.commit.data_files import Target
+from consumer.commit.marker import Committed, Marker, MarkerLostError
+from consumer.commit.tasks import Written, write_rows
+from consumer.commit.upsert import OldRows, upsert_once
+from consumer.gold.columns import START, aggregated, in_windows, micros, timestamp
+from consumer.gold.table import rebuild_gold_hint
+from consumer.gold.touched import old_rows, touched_windows, within
+from lakeproof.catalog import CATALOG
+from lakeproof.contracts import Contract
+from lakeproof.errors import LakeproofError
+from lakeproof.gold.model import Product, Publish
+from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.lease import Lease
+from lakeproof.tables.names import MICRO_BATCH_ID, gold_query, silver_query, silver_tables
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What a micro-batch takes.
+
+    Parameters
+    ----------
+    table
+        The product's table.
+    done
+        Its newest marker.
+    silver
+        Unique id of the silver table.
+    start, end
+        The first micro-batch that the table does not have, and the one behind the last that silver has decided.
+    contract
+        The contract under which silver was decided.
+    horizon
+        Before this time, in microseconds since 1970, silver keeps no row any more; None if there is no such time yet.
+    """
+
+    table: OpenTable
+    done: Committed | None
+    silver: str
+    start: int
+    end: int
+    contract: Contract
+    horizon: int | None
+
+    @property
+    def published(self) -> int | None:
+        """The horizon of the newest micro-batch of a product whose windows are final."""
+        return int(self.done.marker.contents) if self.done else None
+
+
+def gold_lease(product: str) -> str:
+    """Name of the lease that keeps a second query from filling a product."""
+    return f"gold.{product}"
+
+
+class GoldMicroBatches:
+    """Fills the table of a product with what silver has.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    product
+        The product.
+    table
+        Name of its table.
+    contracts
+        Texts of the contracts.
+    lease
+        The query's lease, which is checked before each commit.
+    """
+
+    def __init__(self, settings: Settings, product: Product, table: str, contracts: ContractLog, lease: Lease) -> None:
+        self._settings = settings
+        self._product = product
+        self._table = table
+        self._silver = silver_tables(product.stream).kept
+        self._contracts = contracts
+        self._lease = lease
+        self.count = 0
+
+    def take(self, spark: SparkSession) -> bool:
+        """Take what silver has decided since the newest micro-batch; return whether there was anything.
+
+        Raises
+        ------
+        LakeproofError
+            The table and silver do not fit together: one of them was replaced, or restored from a backup.
+        """
+        began = monotonic()
+        source = open_table(spark, self._silver, silver_query(self._product.stream))
+        decided = source.newest()
+        if decided is None:
+            return False
+        table = open_table(spark, self._table, gold_query(self._product.name))
+        try:
+            taken = self._next(table, source.table_id(), decided)
+            if taken is None:
+                return False
+            marker = _marker(self._product, taken)
+            target = table.target(marker)
+            if target is None:
+                return False  # another writer has just done it
+            publish = self._append if self._product.publish is Publish.FINAL else self._correct
+            written = publish(spark, taken, marker, target)
+        except MarkerLostError as error:
+            raise MarkerLostError(error.message, rebuild_gold_hint(self._product.name)) from error
+        self.count += 1
+        seconds = round(monotonic() - began, 3)
+        silver = f"{taken.start} to {taken.end - 1}"
+        log.info("gold micro-batch", product=self._product.name, micro_batches=silver, rows=written, seconds=seconds)
+        return True
+
+    def _next(self, table: OpenTable, silver: str, decided: Committed) -> _Taken | None:
+        """What to take; None if there is nothing."""
+        done = table.newest()
+        start, end = int(done.marker.end) if done else 0, int(decided.marker.end)
+        if done and done.marker.checkpoint_id != silver:
+            raise LakeproofError(
+                f"{self._table} was filled from another {self._silver}, which was replaced since then.",
+                rebuild_gold_hint(self._product.name),
+            )
+        if end < start:
+            raise MarkerLostError(
+                f"{self._table} is at micro-batch {start}, but {self._silver} is at {end}: they are from different "
+                "points in time."
+            )
+        if end == start:
+            return None
+        digest = decided.marker.contract
+        missing = f"{self._silver} was filled under the contract {digest[:12]}…, which the landing log does not have."
+        contract = recorded_contract(self._contracts, digest, missing)
+        taken = _Taken(table, done, silver, start, end, contract, _horizon(decided, contract))
+        return None if self._product.publish is Publish.FINAL and not _closes(self._product, taken) else taken
+
+    def _correct(self, spark: SparkSession, taken: _Taken, marker: Marker, target: Target) -> int:
+        """Compute the windows that new rows touch, all of them if nothing is there yet; return how many."""
+        product, now = self._product, datetime.now(UTC)
+        rows, event_time = self._rows(spark, taken), taken.contract.event_time
+        if taken.done is None:
+            whole = aggregated(in_windows(rows, product, event_time), product, now)
+            return self._upsert(taken, marker, write_rows(whole, target, self._settings.s3), lambda _: OldRows())
+        new = in_windows(rows.where(F.col(MICRO_BATCH_ID) >= taken.start), product, event_time)
+        with touched_windows(new, product) as touched:
+            if not touched.count:
+                return self._upsert(taken, marker, Written(), lambda _: OldRows())
+            near = in_windows(rows.where(within(event_time, touched.spans)), product, event_time)
+            written = write_rows(aggregated(touched.of(near), product, now), target, self._settings.s3)
+            return self._upsert(
+                taken, marker, written, lambda snapshot: old_rows(spark, self._table, snapshot, product, touched)
+            )
+
+    def _append(self, spark: SparkSession, taken: _Taken, marker: Marker, target: Target) -> int:
+        """Compute the windows whose end the horizon has passed since the newest micro-batch; return how many."""
+        product, event_time, size = self._product, taken.contract.event_time, micros(self._product.window.size)
+        before, horizon = taken.published, taken.horizon or 0
+        rows = self._rows(spark, taken).where(F.col(event_time) < timestamp(horizon))
+        end = F.col(START) + size
+        closed = end <= horizon
+        if before is not None:
+            rows = rows.where(F.col(event_time) >= timestamp(before - size))
+            closed &= end > before
+        windows = in_windows(rows, product, event_time).where(closed)
+        written = write_rows(aggregated(windows, product, datetime.now(UTC)), target, self._settings.s3)
+        self._lease.check()
+        append_once(taken.table, marker, written.files)
+        return written.rows
+
+    def _upsert(self, taken: _Taken, marker: Marker, written: Written, find_old: Callable[[int], OldRows]) -> int:
+        self._lease.check()
+        upsert_once(taken.table, marker, written.files, find_old)
+        return written.rows
+
+    def _rows(self, spark: SparkSession, taken: _Taken) -> DataFrame:
+        """What silver has kept; it may be ahead by now."""
+        return spark.table(f"{CATALOG}.{self._silver}").where(F.col(MICRO_BATCH_ID) < taken.end)
+
+
+def _marker(product: Product, taken: _Taken) -> Marker:
+    """What the commit says of itself: from which silver, for which product, and which windows it closes."""
+    closes = str(taken.horizon) if product.publish is Publish.FINAL else ""
+    return Marker(taken.silver, taken.end - 1, product.digest, str(taken.start), str(taken.end), contents=closes)
+
+
+def _horizon(decided: Committed, contract: Contract) -> int | None:
+    """Silver's watermark less what the contract declares."""
+    length = contract.silver.horizon if contract.silver else None
+    if not decided.marker.contents or length is None:
+        return None
+    return int(decided.marker.contents) - micros(length)
+
+
+def _closes(product: Product, taken: _Taken) -> bool:
+    """Whether the horizon has passed the end of a window since the newest micro-batch."""
+    if taken.horizon is None:
+        return False
+    every = micros(product.window.every)
+    return taken.published is None or taken.horizon // every > taken.published // every

@@ -1,0 +1,59 @@
+"""The table of a data product. PyIceberg cannot write version 3 of the format, so Iceberg's own library makes it."""
+
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyspark.sql import SparkSession
+
+from consumer.commit.append import OpenTable, open_table
+from lakeproof.catalog import CATALOG
+from lakeproof.errors import LakeproofError
+from lakeproof.gold.model import WINDOW_START, Product
+from lakeproof.tables.columns import lacking
+from lakeproof.tables.names import PRODUCT, gold_query
+from lakeproof.tables.schemas import GOLD_PROPERTIES, gold_schema
+
+_COMMENT = "comment"
+
+
+def ensure_gold_table(spark: SparkSession, product: Product, name: str) -> None:
+    """Create the table of a product if it is missing; widen its columns if those of the stream were widened.
+
+    Raises
+    ------
+    LakeproofError
+        It was filled for a product with other keys, windows or measures.
+    """
+    jvm: Any = spark._jvm
+    iceberg = jvm.org.apache.iceberg
+    catalog = iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, CATALOG)
+    schema = gold_schema(product)
+    wanted = iceberg.SchemaParser.fromJson(schema.model_dump_json())
+    identifier = iceberg.catalog.TableIdentifier.parse(name)
+    if not catalog.tableExists(identifier):
+        by_day = iceberg.PartitionSpec.builderFor(wanted).day(WINDOW_START, f"{WINDOW_START}_day").build()
+        properties = GOLD_PROPERTIES | {PRODUCT: product.digest, _COMMENT: product.description}
+        catalog.createTable(identifier, wanted, by_day, properties)
+        return
+    table = open_table(spark, name, gold_query(product.name))
+    _check_product(table, product)
+    has = Schema.model_validate_json(iceberg.SchemaParser.toJson(table.loaded.schema()))
+    if lacking(has, schema):
+        table.loaded.updateSchema().unionByNameWith(wanted).commit()
+    if table.property(_COMMENT) != product.description:
+        table.loaded.updateProperties().set(_COMMENT, product.description).commit()
+
+
+def rebuild_gold_hint(name: str) -> str:
+    """What to do where the rows of a product cannot be corrected."""
+    return f"Run `consumer rebuild gold {name}`, to fill it again from silver."
+
+
+def _check_product(table: OpenTable, product: Product) -> None:
+    """Refuse a table that was filled for another product. Its marker says so, too, if somebody removed the property."""
+    newest = table.newest()
+    if (table.property(PRODUCT) or (newest and newest.marker.contract)) != product.digest:
+        raise LakeproofError(
+            f"{table.name} was filled with other keys, windows or measures than gold/{product.name}.yaml has now.",
+            f"Restore the file. Or: {rebuild_gold_hint(product.name)}",
+        )

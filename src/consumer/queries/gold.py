@@ -1,0 +1,74 @@
+"""The query from silver to a data product."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from consumer.bulletin import Bulletin
+from consumer.gold.micro_batches import GoldMicroBatches, gold_lease
+from consumer.gold.table import ensure_gold_table
+from consumer.queries.bronze import Trigger
+from consumer.queries.failures import explained
+from consumer.queries.following import Following, follow
+from lakeproof.catalog import open_catalog
+from lakeproof.errors import LakeproofError
+from lakeproof.gold.model import Product
+from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.lease import Lease
+from lakeproof.tables.names import gold_query, gold_table, silver_query
+from lakeproof.tables.schemas import ensure_namespace
+
+
+class GoldQuery:
+    """The query of one product; see :class:`consumer.app.Query`.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    product
+        The product.
+    trigger
+        When it looks for what is new in silver.
+    """
+
+    spark_settings: Mapping[str, str] = {
+        # A micro-batch is small: more partitions would only cost their scheduling.
+        "spark.sql.shuffle.partitions": "4",
+    }
+
+    def __init__(self, settings: Settings, product: Product, trigger: Trigger) -> None:
+        self._settings = settings
+        self._product = product
+        self._trigger = trigger
+        self._process: GoldMicroBatches | None = None
+        self._table = gold_table(product.name)
+        self.name = gold_query(product.name)
+        self.lease_name = gold_lease(product.name)
+        self.follows = silver_query(product.stream)
+
+    @property
+    def micro_batches(self) -> int:
+        """How many micro-batches it has finished."""
+        return self._process.count if self._process else 0
+
+    def prepare(self) -> None:
+        """Make the namespace of the table."""
+        ensure_namespace(open_catalog(self._settings), self._table.split(".")[0])
+
+    def resume(self, spark: SparkSession, held: Lease) -> None:
+        """Make the table if it is missing. Where to resume from, the table itself says."""
+        ensure_gold_table(spark, self._product, self._table)
+        contracts = ContractLog(self._settings.state.database)
+        self._process = GoldMicroBatches(self._settings, self._product, self._table, contracts, held)
+
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
+        """Start the query."""
+        if self._process is None:
+            raise RuntimeError("A query is resumed before it is started.")
+        return follow(spark, self.name, self._process.take, self._trigger.seconds, bulletin.stop_file)
+
+    def explain(self, error: Exception) -> LakeproofError:
+        """Say why it failed."""
+        return explained(error, self._settings, self._product.stream)

@@ -1,0 +1,122 @@
+"""The strategy `state`: keeps the key index of a stream at the newest commit of silver."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import structlog
+from pyspark.sql import SparkSession
+
+from consumer.commit.append import OpenTable
+from consumer.commit.marker import Committed
+from consumer.silver.compared import kept_before
+from consumer.silver.key_index import KeyIndex, Progress
+from consumer.silver.progress import Range, next_range
+from consumer.silver.verdicts import IN_SILVER, Lost, Micros, Place
+from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
+from lakeproof.contracts import Contract
+from lakeproof.settings import Settings
+from lakeproof.tables.names import MICRO_BATCH_ID, POSITION, SOURCE
+
+log = structlog.get_logger()
+
+
+class State:
+    """What silver has kept, as an index.
+
+    Parameters
+    ----------
+    settings
+        Where it lies.
+    stream
+        Name of the stream.
+    """
+
+    def __init__(self, settings: Settings, stream: str) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._index: KeyIndex | None = None
+        self._pending: tuple[Range, pa.Table] | None = None
+
+    def index(
+        self, spark: SparkSession, silver: OpenTable, contract: Contract, horizon: Micros | None, oldest: Micros | None
+    ) -> KeyIndex:
+        """Return the index with all keys of silver's newest commit.
+
+        It is filled from silver where it is empty, behind, or of another point in time.
+
+        Parameters
+        ----------
+        spark
+            The session.
+        silver
+            The silver table.
+        contract
+            The contract that decides.
+        horizon
+            Length of the horizon in microseconds; None if it is unbounded.
+        oldest
+            The horizon: no key from before it is looked for any more.
+        """
+        if self._index is None:
+            self._index = KeyIndex(Path(self._settings.silver.index) / self._stream, horizon)
+        index, newest = self._index, silver.newest()
+        pending, self._pending = self._pending, None
+        wanted = _progress(silver, contract, newest) if newest else None
+        has = index.progress
+        if has == wanted:
+            return index
+        if has and not (wanted and has.is_same_silver(wanted) and silver.descends_from(has.snapshot_id)):
+            index.clear()
+            has = None
+        if not wanted:
+            return index
+        start = has.end if has else 0
+        watermark = None if oldest is None or horizon is None else oldest + horizon
+        if pending and (pending[0].start, pending[0].end) == (start, wanted.end):
+            index.add(pending[1], wanted, watermark)
+            return index
+        log.info("filling the key index from silver", stream=self._stream, micro_batches=f"{start} to {wanted.end - 1}")
+        while start < wanted.end:
+            start = self._fill(spark, silver, contract, wanted, start, oldest, watermark)
+        return index
+
+    def decided(self, taken: Range, rows: pa.Table, lost: dict[Place, Lost]) -> None:
+        """Remember what a micro-batch kept, until silver's commit of it is seen.
+
+        Parameters
+        ----------
+        taken
+            What the micro-batch decided.
+        rows
+            A table of :data:`consumer.silver.verdicts.COMPARED`.
+        lost
+            Those of its rows that were not kept.
+        """
+        places = zip(*(rows[name].to_pylist() for name in (SOURCE, POSITION, MICRO_BATCH_ID)), strict=True)
+        is_kept = [number != IN_SILVER and (source, position) not in lost for source, position, number in places]
+        self._pending = taken, rows.filter(pa.array(is_kept, pa.bool_()))
+
+    def _fill(
+        self,
+        spark: SparkSession,
+        silver: OpenTable,
+        contract: Contract,
+        wanted: Progress,
+        start: int,
+        oldest: Micros | None,
+        watermark: Micros | None,
+    ) -> int:
+        """Add some micro-batches from silver; return the number of the next one."""
+        with catalog_errors():
+            catalog = open_catalog(self._settings)
+            most = self._settings.silver.max_rows_per_micro_batch
+            taken = next_range(catalog, self._stream, start, wanted.end, most, max_micro_batches=wanted.end)
+        end = taken.end if taken else wanted.end
+        rows = kept_before(spark.table(f"{CATALOG}.{silver.name}"), contract, start, end, oldest)
+        if self._index:
+            self._index.add(rows, wanted._replace(end=end), watermark)
+        return end
+
+
+def _progress(silver: OpenTable, contract: Contract, newest: Committed) -> Progress:
+    return Progress(silver.table_id(), contract.digest, int(newest.marker.end), newest.snapshot_id)

@@ -1,0 +1,54 @@
+"""Draw a plot into a file."""
+
+from pathlib import Path
+
+from lakeproof.errors import UsageError
+from reader.plot.series import Plot
+
+_WIDTH, _HEIGHT = 10.0, 3.0
+"""Of a panel, in inches."""
+
+
+def write_image(plot: Plot, path: Path) -> None:
+    """Write a plot to a file; its kind follows from the name.
+
+    Raises
+    ------
+    UsageError
+        matplotlib is not installed, does not write this kind of file, or the file cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError(
+            "Drawing to a file requires matplotlib, which is not installed.",
+            "Run `pip install 'lakeproof[plot]'`. Without --output, the plot is drawn in the terminal.",
+        ) from error
+
+    figure = Figure(figsize=(_WIDTH, _HEIGHT * len(plot.panels)), layout="constrained")
+    kinds = sorted(figure.canvas.get_supported_filetypes())
+    if path.suffix.removeprefix(".").lower() not in kinds:
+        raise UsageError(
+            f"Cannot draw to {path}: unknown kind of file.", f"Use a name that ends with one of: {', '.join(kinds)}."
+        )
+    figure.suptitle(_plain(plot.title))
+    every = figure.subplots(len(plot.panels), sharex=True, squeeze=False)[:, 0]
+    for axes, panel in zip(every, plot.panels, strict=True):
+        for line in panel.lines:
+            axes.plot(line.times, line.values, marker=".", label=_plain(line.label))
+        axes.set_ylabel(panel.measure)
+        axes.grid(visible=True, alpha=0.3)
+        axes.set_xlim(*plot.limits)
+    every[-1].set_xlabel("start of the window (UTC)")
+    every[0].legend(loc="best", fontsize="small")
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise UsageError(
+            f"Cannot write {path}: {error.strerror or error}.", "Check the folder, or use another one."
+        ) from error
+
+
+def _plain(text: str) -> str:
+    """Text that is drawn as it is: matplotlib hides labels that begin with _, and reads $ as mathematics."""
+    return text.replace("$", r"\$") if not text.startswith("_") else " " + text.replace("$", r"\$")

@@ -1,0 +1,196 @@
+"""What is drawn of a data product: a panel for each measure, with a line for each combination of keys."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.contracts import DecimalType, PrimitiveType, load_contract
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.gold.model import WINDOW_START, Measure, Product
+from lakeproof.gold.read import load_product
+from lakeproof.settings import Settings
+from lakeproof.tables.names import gold_table
+from reader.connect import Session, connect
+from reader.views import identifier, quoted
+
+_NUMBERS = (PrimitiveType.INT, PrimitiveType.LONG, PrimitiveType.DOUBLE)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_KEY = "all"
+_SHOWN_TEXT = 40
+# Years that can be drawn, with a margin.
+_DRAWABLE = f"{WINDOW_START} BETWEEN '0300-01-01T00:00:00Z'::TIMESTAMPTZ AND '9699-12-31T23:59:59Z'::TIMESTAMPTZ"
+
+
+@dataclass(frozen=True)
+class Line:
+    """The values of a measure for one combination of keys.
+
+    Parameters
+    ----------
+    label
+        The keys.
+    times, values
+        The start of each window that has a value, in ascending order, and the value.
+    """
+
+    label: str
+    times: tuple[datetime, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A measure, and its lines."""
+
+    measure: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What is drawn of a product.
+
+    Parameters
+    ----------
+    title
+        What it shows.
+    first, last
+        The start of the first window, and that of the last one.
+    panels
+        One for each measure.
+    """
+
+    title: str
+    first: datetime
+    last: datetime
+    panels: tuple[Panel, ...]
+
+    @property
+    def limits(self) -> tuple[datetime, datetime]:
+        """Times between which everything is drawn, with a margin."""
+        margin = max((self.last - self.first) / 50, timedelta(seconds=1))
+        return self.first - margin, self.last + margin
+
+
+def read_plot(settings: Settings, name: str, measures: Sequence[str], keys: Sequence[str], top: int) -> Plot:
+    """Read what is drawn of a product.
+
+    Parameters
+    ----------
+    settings
+        Where the lake is.
+    name
+        Name of the product.
+    measures
+        Names of the measures; none for all that are numbers.
+    keys
+        Conditions like ``user_id=u1``: of the same key, one must be met, and of different keys, all.
+    top
+        How many combinations of keys are drawn: those with the greatest sum of the first measure.
+
+    Raises
+    ------
+    UsageError
+        There is no such product, measure or key.
+    LakeproofError
+        The table has nothing to draw, or cannot be read.
+    """
+    product = load_product(settings.gold, name, partial(load_contract, settings.contracts))
+    chosen = _measures(product, measures)
+    condition = _condition(product, keys)
+    with catalog_errors():
+        if not open_catalog(settings).table_exists(gold_table(name)):
+            raise LakeproofError(f"{gold_table(name)} does not exist yet.", f"Run `consumer run {product.stream}`.")
+    with connect(settings) as session:
+        return _read(session, product, chosen, condition, top)
+
+
+def _measures(product: Product, names: Sequence[str]) -> list[Measure]:
+    known = {measure.name: measure for measure in product.measures}
+    numbers = [measure for measure in product.measures if _is_number(measure)]
+    hint = f"Measures that can be drawn: {', '.join(measure.name for measure in numbers) or 'none'}."
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{product.name} has no measure {name!r}.", hint)
+        if not _is_number(known[name]):
+            raise UsageError(f"The measure {name} is not a number.", hint)
+    if not numbers:
+        raise UsageError(f"{product.name} has no measure that is a number.", "Add one to the product, like count(*).")
+    return [known[name] for name in dict.fromkeys(names)] or numbers
+
+
+def _is_number(measure: Measure) -> bool:
+    return measure.type in _NUMBERS or isinstance(measure.type, DecimalType)
+
+
+def _condition(product: Product, keys: Sequence[str]) -> str:
+    """SQL of the rows that conditions on keys select."""
+    values: dict[str, list[str]] = {}
+    for text in keys:
+        name, equals, value = text.partition("=")
+        if not equals or name not in {key.name for key in product.keys}:
+            available = ", ".join(f"{key.name}=VALUE" for key in product.keys)
+            raise UsageError(
+                f"{text!r} is not a key of {product.name}.",
+                f"Use one of {available}." if available else "The product has no keys.",
+            )
+        values.setdefault(name, []).append(quoted(value))
+    each = [f"{identifier(name)}::VARCHAR IN ({', '.join(found)})" for name, found in values.items()]
+    return " AND ".join([_DRAWABLE, *each])
+
+
+def _read(session: Session, product: Product, measures: list[Measure], condition: str, top: int) -> Plot:
+    table = gold_table(product.name)
+    keys = [identifier(key.name) for key in product.keys]
+    label = " || ', ' || ".join(f"coalesce({key}::VARCHAR, 'null')" for key in keys) or quoted(_NO_KEY)
+    weight = f"coalesce(sum({identifier(measures[0].name)}::DOUBLE), 0)"
+    grouped = ", ".join(keys) or "()"
+    best = session.fetch(
+        f"SELECT count(*) OVER (), [{', '.join(f'{key}::VARCHAR' for key in keys)}]::VARCHAR[], {label} "  # noqa: S608
+        f"FROM {table} WHERE {condition} GROUP BY {grouped} HAVING count(*) > 0 "
+        f"ORDER BY {weight} DESC, 3 LIMIT {top}"
+    )
+    if not best:
+        raise LakeproofError(
+            f"{table} has no rows to draw.", "Check the values of --key, or `reader verify` for whether it is filled."
+        )
+    selected = ", ".join(f"{identifier(measure.name)}::DOUBLE" for measure in measures)
+    lines: list[list[Line]] = [[] for _ in measures]
+    for _, values, text in best:
+        same = " AND ".join(
+            f"{key}::VARCHAR IS NOT DISTINCT FROM {'NULL' if value is None else quoted(value)}"
+            for key, value in zip(keys, values, strict=True)
+        )
+        rows = session.fetch(
+            f"SELECT epoch_us({WINDOW_START}), {selected} FROM {table} "  # noqa: S608
+            f"WHERE {condition} AND {same or 'true'} ORDER BY {WINDOW_START}"
+        )
+        times = [_EPOCH + timedelta(microseconds=row[0]) for row in rows]
+        for index, found in enumerate(lines):
+            found.append(_line(_shown(text), times, [row[index + 1] for row in rows]))
+    drawn = [time for found in lines for line in found for time in line.times]
+    if not drawn:
+        raise LakeproofError(f"{table} has only null to draw.", "Use another --measure or --key.")
+    title = f"{table}, windows of {product.window}"
+    if len(best) < best[0][0]:
+        title += f": {len(best):,} of {best[0][0]:,} keys, with the greatest {measures[0].name}"
+    panels = (Panel(measure.name, tuple(found)) for measure, found in zip(measures, lines, strict=True))
+    return Plot(title, min(drawn), max(drawn), tuple(panels))
+
+
+def _shown(text: str) -> str:
+    """Text without what a terminal would interpret, cut if it is long."""
+    visible = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+    return visible if len(visible) <= _SHOWN_TEXT else f"{visible[:_SHOWN_TEXT]}…"
+
+
+def _line(label: str, times: list[datetime], values: list[float | None]) -> Line:
+    """A line without the windows in which there is no finite number."""
+    points = [
+        (time, value)
+        for time, value in zip(times, values, strict=True)
+        if value is not None and abs(value) < float("inf")
+    ]
+    return Line(label, tuple(time for time, _ in points), tuple(value for _, value in points))

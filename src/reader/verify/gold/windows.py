@@ -1,0 +1,166 @@
+"""The windows of a product, recomputed from silver, slice by slice, so that memory does not grow with silver."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from lakeproof.contracts import Contract
+from lakeproof.gold.model import Product
+from lakeproof.tables.names import MICRO_BATCH_ID
+from reader.connect import Session
+from reader.verify.gold.sql import aggregate_of, value_of
+from reader.verify.silver.content import event_time
+from reader.views import MEMORY, identifier
+
+START = "_start"
+"""The start of a window, in microseconds since 1970."""
+EXPECTED = f"{MEMORY}.main.verify_expected_windows"
+"""Windows of a slice: ``_start``, the columns of :func:`key_columns` and :func:`measure_columns`."""
+
+_SLICE_ROWS = 1_000_000
+"""Rows of a slice: each row of silver counts once for every window that it is in."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Times from a start to before an end, in microseconds since 1970; None for no limit."""
+
+    start: int | None = None
+    end: int | None = None
+
+    def holds(self, micros: str) -> str:
+        """SQL of whether a time is in the span, from SQL of its microseconds."""
+        limits = [f"{micros} >= {self.start}"] * (self.start is not None)
+        limits += [f"{micros} < {self.end}"] * (self.end is not None)
+        return " AND ".join(limits) or "true"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a table of gold has of silver.
+
+    Parameters
+    ----------
+    silver
+        SQL of the rows that silver kept.
+    end
+        The micro-batch of silver before which the table has all rows.
+    horizon
+        In microseconds since 1970: windows that end later are not published yet. None if all windows are published.
+    """
+
+    silver: str
+    end: int
+    horizon: int | None = None
+
+
+class Windows:
+    """Recomputes the windows of a product.
+
+    Parameters
+    ----------
+    session
+        The open session.
+    product
+        The product.
+    contract
+        The contract of its stream.
+    taken
+        The rows that the windows are computed from.
+    """
+
+    def __init__(self, session: Session, product: Product, contract: Contract, taken: Taken) -> None:
+        self._session = session
+        self._product = product
+        self._taken = taken
+        self._size, self._every = micros(product.window.size), micros(product.window.every)
+        at = event_time(contract, "_silver")
+        # The start of the newest window that a record is in: % has the sign of the time, which may be before 1970.
+        self._newest = f"({at} - (({at} % {self._every}) + {self._every}) % {self._every})"
+        self._time = ".".join(["_silver", *map(identifier, contract.event_time.split("."))])
+
+    def slices(self) -> list[Span]:
+        """Spans of window starts, which together are all times."""
+        overlap = self._size // self._every
+        starts = self._session.fetch(
+            f"SELECT min(start) FROM (SELECT start, (sum(rows) OVER (ORDER BY start) - 1) // {_SLICE_ROWS} AS part "  # noqa: S608
+            f"FROM (SELECT {self._newest} AS start, count(*) * {overlap} AS rows FROM {self._rows(Span())} "
+            "GROUP BY ALL)) GROUP BY part ORDER BY 1"
+        )
+        cuts = [start for (start,) in starts[1:]]
+        return [Span(start, end) for start, end in zip([None, *cuts], [*cuts, None], strict=True)]
+
+    def expect(self, part: Span) -> int:
+        """Put the windows of a slice into :data:`EXPECTED`; return how many there are."""
+        keys, values = key_columns(self._product), measure_columns(self._product)
+        arguments = {
+            column: value_of(measure.argument, "_silver")
+            for column, measure in zip(values, self._product.measures, strict=True)
+            if measure.argument
+        }
+        selected = [
+            f"_silver.{identifier(key.name)} AS {column}" for column, key in zip(keys, self._product.keys, strict=True)
+        ]
+        selected += [f"{value} AS {column}" for column, value in arguments.items()]
+        measures = [
+            f"{aggregate_of(measure, column)} AS {column}"
+            for column, measure in zip(values, self._product.measures, strict=True)
+        ]
+        published = Span(end=None if self._taken.horizon is None else self._taken.horizon - self._size + 1)
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {EXPECTED} AS SELECT {', '.join([START, *keys, *measures])} FROM ("  # noqa: S608
+            f"SELECT {', '.join([f'{self._starts(part)} AS {START}', *selected])} FROM {self._rows(part)}) "
+            f"WHERE {part.holds(START)} AND {published.holds(START)} GROUP BY {', '.join([START, *keys])}"
+        )
+        ((count,),) = self._session.fetch(f"SELECT count(*) FROM {EXPECTED}")  # noqa: S608
+        return int(count)
+
+    def rows_since(self, start: int) -> int:
+        """How many rows of silver are in windows and in micro-batches from a number on."""
+        return self._count(f"_silver.{MICRO_BATCH_ID} >= {start}")
+
+    def rows_that_close(self, horizon: int, before: int | None) -> int:
+        """How many rows of silver are in windows that end by a horizon, and after an earlier one if there was one."""
+        # Windows end at multiples of their distance: the last one of a row that the horizon has passed.
+        end = f"least({self._newest} + {self._size}, {horizon - horizon % self._every})"
+        return self._count(f"{end} > {self._newest} AND {'true' if before is None else f'{end} > {before}'}")
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._session.fetch(f"DROP TABLE IF EXISTS {EXPECTED}")
+
+    def _count(self, condition: str) -> int:
+        ((count,),) = self._session.fetch(f"SELECT count(*) FROM {self._rows(Span())} AND {condition}")  # noqa: S608
+        return int(count)
+
+    def _starts(self, part: Span) -> str:
+        """SQL of the starts of the windows that a row is in, of those in a slice."""
+        if self._size == self._every:
+            return self._newest
+        first, last = f"{self._newest} - {self._size - self._every}", self._newest
+        first = first if part.start is None else f"greatest({first}, {part.start})"
+        last = last if part.end is None else f"least({last}, {part.end - 1})"
+        return f"unnest(range({first}, {last} + 1, {self._every}))"
+
+    def _rows(self, part: Span) -> str:
+        """SQL of the rows of silver that may be in windows of a slice; times are compared as such, to prune files."""
+        limits = [f"_silver.{MICRO_BATCH_ID} < {self._taken.end}", f"{self._time} IS NOT NULL"]
+        if part.start is not None:
+            limits.append(f"{self._time} >= make_timestamptz({part.start})")
+        if part.end is not None:
+            limits.append(f"{self._time} < make_timestamptz({part.end + self._size})")
+        return f"{self._taken.silver} AS _silver WHERE {' AND '.join(limits)}"
+
+
+def key_columns(product: Product) -> list[str]:
+    """Names of the columns of keys while windows are compared."""
+    return [f"_key_{index}" for index in range(len(product.keys))]
+
+
+def measure_columns(product: Product) -> list[str]:
+    """Names of the columns of measures while windows are compared."""
+    return [f"_measure_{index}" for index in range(len(product.measures))]
+
+
+def micros(length: timedelta) -> int:
+    """A length of time in microseconds."""
+    return length // timedelta(microseconds=1)

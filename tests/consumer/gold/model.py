@@ -1,0 +1,81 @@
+"""Gold in plain Python: the rows of a product, from the rows that silver has kept."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+Order = dict[str, Any]
+Window = tuple[Any, ...]
+"""Start, end, the keys and the measures."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A product and what its measures are.
+
+    Parameters
+    ----------
+    text
+        The file.
+    keys, measures
+        Names of the keys, and what each measure is of the orders of a window.
+    size, every
+        Of its windows.
+    final
+        Whether a window is published once.
+    """
+
+    text: str
+    keys: tuple[str, ...]
+    measures: Mapping[str, Callable[[list[Order]], Any]]
+    size: timedelta
+    every: timedelta
+    final: bool = False
+
+
+def windows(orders: Iterable[Order], spec: Spec, horizon: datetime | None = None) -> list[Window]:
+    """The rows of a product; of one whose windows are final, those that end before the horizon or at it."""
+    size, every = spec.size // _MICROSECOND, spec.every // _MICROSECOND
+    found: dict[tuple[Any, ...], list[Order]] = {}
+    for order in orders:
+        if order["ordered_at"] is None:
+            continue
+        at = (order["ordered_at"] - _EPOCH) // _MICROSECOND
+        start = at - at % every
+        while start > at - size:
+            found.setdefault((start, *(order[key] for key in spec.keys)), []).append(order)
+            start -= every
+    rows = [
+        (_time(start), _time(start + size), *keys, *(measure(there) for measure in spec.measures.values()))
+        for (start, *keys), there in found.items()
+    ]
+    return by_key(row for row in rows if not spec.final or (horizon is not None and row[1] <= horizon))
+
+
+def by_key(rows: Iterable[Window]) -> list[Window]:
+    """Rows in an order of their own, null before everything else."""
+    return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
+
+
+def total(name: str) -> Callable[[list[Order]], Decimal | None]:
+    """Sum of a field, without null."""
+
+    def measure(orders: list[Order]) -> Decimal | None:
+        values = [order[name] for order in orders if order[name] is not None]
+        return Decimal(sum(values)) if values else None
+
+    return measure
+
+
+def best(name: str, of: Callable[..., Any]) -> Callable[[list[Order]], Any]:
+    """Minimum or maximum of a field, without null."""
+    return lambda orders: of((order[name] for order in orders if order[name] is not None), default=None)
+
+
+def _time(micros: int) -> datetime:
+    return _EPOCH + micros * _MICROSECOND

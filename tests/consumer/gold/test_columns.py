@@ -1,0 +1,131 @@
+"""Measures and windows in Spark: the same as the definition of the aggregates says of the judge's own evaluation."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from tests.consumer.judge.test_rule_checks import FIELDS, RECORDS, VALUES, records
+from tests.lakeproof.gold.test_measures import computed, measures, same
+
+from consumer.gold.columns import START, aggregated, in_windows
+from consumer.gold.touched import merged
+from consumer.judge.judged import value_columns
+from lakeproof.contracts import PrimitiveType
+from lakeproof.contracts.rules.types import RuleError
+from lakeproof.gold.measures import parse_measure
+from lakeproof.gold.model import Aggregate, Measure, Product, Publish, Window
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HOUR, MICROSECOND = timedelta(hours=1), timedelta(microseconds=1)
+
+
+HOURLY = Window(HOUR, HOUR)
+COUNT = Measure("n", Aggregate.COUNT, None, PrimitiveType.LONG)
+
+
+def product(*found: Measure, window: Window = HOURLY) -> Product:
+    return Product("p", "records", "", (), window, found, Publish.UPDATES, ("table",))
+
+
+def rows_of(spark: SparkSession, found: list[dict[str, Any]]) -> DataFrame:
+    columns = [*value_columns(found, RECORDS), pa.array([NOW] * len(found), pa.timestamp("us", "UTC"))]
+    return spark.createDataFrame(pa.table(columns, [*(field.name for field in FIELDS), "now"]))
+
+
+def taken(sql: str, index: int) -> Measure | None:
+    try:
+        return parse_measure(f"m{index}", sql, FIELDS)
+    except RuleError:
+        return None
+
+
+@pytest.mark.spark
+@settings(max_examples=6)
+@given(st.lists(measures, min_size=20, max_size=25), st.lists(records, min_size=1, max_size=6))
+def test_spark_computes_the_same(spark: SparkSession, sqls: list[str], found: list[dict[str, Any]]) -> None:
+    parsed = {sql: measure for index, sql in enumerate(sqls) if (measure := taken(sql, index))}
+    made = product(*parsed.values(), COUNT)
+    [row] = aggregated(in_windows(rows_of(spark, found), made, "now"), made, NOW).collect()
+    assert (row.window_start, row.window_end) == (NOW.replace(tzinfo=None), (NOW + HOUR).replace(tzinfo=None))
+    assert row.n == len(found)
+    for sql, measure in parsed.items():
+        expected = computed(measure, found)
+        if isinstance(expected, datetime):
+            expected = expected.replace(tzinfo=None)
+        assert same(row[measure.name]) == same(expected), sql
+
+
+@pytest.mark.spark
+def test_results_at_the_ends_of_types(spark: SparkSession) -> None:
+    largest = 2**63 - 1
+    cases: dict[str, tuple[str, list[Any]]] = {
+        "sum(l)": ("l", [largest] * 3),
+        "max(-(l))": ("l", [-largest - 1, 0]),
+        "count(distinct d)": ("d", [0.0, -0.0, None, 1.0]),
+        "min(d)": ("d", [0.0, -0.0]),
+        "max(d)": ("d", [-0.0, -1.0]),
+        "max(d * 1e308 - d * 1e308)": ("d", [1.0, 1e10]),  # NaN
+        "max(s)": ("s", ["a", "é", "😀", "\uffff"]),
+        "count(CASE WHEN length(s) = 1 THEN 1 END)": ("s", ["😀", "a"]),
+        "count(CASE WHEN s LIKE '_' THEN 1 END)": ("s", ["😀", "ab"]),
+        "count(CASE WHEN moment < '1582-10-10T00:00:00.000001Z' THEN 1 END)": (
+            "moment",
+            [datetime(1582, 10, 10, tzinfo=UTC), datetime(1582, 10, 10, 1, tzinfo=UTC)],
+        ),
+        "count(CASE WHEN day < '1582-10-11' THEN 1 END)": ("day", [datetime(1582, 10, d).date() for d in (10, 11)]),
+        "min(day)": ("day", [datetime(1, 1, 1).date(), None]),
+    }
+    for sql, (field, values) in cases.items():
+        found = [dict.fromkeys(VALUES) | {field: value} for value in values]
+        made = product(parse_measure("m", sql, FIELDS))
+        [row] = aggregated(in_windows(rows_of(spark, found), made, "now"), made, NOW).collect()
+        expected = computed(made.measures[0], found)
+        assert (str(row.m), type(row.m)) == (str(expected), type(expected)), sql
+
+
+@pytest.mark.spark
+def test_the_types_of_the_columns(spark: SparkSession) -> None:
+    sqls = ["count(*)", "sum(i)", "sum(m)", "min(i)", "max(m + i)", "max(free)", "min(moment)", "max(d)", "min(day)"]
+    made = product(*(parse_measure(f"m{index}", sql, FIELDS) for index, sql in enumerate(sqls)))
+    found = aggregated(in_windows(rows_of(spark, []), made, "now"), made, NOW)
+    assert [kind for name, kind in found.dtypes if name.startswith("m")] == [
+        "bigint", "decimal(38,0)", "decimal(38,2)", "int", "decimal(13,2)", "string", "timestamp", "double", "date",
+    ]  # fmt: skip
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("size", "every"),
+    [(HOUR, HOUR), (HOUR, HOUR / 4), (timedelta(days=7), timedelta(days=7)), (timedelta(days=7), timedelta(days=1))],
+)
+def test_a_row_is_in_the_windows_that_contain_its_event_time(
+    spark: SparkSession, size: timedelta, every: timedelta
+) -> None:
+    moments = [
+        EPOCH + sign * offset + off * MICROSECOND
+        for offset in (timedelta(0), HOUR, timedelta(days=7), timedelta(days=20_000, hours=5))
+        for sign in (1, -1)
+        for off in (-1, 0, 1)
+    ]
+    made = product(COUNT, window=Window(size, every))
+    rows = spark.createDataFrame(pa.table({"at": pa.array([*moments, None], pa.timestamp("us", "UTC"))}))
+    found = sorted(row[START] for row in in_windows(rows, made, "at").collect())
+    step, length = every // MICROSECOND, size // MICROSECOND
+    expected = []
+    for at in ((moment - EPOCH) // MICROSECOND for moment in moments):
+        start = -(-(at - length + 1) // step) * step  # the first one that contains it
+        while start <= at:
+            expected.append(start)
+            start += step
+    assert found == sorted(expected)
+
+
+def test_spans_are_merged() -> None:
+    assert merged([]) == []
+    assert merged([(5, 7), (0, 2), (2, 3), (6, 9)]) == [(0, 3), (5, 9)]
+    assert merged([(10 * number, 10 * number + 1) for number in range(200)]) == [(0, 1991)]

@@ -1,0 +1,78 @@
+"""The strategy `state`: whatever becomes of the index, verdicts are those of the model."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.consumer.lake import Drain, SessionOf
+from tests.consumer.silver.lakes import NOON, check, days, decide_all, land, with_strategy
+from tests.lakes import changed
+from tests.operations import tables
+from tests.operations.pieces import back_up, restore
+
+from consumer.silver.rebuild import rebuild_silver
+from lakeproof.contracts import load_contract
+from lakeproof.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def lake(lake_settings: Settings, tmp_path: Path) -> Settings:
+    """A lake with the strategy."""
+    return with_strategy(lake_settings, tmp_path / "contracts", "state")
+
+
+class Lake:
+    """Lands a file with a duplicate, a conflict and a new key, and lets silver decide it."""
+
+    def __init__(self, settings: Settings, drain: Drain, session_of: SessionOf) -> None:
+        self._settings = settings
+        self._drain = drain
+        self._session_of = session_of
+        self._count = 0
+
+    def step(self, settings: Settings | None = None) -> None:
+        at = NOON + days(self._count)
+        events = [(f"k{self._count}", at, "x"), ("k0", NOON, "x"), (f"k{self._count - 1}", at, "other")]
+        land(self._settings, f"{self._count}.json", *events)
+        self._count += 1
+        self._drain(self._settings)
+        assert decide_all(self._session_of(self._settings), settings or self._settings) == 1
+        check(self._settings)
+
+
+def test_the_index_may_be_lost_old_or_of_another_strategy(
+    lake: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path
+) -> None:
+    steps = Lake(lake, drain_directly, session_of)
+    index, copy = lake.silver.index / "events", tmp_path / "copy"
+    steps.step()
+    steps.step()
+    shutil.copytree(index, copy)
+    steps.step()
+    steps.step()
+    shutil.rmtree(index)
+    shutil.copytree(copy, index)  # it is behind: what it lacks is read from silver
+    steps.step()
+    shutil.rmtree(index)  # lost
+    # One row at once: the index is filled in several steps.
+    steps.step(changed(lake, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=1))
+    shutil.rmtree(index)
+    shutil.copytree(copy, index)
+    tables.maintain(session_of(lake), "silver.events")  # its commit is no longer in silver's history
+    steps.step()
+
+
+def test_an_index_of_another_silver_is_not_used(
+    lake: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path
+) -> None:
+    steps = Lake(lake, drain_directly, session_of)
+    steps.step()
+    steps.step()
+    back_up(lake, tmp_path / "copy")  # all but the index
+    steps.step()
+    rebuild_silver(lake, load_contract(lake.contracts, "events"), lambda: session_of(lake))
+    steps.step()
+    restore(lake, tmp_path / "copy")  # it is ahead, and of another table
+    steps.step()
