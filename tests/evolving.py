@@ -22,26 +22,33 @@ schema:
       - {name: id, logicalType: string, required: true, primaryKey: true}
       - {name: at, logicalType: timestamp, required: true}
 """
+_GONE = "{name: gone, logicalType: string, MORE}"
 _A = "{name: a, logicalType: integer, physicalType: int}"
 V1 = [
     "{name: count, logicalType: integer, physicalType: int, required: true, description: How many.}",
     "{name: ratio, logicalType: number, physicalType: float}",
     "{name: total, logicalType: number, physicalType: 'decimal(9,2)'}",
-    f"{{name: place, logicalType: object, properties: [{_A}]}}",
+    f"{{name: place, logicalType: object, properties: [{_A}, {_GONE.replace('MORE', 'deprecated: true')}]}}",
     f"{{name: lines, logicalType: array, items: {{logicalType: object, properties: [{_A}]}}}}",
     f"{{name: named, logicalType: map, map: {{value: {{logicalType: object, properties: [{_A}]}}}}}}",
     "{name: numbers, logicalType: array, items: {logicalType: integer, physicalType: int}}",
+    "{name: nick, logicalType: string}",
+    "{name: code, logicalType: string, deprecated: true}",
 ]
+_DROPPED = "customProperties: [{property: dropped, value: true}]"
 _WIDE_A = "{name: a, logicalType: integer}, {name: b, logicalType: string}"
+_PLACE = _WIDE_A.replace("}, {", f"}}, {_GONE.replace('MORE', _DROPPED)}, {{")
 V2 = [
     "{name: note, logicalType: string, description: What was said.}",
     "{name: count, logicalType: integer}",
     "{name: ratio, logicalType: number, physicalType: double}",
     "{name: total, logicalType: number, physicalType: 'decimal(20,2)'}",
-    f"{{name: place, logicalType: object, properties: [{_WIDE_A}]}}",
+    f"{{name: place, logicalType: object, properties: [{_PLACE}]}}",
     f"{{name: lines, logicalType: array, items: {{logicalType: object, properties: [{_WIDE_A}]}}}}",
     f"{{name: named, logicalType: map, map: {{value: {{logicalType: object, properties: [{_WIDE_A}]}}}}}}",
     "{name: numbers, logicalType: array, items: {logicalType: integer}}",
+    "{name: alias, logicalType: string, customProperties: [{property: renamedFrom, value: nick}]}",
+    f"{{name: code, logicalType: string, {_DROPPED}}}",
 ]
 AT = "2026-11-21T06:00:00Z"
 LONG = 2**40 + 1
@@ -51,10 +58,12 @@ OLD: dict[str, Any] = {
     "count": 7,
     "ratio": 0.1,
     "total": 1234567.89,
-    "place": {"a": 1},
+    "place": {"a": 1, "gone": "g"},
     "lines": [{"a": 2}, None],
     "named": {"x": {"a": 3}},
     "numbers": [4, None],
+    "nick": "n",
+    "code": "c",
 }
 NEW: dict[str, Any] = {
     "id": "new",
@@ -67,17 +76,19 @@ NEW: dict[str, Any] = {
     "lines": [{"a": LONG, "b": "l"}],
     "named": {"x": {"a": LONG, "b": "n"}},
     "numbers": [LONG],
+    "alias": "m",
 }
 FLOAT = 0.10000000149011612
 """0.1 as a float, seen as a double."""
 READ = [
-    NEW | {"total": Decimal("123456789012345678.25")},
+    NEW | {"total": Decimal("123456789012345678.25"), "place": {"a": LONG, "b": "p", "gone": None}, "code": None},
     OLD
     | {
         "note": None,
         "ratio": FLOAT,
         "total": Decimal("1234567.89"),
-        "place": {"a": 1, "b": None},
+        "alias": "n",
+        "place": {"a": 1, "b": None, "gone": "g"},
         "lines": [{"a": 2, "b": None}, None],
         "named": {"x": {"a": 3, "b": None}},
     },

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,7 +55,8 @@ def assert_told(done: "subprocess.CompletedProcess[str]", code: int, *words: str
     """It ended with `code`, an error of one line that has these words, and a hint; a log line may say the same."""
     assert "Traceback" not in done.stdout + done.stderr
     assert done.returncode == code, done.stderr
-    *logged, error, hint = done.stderr.splitlines()
+    # Of a file, its line is shown below the error.
+    *logged, error, hint = [line for line in done.stderr.splitlines() if not re.match(r" +\d* \| ", line)]
     assert error.startswith("Error: ")
     assert hint.startswith("  ")
     assert all(word in error for word in words), error

@@ -35,7 +35,7 @@ def archive_classes(settings: Settings, stream: str) -> Path:
         lake = _lake(Path(folder), settings)
         landed = Path(folder) / "landing" / stream / f"{uuid.uuid4().hex}.json"
         landed.parent.mkdir(parents=True)
-        landed.write_text(json.dumps([{field.name: _sample(field) for field in contract}, {}]))
+        landed.write_text(json.dumps([{field.name: _sample(field) for field in contract.live}, {}]))
         once = Trigger(available_now=True)
         queries: list[Query] = [BronzeQuery(lake, stream, once)]
         if contract.silver:

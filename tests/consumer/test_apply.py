@@ -62,7 +62,7 @@ def test_a_consumer_that_runs_takes_a_contract_that_is_applied(settings: Setting
         write_contract(settings, "1.1.0", V2)
         applied = run(settings, "lakeproof", "contract", "apply", "orders")
         assert applied.returncode == 0, applied.stderr
-        land(settings, "2.json", NEW, OLD | {"id": "late", "note": "now"})
+        land(settings, "2.json", NEW, NEW | {"id": "late", "count": 7, "note": "now"})
         until(lambda: len(micro_batches()) == 2)
         process.terminate()
         assert process.wait(DEADLINE_SECONDS) == 0, log.read_text()

@@ -97,8 +97,8 @@ def test_a_bad_contract_is_refused_with_line_and_field(lakeproof, tmp_path):
     for arguments, named in ((["events"], str(bad)), ([str(bad)], str(bad)), ([], str(bad))):
         done = lakeproof("contract", "check", *arguments, LAKE_CONTRACTS=str(tmp_path))
         assert done.returncode == 2
-        assert done.stderr.startswith(f"Error: {named}:{line}: _product: '_product' is not a valid name for a property")
-        assert len(done.stderr.splitlines()) == 2
+        assert done.stderr.startswith(f"Error: {named}:{line}:15: _product: '_product' is not a valid name for a")
+        assert len(done.stderr.splitlines()) == 4
     together = lakeproof("contract", "check", str(bad), "sensors", "nothing")
     assert together.returncode == 2
     assert "sensors: ok" in together.stdout
@@ -151,3 +151,37 @@ def test_the_json_schema_of_a_contract(lakeproof):
         "maximum": 2**31 - 1,
         "description": "Place of the product in a list, counted from 0.",
     }
+
+
+def test_a_contract_is_inferred_and_passes_the_check(lakeproof, tmp_path):
+    (tmp_path / "sample.json").write_text('[{"id": "a", "at": "2026-11-21T12:30:00Z"}, {"id": "b"}, {}, 5]')
+    own = {"LAKE_CONTRACTS": str(tmp_path / "new")}
+    arguments = ("contract", "init", "orders", "--from", str(tmp_path / "sample.json"), "--key", "id")
+    dry = lakeproof(*arguments, "--dry-run", **own)
+    assert (dry.returncode, (tmp_path / "new").exists()) == (0, False)
+    done = lakeproof(*arguments, **own)
+    path = tmp_path / "new" / "orders.yaml"
+    assert path.read_text() == dry.stdout
+    assert done.stdout == (f"orders: wrote {path}: 2 fields from 3 records of 1 file, event time at, key id\n")
+    assert done.stderr.splitlines() == [
+        "Warning: no contract can accept sample.json: unit 3: not an object.",
+        "Not certain:",
+        "  at: chosen as the event time, but not every record has it.",
+        "  id: not every record has this field of the key, so there is no silver.",
+        "  there are only 3 records. A field is required if each of them has it.",
+    ]
+    assert lakeproof("contract", "check", "orders", **own).returncode == 0
+    again = lakeproof(*arguments, **own)
+    assert (again.returncode, again.stderr.splitlines()[0]) == (2, f"Error: {path} exists.")
+    for name in ("or-ders", "../x"):
+        assert lakeproof("contract", "init", name, *arguments[3:], **own).returncode == 2
+
+
+def test_deprecated_fields_are_told(lakeproof, tmp_path):
+    text = EVENTS.replace("- name: product_id\n", "- name: product_id\n        deprecated: true\n")
+    rule = "    quality:\n      - {type: sql, name: has_product, query: product_id IS NOT NULL}\n"
+    (tmp_path / "events.yaml").write_text(text + rule)
+    done = lakeproof("contract", "check", "events", LAKE_CONTRACTS=str(tmp_path))
+    assert done.returncode == 0
+    assert done.stdout.endswith(", deprecated product_id\n")
+    assert done.stderr == "Warning: events: the rule has_product uses product_id, which is deprecated.\n"

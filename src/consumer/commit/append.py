@@ -6,6 +6,7 @@ before. So a micro-batch that is tried again, after a crash or by a writer that 
 changes nothing.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from consumer.commit.marker import (
 )
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.tables.names import RENAMED
 
 Change = Callable[[Any], Any]
 """Begins an update within a transaction of Iceberg's: it says what is added, and what is removed."""
@@ -89,6 +91,11 @@ class OpenTable:
         value: str | None = self.loaded.properties().get(name)
         return value
 
+    def renamed(self) -> dict[str, str]:
+        """Its columns that were renamed, by their former names."""
+        found: dict[str, str] = json.loads(self.property(RENAMED) or "{}")
+        return found
+
     def target(self, marker: Marker) -> Target | None:
         """How to write data files for it; None where it has the micro-batch already.
 
@@ -111,6 +118,7 @@ class OpenTable:
             schema=schema_to_pyarrow(schema),
             day_of=schema.find_column_name(day.sourceId()) or "",
             partition=day.name(),
+            renamed=self.renamed(),
         )
 
     def _undo(self, schema: Schema) -> str:

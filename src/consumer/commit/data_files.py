@@ -1,8 +1,8 @@
 """Parquet data files of a table, written by whoever has the rows; a commit of the driver makes them part of it."""
 
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,12 +35,15 @@ class Target:
         The timestamp column whose day is the partition, or the path of one within it: ``event.timestamp``.
     partition
         Name of the partition field.
+    renamed
+        Its columns that were renamed, by their former names.
     """
 
     folder: str
     schema: pa.Schema
     day_of: str
     partition: str
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,7 @@ class DataFileWriter:
 
 def _fitted(rows: pa.Table, target: Target) -> pa.Table:
     """Rows with the table's columns: by name, null where they have none, widened where the table's are wider."""
+    rows = rows.rename_columns([target.renamed.get(name, name) for name in rows.column_names])
     unknown = _unknown(pa.struct(list(rows.schema)), pa.struct(list(target.schema)))
     if unknown:
         raise LakeproofError(
@@ -133,8 +137,8 @@ def _fitted(rows: pa.Table, target: Target) -> pa.Table:
         )
     has = set(rows.column_names)
     columns: list[Any] = [
-        rows[field.name].cast(field.type) if field.name in has else pa.nulls(rows.num_rows, field.type)
-        for field in target.schema
+        rows[column.name].cast(column.type) if column.name in has else pa.nulls(rows.num_rows, column.type)
+        for column in target.schema
     ]
     return pa.Table.from_arrays(columns, schema=target.schema)
 
@@ -142,14 +146,14 @@ def _fitted(rows: pa.Table, target: Target) -> pa.Table:
 def _unknown(rows: pa.DataType, table: pa.DataType, within: str = "") -> list[str]:
     """Paths of the fields of `rows` that a table does not have; a cast would drop them silently."""
     if pa.types.is_struct(rows) and pa.types.is_struct(table):
-        has = {field.name: field.type for field in table}
+        has = {child.name: child.type for child in table}
         return [
             path
-            for field in rows
+            for child in rows
             for path in (
-                _unknown(field.type, has[field.name], f"{within}{field.name}.")
-                if field.name in has
-                else [within + field.name]
+                _unknown(child.type, has[child.name], f"{within}{child.name}.")
+                if child.name in has
+                else [within + child.name]
             )
         ]
     if pa.types.is_list(rows) and (pa.types.is_list(table) or pa.types.is_large_list(table)):

@@ -49,7 +49,8 @@ class Judge:
     """
 
     def __init__(self, contract: Contract, limits: Limits | None = None) -> None:
-        self.contract = contract
+        # A record cannot have a field that was dropped: to the judge, it is unknown.
+        self.contract = replace(contract, fields=contract.live)
         self.limits = limits or Limits()
 
     def __reduce__(self) -> tuple[type["Judge"], tuple[Contract, Limits]]:

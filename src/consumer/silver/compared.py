@@ -1,6 +1,6 @@
 """What verdicts depend on: key, place, time and hash of each row of bronze, and of silver's rows with their keys."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -52,8 +52,12 @@ def kept_before(kept: DataFrame, contract: Contract, start: int, end: int, oldes
 
 
 def content_hash(rows: DataFrame, contract: Contract) -> Column:
-    """MD5 of a row's content: the contract's fields that are not null, as JSON, whatever the order within maps."""
-    return F.unhex(F.md5(_json(rows, [field.name for field in contract])))
+    """MD5 of a row's content: the contract's fields that are not null, as JSON, whatever the order within maps.
+
+    A contract can rename fields and list them in another order. That changes no content.
+    """
+    first_names = {field.first_name: field.name for field in sorted(contract, key=lambda field: field.first_name)}
+    return F.unhex(F.md5(_json(rows, first_names)))
 
 
 def at(micros: Micros | None) -> Column:
@@ -68,7 +72,7 @@ def _within(kept: DataFrame, contract: Contract, oldest: Micros | None) -> DataF
 
 def _narrow(rows: DataFrame, contract: Contract, number: Column, counts_as: Column) -> DataFrame:
     return rows.select(
-        _json(rows, contract.primary_key).alias(KEY),
+        _json(rows, {name: name for name in contract.primary_key}).alias(KEY),
         number.alias(MICRO_BATCH_ID),
         F.col(SOURCE),
         F.col(POSITION),
@@ -78,17 +82,20 @@ def _narrow(rows: DataFrame, contract: Contract, number: Column, counts_as: Colu
     )
 
 
-def _json(rows: DataFrame, names: Sequence[str]) -> Column:
-    """Some columns as text, which is the same if they are equal."""
-    fields = [_comparable(F.col(name), rows.schema[name].dataType).alias(name) for name in names]
+def _json(rows: DataFrame, columns: Mapping[str, str]) -> Column:
+    """Some columns as text, which is the same if they are equal: by the names that they have in the text."""
+    fields = [_comparable(F.col(name), rows.schema[name].dataType).alias(key) for key, name in columns.items()]
     return F.to_json(F.struct(*fields), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"})
 
 
 def _comparable(column: Column, kind: DataType) -> Column:
-    """A value, such that equal ones have the same JSON: the entries of maps in order, and no -0.0."""
+    """A value, such that equal ones have the same JSON: the entries of maps in order, and no -0.0.
+
+    A float is a double, as it is after its column was widened.
+    """
     match kind:
         case DoubleType() | FloatType():
-            return column + F.lit(0.0).cast(kind)
+            return column.cast("double") + F.lit(0.0)
         case MapType():
             entries = F.transform(
                 F.map_entries(column),

@@ -183,7 +183,8 @@ class SilverMicroBatches:
         files: dict[Verdict, list[DataFile]] = {verdict: [] for verdict in targets}
         outcomes: Counter[Outcome] = Counter()
         if taken.rows:
-            rows = _rows(spark, contract, taken)
+            bronze = self._open(spark, stream_tables(self._stream).bronze)
+            rows = _rows(spark, contract, taken, bronze.renamed())
             rows = rows.withColumn(CONTENT_HASH, content_hash(rows, contract))
             narrow = self._compared(spark, rows, kept, contract, _horizon(watermark, contract))
             newest = watermarks(narrow)
@@ -244,14 +245,15 @@ class SilverMicroBatches:
         return recorded_contract(self._contracts, digest, missing)
 
 
-def _rows(spark: SparkSession, contract: Contract, taken: Range) -> DataFrame:
-    """The rows of bronze, with the columns that silver has."""
+def _rows(spark: SparkSession, contract: Contract, taken: Range, renamed: Mapping[str, str]) -> DataFrame:
+    """The rows of bronze, with the columns that silver has. Some may have been renamed under a newer contract."""
     rescued = [RESCUED] if contract.drift is DriftPolicy.RESCUE else []
     provenance = [SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRACT_VERSION]
     number = F.col(MICRO_BATCH_ID)
     bronze = spark.table(f"{CATALOG}.{stream_tables(contract.stream).bronze}")
     rows = bronze.where((number >= taken.start) & (number < taken.end))
-    return rows.select(*(field.name for field in contract), *rescued, *provenance)
+    fields = [F.col(renamed.get(field.name, field.name)).alias(field.name) for field in contract]
+    return rows.select(*fields, *rescued, *provenance)
 
 
 def _horizons(

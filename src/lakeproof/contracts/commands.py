@@ -1,4 +1,4 @@
-"""The commands on contracts: check, diff, apply, json-schema."""
+"""The commands on contracts: init, check, diff, apply, json-schema."""
 
 import json
 import sys
@@ -14,14 +14,18 @@ from lakeproof.command import print_error
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
 from lakeproof.contracts.duration import horizon_text
+from lakeproof.contracts.infer.contract import infer
 from lakeproof.contracts.json_schema import json_schema
+from lakeproof.contracts.read.names import is_identifier
 from lakeproof.contracts.read.odcs import contract_text, parse_contract, unjudged
+from lakeproof.contracts.rules.expression import fields_in
 from lakeproof.errors import UsageError
 from lakeproof.settings import load_settings
 
-contract_commands = typer.Typer(help="Check, compare, apply and export contracts.", no_args_is_help=True)
+contract_commands = typer.Typer(help="Infer, check, compare, apply and export contracts.", no_args_is_help=True)
 
 _WIDE = 500
+_MAX_LEFT_OUT = 10
 _EXIT_CODES = {
     Compatibility.FULL: 0,
     Compatibility.BACKWARD: 10,
@@ -37,6 +41,54 @@ _MEANINGS = {
     Compatibility.BREAKING: "breaking: each contract rejects some of the other's data. Make the change in steps.",
 }
 _NAME = "NAME (contracts/NAME.yaml) or a file"
+
+
+@contract_commands.command()
+def init(
+    stream: Annotated[str, typer.Argument(metavar="NAME", help="Name of the stream. Writes contracts/NAME.yaml.")],
+    samples: Annotated[
+        Path, typer.Option("--from", metavar="FILE|FOLDER", help="Records to infer from.", show_default=False)
+    ],
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD", help="Field of the primary key. Repeat it for a key of several fields."),
+    ] = None,
+    event_time: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Timestamp that says when a record happened.")
+    ] = None,
+    max_records: Annotated[int, typer.Option(min=1, help="How many records to read at most.")] = 100_000,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the contract, without writing it.")] = False,
+) -> None:
+    """Infer a contract from samples: types, formats, required fields, allowed values, nested objects.
+
+    Prints what is not certain. The samples meet the contract: no record becomes a dead letter. An existing contract is
+    not overwritten.
+    """
+    path = load_settings().contracts / f"{stream}.yaml"
+    if not is_identifier(stream):
+        raise UsageError(f"{stream!r} is not a valid name for a stream.", "Use letters, digits and _.")
+    if path.exists() and not dry_run:
+        raise UsageError(f"{path} exists.", "Use another name, or delete the file. --dry-run prints the contract.")
+    found = infer(stream, samples, key or (), event_time, max_records)
+    parse_contract(found.text.encode(), str(path), stream)
+    if dry_run:
+        sys.stdout.write(found.text)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(found.text)
+        sys.stdout.write(
+            f"{stream}: wrote {path}: {_count(found.fields, 'field')} from {_count(found.records, 'record')} of "
+            f"{_count(found.files, 'file')}, event time {found.event_time}, "
+            f"key {', '.join(found.primary_key) or 'none'}\n"
+        )
+    for line in found.left_out[:_MAX_LEFT_OUT]:
+        sys.stderr.write(f"Warning: no contract can accept {line}.\n")
+    if more := found.left_out[_MAX_LEFT_OUT:]:
+        sys.stderr.write(f"Warning: no contract can accept {_count(len(more), 'more unit')}.\n")
+    if found.notes:
+        sys.stderr.write("Not certain:\n")
+        sys.stderr.writelines(f"  {f'{name}: ' if name else ''}{text}\n" for name, text in found.notes)
 
 
 @contract_commands.command()
@@ -62,11 +114,15 @@ def check(
             print_error(error)
             continue
         sys.stdout.write(
-            f"{name}: ok: stream {contract.stream}, version {contract.version}, {len(contract.fields)} fields, "
-            f"key {', '.join(contract.primary_key) or 'none'}, event time {contract.event_time}, {_silver(contract)}\n"
+            f"{name}: ok: stream {contract.stream}, version {contract.version}, {len(contract.live)} fields, "
+            f"key {', '.join(contract.primary_key) or 'none'}, event time {contract.event_time}, {_silver(contract)}"
+            f"{_deprecated(contract)}\n"
         )
         for warning in unjudged(*_text(folder, name)):
             sys.stderr.write(f"Warning: {warning}\n")
+        for rule in contract.rules:
+            for field in contract.deprecated_in(fields_in(rule.condition)):
+                sys.stderr.write(f"Warning: {name}: the rule {rule.name} uses {field}, which is deprecated.\n")
     raise typer.Exit(UsageError.exit_code if refused else 0)
 
 
@@ -139,6 +195,10 @@ def print_json_schema(name: Annotated[str, typer.Argument(metavar="NAME|FILE", h
     sys.stdout.write(json.dumps(json_schema(contract), indent=2, ensure_ascii=False) + "\n")
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _console() -> Console:
     console = Console()
     return console if console.is_terminal else Console(width=_WIDE)
@@ -153,6 +213,10 @@ def _silver(contract: Contract) -> str:
     if silver is None:
         return f"no silver: {contract.no_silver}"
     return f"silver horizon {horizon_text(silver.horizon)}, silver strategy {silver.strategy}"
+
+
+def _deprecated(contract: Contract) -> str:
+    return f", deprecated {', '.join(contract.deprecated)}" if contract.deprecated else ""
 
 
 def _text(folder: Path, name: str) -> tuple[bytes, str]:

@@ -3,13 +3,14 @@
 import math
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from lakeproof.contracts.model import Bound, Constraints, DecimalType, PrimitiveType, Type, type_name
 from lakeproof.contracts.pattern import PatternError, portable
+from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import Place
 
 _RANGE = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -29,25 +30,6 @@ _JSON_INTEGER = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
 _JSON_NUMBER = re.compile(_JSON_INTEGER.pattern + r"(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 
 
-@dataclass
-class ContractError(Exception):
-    """A contract asks for what cannot be.
-
-    Parameters
-    ----------
-    place
-        Where in the file.
-    message
-        What is wrong.
-    hint
-        What to do.
-    """
-
-    place: Place
-    message: str
-    hint: str
-
-
 def known_options(kind: Type) -> tuple[str, ...]:
     """The options that a type has."""
     if kind in _STRINGS:
@@ -56,50 +38,55 @@ def known_options(kind: Type) -> tuple[str, ...]:
     return _RANGE if is_scalar and kind is not PrimitiveType.BOOLEAN else ()
 
 
-def read_constraints(options: dict[str, Any], kind: Type, place: Place) -> Constraints:
+def read_constraints(options: dict[str, Any], kind: Type, place: Place, problems: Problems) -> Constraints:
     """Read the ``logicalTypeOptions`` at `place`.
 
-    Raises
-    ------
-    ContractError
-        An option is none of this type, or no value would meet them all.
+    Options that the type does not have or that have another value are problems, and so are those that no value meets.
     """
     known = known_options(kind)
     for name in options:
         if name not in known:
             hint = f"Supported options: {', '.join(known)}." if known else "Remove it. This type has no options."
-            raise ContractError((*place, name), f"{name!r} is not a supported option of this type.", hint)
-    found = Constraints(
-        minimum=_bound(options, kind, place, "minimum", "exclusiveMinimum"),
-        maximum=_bound(options, kind, place, "maximum", "exclusiveMaximum"),
-        min_length=_length(options, place, "minLength"),
-        max_length=_length(options, place, "maxLength"),
-        pattern=_pattern(options, place),
-    )
-    _refuse_contradiction(found, place)
+            message = f"{name!r} is not a supported option of this type."
+            problems.add(ContractError((*place, name), message, hint, about_key=True))
+    options = {name: options[name] for name in options if name in known}
+    before = len(problems.found)
+    found = Constraints()
+    with problems.caught():
+        found = replace(found, minimum=_bound(options, kind, place, "minimum", "exclusiveMinimum"))
+    with problems.caught():
+        found = replace(found, maximum=_bound(options, kind, place, "maximum", "exclusiveMaximum"))
+    with problems.caught():
+        found = replace(found, min_length=_length(options, place, "minLength"))
+    with problems.caught():
+        found = replace(found, max_length=_length(options, place, "maxLength"))
+    with problems.caught():
+        found = replace(found, pattern=_pattern(options, place))
+    if len(problems.found) == before:
+        with problems.caught():
+            _refuse_contradiction(found, place)
     return found
 
 
-def read_allowed(values: list[Any], kind: Type, place: Place) -> tuple[str, ...]:
+def read_allowed(values: list[Any], kind: Type, place: Place, problems: Problems) -> tuple[str, ...]:
     """Read the values of an ``enum``, as the text that a JSON value of that type has.
 
-    Raises
-    ------
-    ContractError
-        The type takes no such values.
+    Values that the type does not have are problems.
     """
     if not isinstance(kind, PrimitiveType | DecimalType):
-        raise ContractError(place, "only a scalar can have an enum.", "Remove the enum.")
+        problems.add(ContractError(place, "only a scalar can have an enum.", "Remove the enum.", about_key=True))
+        return ()
     found = []
     for index, value in enumerate(values):
         text = ("true" if value else "false") if isinstance(value, bool) else str(value)
-        if value is None or not _is_token(text, kind):
+        if isinstance(value, bool) and kind is PrimitiveType.STRING:
+            hint = "Put the value in quotes: in YAML, yes, no, on and off are booleans, too."
+            problems.add(ContractError((*place, index, "value"), "expected a string, got a boolean.", hint))
+        elif value is None or not _is_token(text, kind):
             shown = "null" if value is None else text
-            raise ContractError(
-                (*place, index),
-                f"{shown!r} is not a value of the type {type_name(kind)}.",
-                "Write values as in JSON. Null is always allowed for a field that is not required.",
-            )
+            message = f"{shown!r} is not a value of the type {type_name(kind)}."
+            hint = "Write values as in JSON. Null is always allowed for a field that is not required."
+            problems.add(ContractError((*place, index, "value"), message, hint))
         found.append(text)
     return tuple(found)
 
@@ -193,7 +180,9 @@ def _pattern(options: dict[str, Any], place: Place) -> str | None:
         portable(pattern)
     except PatternError as error:
         raise ContractError(
-            (*place, "pattern"), f"invalid pattern {pattern!r}: {error}.", "See docs/contracts.md for the syntax."
+            (*place, "pattern"),
+            f"invalid pattern {pattern!r}: {error}.",
+            "See docs/contracts/schema.md#patterns.",
         ) from None
     return pattern
 

@@ -1,9 +1,9 @@
 """A contract: a stream's fields, keys and rules."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lakeproof.contracts.model import DriftPolicy, Field, Silver
+from lakeproof.contracts.model import DriftPolicy, Field, ObjectType, Silver, live
 from lakeproof.contracts.rules.expression import Rule
 
 
@@ -20,7 +20,7 @@ class Contract:
     digest
         SHA-256 of the file's bytes, in hexadecimal: the exact text that judged a record.
     fields
-        The fields of a record, in the order of the columns.
+        The fields of the tables, in the order of the columns. Records have those that are :attr:`live`.
     primary_key
         Names of the fields that identify a record; empty if nothing does.
     event_time
@@ -52,5 +52,32 @@ class Contract:
         optional = [field.name for field in self.fields if field.name in self.primary_key and not field.required]
         return f"optional fields in its primary key: {', '.join(optional)}" if optional else "it has no primary key"
 
+    @property
+    def live(self) -> tuple[Field, ...]:
+        """The fields that records may have: without those that were dropped."""
+        return live(self.fields)
+
+    @property
+    def deprecated(self) -> tuple[str, ...]:
+        """Paths of the fields that will be dropped, also of those within objects: ``event.page``."""
+        return tuple(_deprecated(self.live, ""))
+
+    def deprecated_in(self, paths: Iterable[str]) -> list[str]:
+        """Those of the deprecated fields that are used, if these fields are."""
+        return [each for each in self.deprecated if any(f"{path}.".startswith(f"{each}.") for path in paths)]
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """The current names of the fields that were renamed, by each name that they had."""
+        return {name: field.name for field in self.fields for name in field.former_names}
+
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
+
+
+def _deprecated(fields: Iterable[Field], within: str) -> Iterator[str]:
+    for field in fields:
+        if field.deprecated:
+            yield within + field.name
+        elif isinstance(field.type, ObjectType):
+            yield from _deprecated(field.type.fields, f"{within}{field.name}.")

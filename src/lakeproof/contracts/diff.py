@@ -9,7 +9,7 @@ policy has a meaning of its own.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from lakeproof.contracts.contract import Contract
@@ -122,20 +122,54 @@ def _of_silver(old: Contract, new: Contract) -> Iterator[Change]:
 
 
 def _of_fields(old: tuple[Field, ...], new: tuple[Field, ...], within: str) -> Iterator[Change]:
-    before, after = {field.name: field for field in old}, {field.name: field for field in new}
-    for name, field in before.items():
-        if name in after:
-            yield from _of_field(field, after[name], within + name)
+    by_name = {name: field for field in new for name in (*field.former_names, field.name)}
+    for field in old:
+        successor = by_name.get(field.name)
+        if successor is None:
+            yield _removed(field, within + field.name)
         else:
-            what = f"{_need(field)} field removed"
-            yield Change(within + name, what, False, not field.required, "columns are never dropped")
-    for name, field in after.items():
-        if name not in before:
-            obstacle = _LACKED if field.required else ""
-            yield Change(within + name, f"{_need(field)} field added", not field.required, False, obstacle)
+            yield from _of_names(field, successor, within + successor.name)
+            yield from _of_field(field, successor, within + successor.name)
+    before = {field.name for field in old}
+    for field in new:
+        if before.isdisjoint((*field.former_names, field.name)):
+            yield _added(field, within + field.name)
+
+
+def _removed(field: Field, path: str) -> Change:
+    if field.dropped:
+        return Change(path, "dropped field removed", True, True, "its column stays, so the contract keeps the field")
+    obstacle = "its column stays: deprecate the field, then drop it"
+    return Change(path, f"{_need(field)} field removed", False, not field.required, obstacle)
+
+
+def _added(field: Field, path: str) -> Change:
+    if field.dropped:
+        return Change(path, "dropped field added", True, True)
+    obstacle = _LACKED if field.required else ""
+    return Change(path, f"{_need(field)} field added", not field.required, False, obstacle)
+
+
+def _of_names(old: Field, new: Field, path: str) -> Iterator[Change]:
+    """A renamed field is another field for readers, and the same column for tables."""
+    expected = old.former_names
+    if old.name != new.name:
+        expected = (*expected, old.name)
+        # A field that was dropped has no records to disagree on.
+        same = old.dropped and new.dropped
+        yield Change(path, f"renamed from {old.name}", same, same)
+    if new.former_names != expected:
+        names = f"[{', '.join(expected)}]" if expected else "none"
+        obstacle = f"former names stay: expected renamedFrom {names}"
+        yield Change(path, "former names changed", True, True, obstacle)
 
 
 def _of_field(old: Field, new: Field, path: str) -> Iterator[Change]:
+    if old.deprecated != new.deprecated:
+        yield Change(path, "deprecated" if new.deprecated else "no longer deprecated", True, True)
+    if old.dropped or new.dropped:
+        yield from _of_dropped(old, new, path)
+        return
     if old.required != new.required:
         what = f"{_need(old)} → {_need(new)}"
         yield Change(path, what, old.required, new.required, _LACKED if new.required else "")
@@ -147,6 +181,19 @@ def _of_field(old: Field, new: Field, path: str) -> Iterator[Change]:
         return  # of another kind altogether
     yield from _of_allowed(set(old.allowed), set(new.allowed), path)
     yield from _of_constraints(old.constraints, new.constraints, path)
+
+
+def _of_dropped(old: Field, new: Field, path: str) -> Iterator[Change]:
+    """Of a field that at least one of the two drops: records have it under one contract at most."""
+    if not old.dropped:
+        obstacle = "" if old.deprecated else "deprecate it first, and drop it in the next version"
+        yield Change(path, f"{_need(old)} field dropped", False, not old.required, obstacle)
+    elif not new.dropped:
+        yield Change(path, f"{_need(new)} field restored", not new.required, False, _LACKED if new.required else "")
+    if old.description != new.description:
+        yield Change(path, "description changed", True, True)
+    for change in _of_type(old.type, new.type, path):
+        yield replace(change, backward=True, forward=True)
 
 
 def _of_type(old: Type, new: Type, path: str) -> Iterator[Change]:

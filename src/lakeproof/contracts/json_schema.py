@@ -51,7 +51,7 @@ def json_schema(contract: Contract) -> dict[str, Any]:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": contract.stream,
         "description": f"Contract {contract.stream}, version {contract.version}",
-        **_of_object(contract.fields, contract.drift),
+        **_of_object(contract.live, contract.drift),
     }
 
 
@@ -67,7 +67,9 @@ def _of_object(fields: tuple[Field, ...], drift: DriftPolicy) -> dict[str, Any]:
 
 
 def _of_field(field: Field, drift: DriftPolicy) -> dict[str, Any]:
-    description = {"description": field.description} if field.description else {}
+    description: dict[str, Any] = {"description": field.description} if field.description else {}
+    if field.deprecated:
+        description["deprecated"] = True  # since 2019-09; validators of draft-07 ignore it
     if not field.required and drift is not DriftPolicy.FREEZE:
         return _optional(field.type, drift) | description
     schema = _of_type(field.type, drift) | _of_constraints(field.constraints)

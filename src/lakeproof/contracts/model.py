@@ -1,6 +1,7 @@
 """What a contract says, as frozen values that every program can carry, compare and pickle."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -167,6 +168,12 @@ class Field:
         For people; becomes the column's comment.
     constraints
         What the value must meet beside its type.
+    deprecated
+        Whether it will be dropped: for people, records may have it.
+    dropped
+        Whether records cannot have it any more. Its column stays, with the values of older rows.
+    former_names
+        Names that it had before, the oldest first.
     """
 
     name: str
@@ -175,3 +182,28 @@ class Field:
     allowed: tuple[str, ...] = ()
     description: str = ""
     constraints: Constraints = _UNCONSTRAINED
+    deprecated: bool = False
+    dropped: bool = False
+    former_names: tuple[str, ...] = ()
+
+    @property
+    def first_name(self) -> str:
+        """The name that it had first, which no renaming changes."""
+        return self.former_names[0] if self.former_names else self.name
+
+
+def live(fields: Iterable[Field]) -> tuple[Field, ...]:
+    """Fields that records may have: without those that were dropped, at any depth."""
+    return tuple(replace(field, type=_live(field.type)) for field in fields if not field.dropped)
+
+
+def _live(kind: Type) -> Type:
+    match kind:
+        case ObjectType():
+            return ObjectType(live(kind.fields))
+        case ListType():
+            return ListType(_live(kind.item))
+        case MapType():
+            return MapType(_live(kind.value))
+        case _:
+            return kind

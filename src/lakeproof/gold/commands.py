@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from lakeproof.command import application
+from lakeproof.command import application, print_error
 from lakeproof.contracts import load_contract
+from lakeproof.contracts.rules.expression import fields_in
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Product
 from lakeproof.gold.read import load_product, product_names
@@ -43,10 +44,19 @@ def check(
             product = load_product(settings.gold, name, partial(load_contract, settings.contracts))
         except UsageError as error:
             refused = True
-            sys.stderr.write(f"Error: {error}\n")
+            print_error(error)
             continue
         sys.stdout.write(f"{name}: ok: {_summary(product)}\n")
+        contract = load_contract(settings.contracts, product.stream)
+        for field in contract.deprecated_in(_fields(product)):
+            sys.stderr.write(f"Warning: {name}: {field} is deprecated in the contract of {product.stream}.\n")
     raise typer.Exit(UsageError.exit_code if refused else 0)
+
+
+def _fields(product: Product) -> set[str]:
+    """Paths of the fields that a product uses."""
+    arguments = [fields_in(measure.argument) for measure in product.measures if measure.argument]
+    return {key.name for key in product.keys}.union(*arguments)
 
 
 def _summary(product: Product) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 from sqlglot import exp
 
 from lakeproof.contracts.model import DecimalType, Field, PrimitiveType, Type, type_name
-from lakeproof.contracts.rules.expression import Call, Expression, Literal, Operator
-from lakeproof.contracts.rules.sql import FUNCTIONS, only, parse_sql, read_expression, uses_field
+from lakeproof.contracts.rules.expression import Call, Expression, Literal, Operator, fields_in
+from lakeproof.contracts.rules.sql import FUNCTIONS, only, parse_sql, read_expression
 from lakeproof.contracts.rules.types import MAX_DIGITS, OUTSIDE, RuleError, convert, digits, shown
 from lakeproof.gold.model import Aggregate, Measure
 
@@ -51,7 +51,8 @@ def parse_measure(name: str, sql: str, fields: tuple[Field, ...]) -> Measure:
     try:
         return parse_sql(sql, lambda tree: _measure(name, tree, fields), (*_CALLS, *FUNCTIONS))
     except RuleError as error:
-        raise RuleError(str(error), _PAGE if error.hint == OUTSIDE else error.hint) from None
+        error.hint = _PAGE if error.hint == OUTSIDE else error.hint
+        raise
 
 
 def _measure(name: str, tree: exp.Expr, fields: tuple[Field, ...]) -> Measure:
@@ -82,7 +83,7 @@ def _measure(name: str, tree: exp.Expr, fields: tuple[Field, ...]) -> Measure:
 
 def _argument(node: exp.Expr, fields: tuple[Field, ...]) -> Expression:
     value = read_expression(node, fields)
-    if not uses_field(value):
+    if not fields_in(value):
         raise RuleError("it does not use any field of the record", "Write COUNT(*) to count records.")
     return value
 

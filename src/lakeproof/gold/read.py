@@ -2,31 +2,26 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from lakeproof.contracts.constraints import ContractError
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import DecimalType, Field, PrimitiveType, type_name
-from lakeproof.contracts.read.fields import identifier
+from lakeproof.contracts.read.names import identifier
+from lakeproof.contracts.read.problems import ContractError, Problems, expected, located_at, refused, validated
 from lakeproof.contracts.read.source import Place, read_source
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Measure, Product, Publish
 from lakeproof.gold.window import read_window
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 SINKS = ("table",)
 
 _PAGE = "See docs/gold.md for the keys of a product."
 _FLOATING = (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)
-_EXPECTED = {
-    "string_type": "a string",
-    "list_type": "a list",
-    "dict_type": "keys and values",
-    "model_type": "keys and values",
-    "enum": f"one of {', '.join(Publish)}",
-}
-_GOT = {str: "a string", bool: "a boolean", int: "a number", list: "a list", dict: "keys and values"}
 
 
 class _Model(BaseModel):
@@ -117,34 +112,20 @@ def parse_product(text: bytes, origin: str, name: str, contract_of: Callable[[st
         The text is not YAML, not a product, or does not fit the contract of its stream. It names the line and the key.
     """
     source = read_source(text, origin)
-    try:
-        return _product(_validated(source.document), name, contract_of)
-    except ContractError as error:
-        key = _path(error.place)
-        raise UsageError(
-            f"{origin}:{source.line(error.place)}: {f'{key}: ' if key else ''}{error.message}", error.hint
-        ) from None
+    problems = Problems()
+    product = _product(source.document, name, contract_of, problems)
+    if problems.found or product is None:
+        raise refused(source, origin, problems.found, _path)
+    return product
 
 
-def _validated(document: Any) -> _Document:
-    if not isinstance(document, dict):
-        raise ContractError((), "not a data product: the file has no keys.", _PAGE)
-    try:
-        return _Document.model_validate(document)
-    except ValidationError as error:
-        # An unknown key first: it may be the reason why another one is missing.
-        found = error.errors(include_url=False)
-        first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
-    place, kind = tuple(step for step in first["loc"] if step != "[key]"), first["type"]
+def _told(error: "ErrorDetails") -> ContractError:
+    place, kind = located_at(error), error["type"]
     if kind == "missing":
-        raise ContractError(place[:-1], f"missing key {place[-1]}.", _PAGE)
+        return ContractError(place[:-1], f"missing key {place[-1]}.", _PAGE, lacks=str(place[-1]))
     if kind == "extra_forbidden":
-        raise ContractError(place, "unknown key.", _PAGE)
-    if kind in _EXPECTED:
-        given = first["input"]
-        got = repr(given) if kind == "enum" else "null" if given is None else _GOT.get(type(given), "another type")
-        raise ContractError(place, f"expected {_EXPECTED[kind]}, got {got}.", _PAGE)
-    raise ContractError(place, f"{first['msg']}.", _PAGE)
+        return ContractError(place, "unknown key.", _PAGE, about_key=True)
+    return ContractError(place, expected(error), _PAGE)
 
 
 def _path(place: Place) -> str:
@@ -152,44 +133,65 @@ def _path(place: Place) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
 
 
-def _product(document: _Document, name: str, contract_of: Callable[[str], Contract]) -> Product:
-    if identifier(document.name, ("name",), "a product") != name:
-        raise ContractError(
-            ("name",),
-            f"the product is named {document.name!r}, but the file is the product {name!r}.",
-            "Use the same name for both. It is also the name of the table.",
-        )
-    contract = _contract(document.silver, contract_of)
-    keys = tuple(_key(key, ("keys", index), contract) for index, key in enumerate(document.keys))
-    if not document.measures:
-        raise ContractError(("measures",), "expected at least one measure.", "Add one, like `events: count(*)`.")
+def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], problems: Problems) -> Product | None:
+    if not isinstance(raw, dict):
+        problems.add(ContractError((), "not a data product: the file has no keys.", _PAGE))
+        return None
+    document = validated(_Document, raw, problems, _told)
+    if document is None:
+        return None
+    with problems.caught():
+        _check_name(document.name, name)
     for index, sink in enumerate(document.sinks):
         if sink not in SINKS:
-            raise ContractError(
-                ("sinks", index), f"the sink {sink!r} is not available yet.", f"Available sinks: {', '.join(SINKS)}."
-            )
-    if len(document.sinks) != 1:
-        raise ContractError(("sinks",), "expected one sink.", f"Available sinks: {', '.join(SINKS)}.")
-    _check_columns(
-        {("keys", index): key for index, key in enumerate(document.keys)}
-        | {("measures", measure): measure for measure in document.measures}
-    )
-    if document.publish is Publish.FINAL and contract.silver and contract.silver.horizon is None:
-        raise ContractError(
-            ("publish",),
-            f"windows are never final, because the silver horizon of {contract.stream} is unbounded.",
-            "Set silverHorizon in the contract, or use publish: updates.",
+            message = f"the sink {sink!r} is not available yet."
+            problems.add(ContractError(("sinks", index), message, f"Available sinks: {', '.join(SINKS)}."))
+    if len(document.sinks) != 1 and {*document.sinks} <= {*SINKS}:
+        problems.add(ContractError(("sinks",), "expected one sink.", f"Available sinks: {', '.join(SINKS)}."))
+    window = None
+    with problems.caught():
+        window = read_window(document.window.size, document.window.every)
+    if not document.measures:
+        problems.add(
+            ContractError(("measures",), "expected at least one measure.", "Add one, like `events: count(*)`.")
         )
+    columns: dict[Place, str] = {("keys", index): key for index, key in enumerate(document.keys)}
+    _check_columns(columns | {("measures", measure): measure for measure in document.measures}, problems)
+    contract = None
+    with problems.caught():
+        contract = _contract(document.silver, contract_of)
+    if contract is None:
+        return None
+    keys = []
+    for index, key in enumerate(document.keys):
+        with problems.caught():
+            keys.append(_key(key, ("keys", index), contract))
+    measures = _measures(document.measures, contract, problems)
+    if document.publish is Publish.FINAL and contract.silver and contract.silver.horizon is None:
+        message = f"windows are never final, because the silver horizon of {contract.stream} is unbounded."
+        hint = "Set silverHorizon in the contract, or use publish: updates."
+        problems.add(ContractError(("publish",), message, hint))
+    if window is None:
+        return None
     return Product(
         name=document.name,
         stream=contract.stream,
         description=" ".join(document.description.split()),
-        keys=keys,
-        window=read_window(document.window.size, document.window.every),
-        measures=_measures(document.measures, contract.fields),
+        keys=tuple(keys),
+        window=window,
+        measures=measures,
         publish=document.publish,
         sinks=tuple(document.sinks),
     )
+
+
+def _check_name(name: str, due: str) -> None:
+    if identifier(name, ("name",), "a product") != due:
+        raise ContractError(
+            ("name",),
+            f"the product is named {name!r}, but the file is the product {due!r}.",
+            "Use the same name for both. It is also the name of the table.",
+        )
 
 
 def _contract(stream: str, contract_of: Callable[[str], Contract]) -> Contract:
@@ -201,18 +203,17 @@ def _contract(stream: str, contract_of: Callable[[str], Contract]) -> Contract:
         raise ContractError(
             ("silver",),
             f"the stream {stream} has no silver: {contract.no_silver}.",
-            "Silver requires a primary key whose fields are required; see docs/contracts.md#silver.",
+            "Silver requires a primary key whose fields are required; see docs/contracts/schema.md#silver.",
         )
     return contract
 
 
 def _key(name: str, place: Place, contract: Contract) -> Field:
-    field = next((field for field in contract if field.name == name), None)
+    field = next((field for field in contract.live if field.name == name), None)
     if field is None:
-        known = ", ".join(field.name for field in contract)
-        raise ContractError(
-            place, f"unknown field {name!r}.", f"Use a field that is not inside an object. Available fields: {known}."
-        )
+        known = ", ".join(field.name for field in contract.live)
+        hint = f"Use a field that is not inside an object. Available fields: {known}."
+        raise ContractError(place, f"unknown field {name!r}.", _renamed(name, contract) or hint)
     if not isinstance(field.type, PrimitiveType | DecimalType) or field.type in _FLOATING:
         raise ContractError(
             place,
@@ -222,32 +223,45 @@ def _key(name: str, place: Place, contract: Contract) -> Field:
     return field
 
 
-def _check_columns(columns: Mapping[Place, str]) -> None:
+def _renamed(path: str, contract: Contract) -> str:
+    """A hint for the name of a field that was renamed or dropped; empty for any other name."""
+    name, dot, rest = path.partition(".")
+    field = next((field for field in contract if field.name == contract.renamed.get(name, name)), None)
+    if field is None or (field.name == name and not field.dropped):
+        return ""
+    if field.dropped:
+        return f"Contract {contract.version} of {contract.stream} drops {name}. Remove it from the product."
+    return f"Contract {contract.version} of {contract.stream} renames {name}. Use {field.name}{dot}{rest}."
+
+
+def _check_columns(columns: Mapping[Place, str], problems: Problems) -> None:
     """Refuse names that would be one column in SQL."""
     seen: dict[str, str] = {}
     for place, name in columns.items():
         folded = name.lower()
         if folded in (WINDOW_START, WINDOW_END):
-            raise ContractError(place, f"the name {name!r} is reserved.", "The table has a column of this name.")
-        if folded in seen:
-            raise ContractError(
-                place,
-                f"{seen[folded]!r} and {name!r} would be one column in SQL.",
-                "Remove or rename one of them.",
-            )
-        seen[folded] = name
+            message, hint = f"the name {name!r} is reserved.", "The table has a column of this name."
+        elif folded in seen:
+            message = f"{seen[folded]!r} and {name!r} would be one column in SQL."
+            hint = "Remove or rename one of them."
+        else:
+            seen[folded] = name
+            continue
+        problems.add(ContractError(place, message, hint))
 
 
-def _measures(measures: Mapping[str, str], fields: tuple[Field, ...]) -> tuple[Measure, ...]:
+def _measures(measures: Mapping[str, str], contract: Contract, problems: Problems) -> tuple[Measure, ...]:
     # Here, so that where there are no products, nobody waits for sqlglot.
-    from lakeproof.contracts.rules.types import RuleError
+    from lakeproof.contracts.rules.types import RuleError, UnknownFieldError
     from lakeproof.gold.measures import parse_measure
 
     found = []
     for name, sql in measures.items():
         place = ("measures", name)
-        try:
-            found.append(parse_measure(identifier(name, place, "a measure"), sql, fields))
-        except RuleError as error:
-            raise ContractError(place, f"invalid measure: {error}.", error.hint) from None
+        with problems.caught():
+            try:
+                found.append(parse_measure(identifier(name, place, "a measure"), sql, contract.live))
+            except RuleError as error:
+                hint = (isinstance(error, UnknownFieldError) and _renamed(error.path, contract)) or error.hint
+                raise ContractError(place, f"invalid measure: {error}.", hint) from None
     return tuple(found)

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from lakeproof.contracts.constraints import ContractError
 from lakeproof.contracts.duration import FORM, FORM_HINT, duration_text, read_duration
+from lakeproof.contracts.read.problems import ContractError
 from lakeproof.gold.model import Window
 
 MAX_OVERLAP = 1_440

@@ -1,4 +1,4 @@
-"""A stream's tables follow its contract: new fields become columns, types are widened, nothing is dropped or narrowed.
+"""A stream's tables follow its contract: columns are added, renamed and widened; nothing is dropped or narrowed.
 
 The tables change first, then ``ops.schema_changes`` says so, then a running consumer is notified. Each step is left out
 where it has been done, so that after a crash between them, doing it again finishes.
@@ -15,8 +15,8 @@ from lakeproof.history.applied import Applied, applied_contracts, record
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables.columns import evolve, lacking
-from lakeproof.tables.names import stream_tables
-from lakeproof.tables.schemas import bronze_schema, ensure_tables
+from lakeproof.tables.names import silver_tables, stream_tables
+from lakeproof.tables.schemas import bronze_schema, ensure_silver_tables, ensure_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -89,7 +89,10 @@ def carry_out(catalog: "Catalog", planned: Plan, log: ContractLog) -> None:
     """Let tables, ``ops.schema_changes`` and a consumer that runs follow a contract."""
     contract = planned.contract
     ensure_tables(catalog, contract)
-    evolve(catalog.load_table(stream_tables(contract.stream).bronze), bronze_schema(contract))
+    evolve(catalog.load_table(stream_tables(contract.stream).bronze), bronze_schema(contract), contract.renamed)
+    silver = silver_tables(contract.stream)
+    if catalog.table_exists(silver.kept):
+        ensure_silver_tables(catalog, contract, silver)
     if planned.applied is None or planned.applied.digest != contract.digest:
         record(catalog, contract, planned.text, lines(planned.changes), planned.applied)
     log.make_current(contract.stream, contract.digest, planned.text)
@@ -139,8 +142,8 @@ def _check_possible(contract: Contract, before: Contract | None, found: Sequence
         raise UsageError(
             f"Cannot change the tables of {contract.stream} from contract {before.version} to {contract.version}: "
             f"{'; '.join(refused)}.",
-            "You can add optional fields, widen types and make fields optional. For anything else, use a new field or "
-            "a new stream.",
+            "You can add optional fields, widen types, make fields optional, rename fields, and drop deprecated ones; "
+            "see docs/contracts/change.md. For anything else, use a new field or a new stream.",
         )
 
 

@@ -1,8 +1,11 @@
 """Columns of a table: which of the expected ones are missing, and adding them, with stable field ids."""
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.tables.names import RENAMED
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -17,10 +20,20 @@ def lacking(table: "Schema", due: "Schema") -> list[str]:
     return [path for path in due.column_names if kinds.get(path) != _kind(due, path)]
 
 
-def evolve(table: "Table", due: "Schema") -> None:
-    """Add the columns of `due` that a table lacks, and widen those that are narrower, in one commit; none is dropped.
+def evolve(table: "Table", due: "Schema", renamed: Mapping[str, str] | None = None) -> None:
+    """Let a table follow a schema in one commit: columns are renamed, added and widened; none is dropped.
 
     New ones are placed before the table's first column of our own, whose names begin with ``_``.
+
+    Parameters
+    ----------
+    table
+        The table.
+    due
+        The schema.
+    renamed
+        The name in the schema of each column that had another name before, by that name. The table keeps it as its
+        property :data:`lakeproof.tables.names.RENAMED`: rows that were judged earlier may still be on their way.
 
     Raises
     ------
@@ -34,18 +47,26 @@ def evolve(table: "Table", due: "Schema") -> None:
     for _ in range(_COMMIT_ATTEMPTS):
         has = table.schema()
         names = [field.name for field in has.fields]
+        pending = {old: new for old, new in (renamed or {}).items() if old in names and new not in names}
         own = next((name for name in names if name.startswith("_")), None)
-        new = [field.name for field in due.fields if field.name not in names and not field.name.startswith("_")]
-        described = {path for path in has.column_names if has.find_field(path).doc and path in due.column_names}
+        before = _with_names(due, {new: old for old, new in pending.items()})
+        new = [field.name for field in before.fields if field.name not in names and not field.name.startswith("_")]
+        described = {path for path in has.column_names if has.find_field(path).doc and path in before.column_names}
         try:
-            with table.update_schema() as update:
-                update.union_by_name(due)
-                for name in new:
-                    if own:
-                        update.move_before(name, own)
-                for path in described:
-                    if not due.find_field(path).doc:
-                        update.update_column(path, doc="")
+            with table.transaction() as transaction:
+                with transaction.update_schema() as update:
+                    update.union_by_name(before)
+                    for name in new:
+                        if own:
+                            update.move_before(name, own)
+                    for path in described:
+                        if not before.find_field(path).doc:
+                            update.update_column(path, doc="")
+                    for old, name in pending.items():
+                        update.rename_column(old, name)
+                expected = renaming(renamed)
+                if not expected.items() <= table.properties.items():
+                    transaction.set_properties(expected)
         except CommitFailedException:  # an append came between: look again
             table.refresh()
         except (ResolveError, ValidationError, ValueError) as error:
@@ -57,6 +78,21 @@ def evolve(table: "Table", due: "Schema") -> None:
             return
     raise UnavailableError(
         f"Cannot commit to the table {'.'.join(table.name())}: other writers keep changing it.", "Try again."
+    )
+
+
+def renaming(renamed: Mapping[str, str] | None) -> dict[str, str]:
+    """The property of a table for columns that were renamed; none if none was."""
+    return {RENAMED: json.dumps(renamed, sort_keys=True)} if renamed else {}
+
+
+def _with_names(schema: "Schema", names: Mapping[str, str]) -> "Schema":
+    """A schema, some of whose columns have other names."""
+    from pyiceberg.schema import Schema
+
+    return Schema(
+        *(field.model_copy(update={"name": names.get(field.name, field.name)}) for field in schema.fields),
+        schema_id=schema.schema_id,
     )
 
 

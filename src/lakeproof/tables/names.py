@@ -34,6 +34,8 @@ LANDING_ROOT = "lakeproof.landing.zone-root"
 """Property of a ledger: URI of the folder that its sources are below."""
 KAFKA_TOPIC = "lakeproof.kafka.topic"
 """Property of a ledger: the topic that the stream comes from, and where in it the stream begins."""
+RENAMED = "lakeproof.renamed-columns"
+"""Property of a table: the columns that were renamed as JSON, each former name with the current one."""
 SCHEMA_CHANGES = "ops.schema_changes"
 """A row is a contract that was applied to a stream's tables."""
 

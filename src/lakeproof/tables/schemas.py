@@ -14,7 +14,7 @@ from lakeproof.contracts import (
     Type,
 )
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
-from lakeproof.tables.columns import evolve, lacking
+from lakeproof.tables.columns import evolve, lacking, renaming
 from lakeproof.tables.names import (
     ATTEMPT,
     CONTENT_HASH,
@@ -82,7 +82,12 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
     """
     tables = stream_tables(contract.stream)
     for name, schema, day_of, properties in (
-        (tables.bronze, bronze_schema(contract), contract.event_time, _NUMBERED_PROPERTIES),
+        (
+            tables.bronze,
+            bronze_schema(contract),
+            contract.event_time,
+            _NUMBERED_PROPERTIES | renaming(contract.renamed),
+        ),
         (tables.dead_letters, dead_letter_schema(), INGESTED_AT, {}),
         (tables.ledger, ledger_schema(), INGESTED_AT, _LEDGER_PROPERTIES | {NEXT_MICRO_BATCH: "0"}),
     ):
@@ -120,8 +125,9 @@ def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverT
         (tables.late, _schema([*_bronze_columns(contract), horizon]), contract.event_time, {}),
         (tables.ledger, silver_ledger_schema(), DECIDED_AT, _LEDGER_PROPERTIES),
     ):
-        if not _ensure_table(catalog, name, schema, day_of, properties):
-            evolve(catalog.load_table(name), schema)
+        of_fields = {} if name == tables.ledger else contract.renamed
+        if not _ensure_table(catalog, name, schema, day_of, properties | renaming(of_fields)):
+            evolve(catalog.load_table(name), schema, of_fields)
 
 
 def ensure_message_columns(catalog: "Catalog", stream: str) -> None:
@@ -198,7 +204,7 @@ def _bronze_columns(contract: Contract) -> list[tuple[str, "IcebergType", str]]:
 
     rescued = IcebergMap(0, StringType(), 0, StringType(), value_required=False)
     return (
-        [(field.name, _iceberg_type(field.type), field.description) for field in contract]
+        [(field.name, _iceberg_type(field.type), _comment(field)) for field in contract]
         + [(RESCUED, rescued, "what did not fit: JSON path to the JSON text that landed")]
         * (contract.drift is DriftPolicy.RESCUE)
         + [
@@ -337,6 +343,11 @@ def _by_day(schema: "Schema", column: str) -> "PartitionSpec":
     return PartitionSpec(PartitionField(schema.find_field(column).field_id, 1000, DayTransform(), f"{column}_day"))
 
 
+def _comment(field: Field) -> str:
+    state = "Dropped: null in new rows." if field.dropped else "Deprecated." if field.deprecated else ""
+    return f"{state} {field.description}".strip()
+
+
 def _iceberg_type(kind: Type) -> "IcebergType":
     from pyiceberg import types as iceberg
 
@@ -366,4 +377,4 @@ def _iceberg_type(kind: Type) -> "IcebergType":
 def _nested(field: Field) -> "NestedField":
     from pyiceberg.types import NestedField
 
-    return NestedField(0, field.name, _iceberg_type(field.type), required=False, doc=field.description or None)
+    return NestedField(0, field.name, _iceberg_type(field.type), required=False, doc=_comment(field) or None)

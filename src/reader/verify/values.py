@@ -9,6 +9,7 @@ Bronze may lack what landed where the contract allows null, and what the contrac
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -47,6 +48,10 @@ class Sample:
     """
 
     def __init__(self, contracts: Mapping[str, Contract], rows: "pa.Table") -> None:
+        newest = list(contracts.values())[-1]
+        self._columns = newest.renamed
+        # A record cannot have a field that was dropped: if it has one, the field is unknown.
+        contracts = {version: replace(each, fields=each.live) for version, each in contracts.items()}
         newest = list(contracts.values())[-1]
         self._contracts = [contracts.get(str(version), newest) for version in rows[CONTRACT_VERSION].to_pylist()]
         self._rows = rows
@@ -108,7 +113,8 @@ class Sample:
         missing: _Missing = {}
         contract = self._contracts[number]
         for field in contract:
-            kept, token = self._rows[field.name][number], record.get(field.name)
+            column = self._columns.get(field.name, field.name)
+            kept, token = self._rows[column][number], record.get(field.name)
             if not _is_field_same(field, token, kept, (), missing):
                 yield f": {field.name} is {_short(str(kept))} in bronze, but {_shown(token)} landed", False
         missing |= _unknown(contract.fields, record, ())

@@ -1,4 +1,4 @@
-"""Each drift policy on the same files, through the whole of the pipeline: docs/contracts.md says what landed."""
+"""Each drift policy on the same files, through the whole of the pipeline: docs/contracts/drift.md says what landed."""
 
 from pathlib import Path
 from typing import Any

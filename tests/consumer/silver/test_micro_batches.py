@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import evolving
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.consumer.silver.lakes import NOON, check, days, decide_all, land, with_strategy
+from tests.evolving import OLD, V2, write_contract
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import Piece, lose
@@ -22,6 +24,7 @@ from lakeproof.history.apply import carry_out, plan
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables.names import NEXT_MICRO_BATCH
+from reader.verify.streams import verify
 
 pytestmark = pytest.mark.spark
 
@@ -192,6 +195,57 @@ def test_another_horizon_is_refused_until_silver_is_rebuilt(
     check(settings)
     names = {name for _, name in catalog.list_tables("silver")}
     assert names == {"events", "events_conflicts", "events_late"}
+
+
+def test_fields_that_are_renamed_and_dropped(
+    lake_settings: Settings,
+    drain_directly: Drain,
+    session_of: SessionOf,
+    crash: Callable[[int], None],
+    tmp_path: Path,
+) -> None:
+    """What was begun is finished under its contract, with tables that have other columns already."""
+    settings = changed(lake_settings, LAKE_CONTRACTS=str(tmp_path / "contracts"))
+    spark = session_of(settings)
+    write_contract(settings, "1.0.0")
+    evolving.land(settings, "1.json", OLD | {"id": "a"}, OLD | {"id": "b"}, OLD | {"id": "c", "code": None})
+    drain_directly(settings, "orders")
+    decide_all(spark, settings, "orders")
+    evolving.land(settings, "2.json", OLD | {"id": "a"}, OLD | {"id": "b", "nick": "other"}, OLD | {"id": "d"})
+    drain_directly(settings, "orders")
+    crash(2)
+    with pytest.raises(LakeproofError, match="as asked"):
+        decide_all(spark, settings, "orders")
+    write_contract(settings, "1.1.0", V2)
+    catalog = open_catalog(settings)
+    carry_out(catalog, plan(catalog, settings, "orders"), ContractLog(settings.state.database))
+    assert off(settings) == []  # silver is behind bronze, and has the names of the new contract already
+    later = {name: value for name, value in OLD.items() if name not in ("nick", "code")} | {"place": {"a": 1}}
+    same = later | {"id": "e", "alias": "n"}
+    evolving.land(settings, "3.json", same | {"id": "a"}, same | {"id": "c"}, same, same, OLD | {"id": "f"})
+    drain_directly(settings, "orders")
+    decide_all(spark, settings, "orders")
+
+    def verdicts() -> dict[str, tuple[int, ...]]:
+        names = ("kept", "duplicates", "conflicts", "late")
+        return {row["source"]: tuple(row[name] for name in names) for row in rows(settings, "ledger.orders_silver")}
+
+    # In 3.json, a and c lack what place had, and a what was dropped: that is other content.
+    expected = {"1.json": (3, 0, 0, 0), "2.json": (1, 1, 1, 0), "3.json": (1, 1, 2, 0)}
+    assert verdicts() == expected
+    assert {row["id"]: (row["alias"], row["code"]) for row in rows(settings, "silver.orders")} == {
+        "a": ("n", "c"), "b": ("n", "c"), "c": ("n", None), "d": ("n", "c"), "e": ("n", None)}  # fmt: skip
+    assert off(settings) == []
+    rebuild_silver(settings, load_contract(settings.contracts, "orders"), lambda: spark)
+    assert verdicts() == expected
+    assert off(settings) == []
+
+
+def off(settings: Settings) -> list[str]:
+    """What verification finds."""
+    [checked] = verify(settings, "orders", values=True)
+    assert checked.silver
+    return [*checked.off, *checked.silver.findings, *checked.silver.problems]
 
 
 def test_bronze_that_was_read_again_needs_another_silver(

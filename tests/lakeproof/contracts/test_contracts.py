@@ -114,11 +114,11 @@ def test_the_drift_policy():
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        (["thaw"], r"^things.yaml:\d+: unknown driftPolicy 'thaw'."),
+        (["thaw"], r"^things.yaml:\d+:\d+: unknown driftPolicy 'thaw'."),
         (["Rescue"], "'Rescue'"),
         ([None], "unknown driftPolicy None"),
         ([["rescue"]], r"unknown driftPolicy \['rescue'\]"),
-        (["rescue", "rescue"], r"^things.yaml:\d+: duplicate custom property driftPolicy"),
+        (["rescue", "rescue"], r"^things.yaml:\d+:\d+: duplicate custom property driftPolicy"),
     ],
 )
 def test_no_such_drift_policy(values, says):
@@ -191,7 +191,7 @@ def test_a_stream_whose_records_have_no_key_has_no_silver():
     ],
 )  # fmt: skip
 def test_no_such_silver(key, name, value, line, says):
-    with pytest.raises(UsageError, match=rf"^things.yaml:\d+: {says}") as caught:
+    with pytest.raises(UsageError, match=rf"^things.yaml:\d+:\d+: {says}") as caught:
         silver_of(key, **{name: value})
     asked = [EVENT_TIME, {"property": name, "value": value}]
     text = yaml.safe_dump(document([key, AT], customProperties=asked)).splitlines()
@@ -234,16 +234,16 @@ def options(logical, physical=None, **options):
             {"logicalType": "object", "properties": [{"name": n, "logicalType": "string"} for n in "aA"]},
             "f.A: .* one column",
         ),
-        ({"logicalType": "object", "properties": dict(KEY)}, "f: properties: Input should be a valid list"),
+        ({"logicalType": "object", "properties": dict(KEY)}, "f: properties: expected a list, got "),
         ({"logicalType": "array", "items": {"logicalType": "string"}, "primaryKey": True}, "f: only a scalar"),
         ({"name": "ID", "logicalType": "string"}, "ID: the fields 'id' and 'ID' would be one column"),
         ({"name": "a b", "logicalType": "string"}, "a b: 'a b' is not a valid name for a property"),
         ({"name": "1a", "logicalType": "string"}, "'1a'"),
         ({"name": "ä", "logicalType": "string"}, "'ä'"),
-        ({"name": "_a", "logicalType": "string"}, "_a: '_a' is not a valid name for a property.*\n.*start with _"),
+        ({"name": "_a", "logicalType": "string"}, "_a: '_a' is not a valid name for a property(.*\n)*.*start with _"),
         ({"name": 'a";drop', "logicalType": "string"}, "is not a valid name"),
         ({"logicalType": "string", "requird": True}, "f: unknown key 'requird'"),
-        ({"logicalType": "string", "required": "perhaps"}, "f: required: Input should be a valid boolean"),
+        ({"logicalType": "string", "required": "perhaps"}, "f: required: expected true or false, got a string"),
         ({"logicalType": "integer", "enum": [{"value": "one"}]}, "f: 'one' is not a value of the type long"),
         ({"logicalType": "number", "enum": [{"value": "01"}]}, "f: '01' is not a value of the type double"),
         ({"logicalType": "string", "enum": [{"value": None}]}, "f: 'null' is not a value of the type string"),
@@ -278,7 +278,7 @@ def options(logical, physical=None, **options):
     ],
 )
 def test_refused_properties(property_, says):
-    with pytest.raises(UsageError, match=rf"^things.yaml:\d+: .*{says}") as caught:
+    with pytest.raises(UsageError, match=rf"^things.yaml:\d+:\d+: .*{says}") as caught:
         parse({"name": "f", **property_})
     assert caught.value.hint
 
@@ -342,29 +342,29 @@ def test_the_event_time_may_be_within_objects():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b"a: [", r"things.yaml:1: not valid YAML"),
-        (b"a: 1\nb: 1\na: 2", r"things.yaml:3: not valid YAML.* duplicate key 'a'"),
-        (b"a: &x 1\nb: *x", r"things.yaml:2: not valid YAML.* alias"),
-        (b"a: &x [*x]", r"things.yaml:1: not valid YAML.* alias"),
-        (b"", r"things.yaml:1: not a contract"),
-        (b"[]", r"things.yaml:1: not a contract"),
-        (b"just text", r"things.yaml:1: not a contract"),
-        (b"\xff\xfe\x00", r"things.yaml:1: not valid YAML"),
-        ("ä: ä\n\nb: \x00".encode(), r"things.yaml:3: not valid YAML"),
-        (b"a: 1\nb: \xe4", r"things.yaml:2: not valid YAML"),
-        (b"a: 1\nb: !!python/object:os.system {}", r"things.yaml:2: not valid YAML"),
-        (b"a: 1\nb: " + b"1" * 5_000, r"things.yaml:2: not valid YAML"),
-        (b"[" * 5000, r"things.yaml:1: not valid YAML"),
-        (b"kind: DataContract\nversoin: 1", r"things.yaml:2: unknown key 'versoin'"),
-        (yaml.safe_dump(document([KEY])).encode(), r"things.yaml:\d+: .* 'at', which is not a timestamp field"),
+        (b"a: [", r"things.yaml:1:\d+: not valid YAML"),
+        (b"a: 1\nb: 1\na: 2", r"things.yaml:3:\d+: not valid YAML.* duplicate key 'a'"),
+        (b"a: &x 1\nb: *x", r"things.yaml:2:\d+: not valid YAML.* alias"),
+        (b"a: &x [*x]", r"things.yaml:1:\d+: not valid YAML.* alias"),
+        (b"", r"things.yaml:1:\d+: not a contract"),
+        (b"[]", r"things.yaml:1:\d+: not a contract"),
+        (b"just text", r"things.yaml:1:\d+: not a contract"),
+        (b"\xff\xfe\x00", r"things.yaml:1:\d+: not valid YAML"),
+        ("ä: ä\n\nb: \x00".encode(), r"things.yaml:3:\d+: not valid YAML"),
+        (b"a: 1\nb: \xe4", r"things.yaml:2:\d+: not valid YAML"),
+        (b"a: 1\nb: !!python/object:os.system {}", r"things.yaml:2:\d+: not valid YAML"),
+        (b"a: 1\nb: " + b"1" * 5_000, r"things.yaml:2:\d+: not valid YAML"),
+        (b"[" * 5000, r"things.yaml:1:\d+: not valid YAML"),
+        (b"kind: DataContract\nversoin: 1", r"things.yaml:2:\d+: unknown key 'versoin'"),
+        (yaml.safe_dump(document([KEY])).encode(), r"things.yaml:\d+:\d+: .* 'at', which is not a timestamp field"),
         (
             yaml.safe_dump(document([KEY, AT], customProperties=[])).encode(),
             r":\d+: missing custom property eventTime",
         ),
-        (yaml.safe_dump(document([])).encode(), r"things.yaml:\d+: missing properties"),
-        (yaml.safe_dump(document([KEY, AT], schema=[])).encode(), r"things.yaml:\d+: .*exactly one schema object"),
-        (yaml.safe_dump(document([KEY, AT], version=None)).encode(), r"things.yaml:1: missing version"),
-        (yaml.safe_dump(document([KEY, AT], kind="Other")).encode(), r"things.yaml:\d+: not a data contract"),
+        (yaml.safe_dump(document([])).encode(), r"things.yaml:\d+:\d+: missing properties"),
+        (yaml.safe_dump(document([KEY, AT], schema=[])).encode(), r"things.yaml:\d+:\d+: .*exactly one schema object"),
+        (yaml.safe_dump(document([KEY, AT], version=None)).encode(), r"things.yaml:1:\d+: missing version"),
+        (yaml.safe_dump(document([KEY, AT], kind="Other")).encode(), r"things.yaml:\d+:\d+: not a data contract"),
         (yaml.safe_dump(document([KEY, AT], apiVersion="v2.2.2")).encode(), "not a data contract of the .* v3"),
     ],
 )
@@ -390,13 +390,13 @@ def test_refused_files(text, says):
 def test_the_line_and_the_field_are_told(old, new, says):
     text = (FOLDER / "events.yaml").read_text().replace(old, new)
     line = text[: text.index(new)].count("\n") + 1
-    with pytest.raises(UsageError, match=f"^events.yaml:{line}: {says}"):
+    with pytest.raises(UsageError, match=rf"^events.yaml:{line}:\d+: {says}"):
         parse_contract(text.encode(), "events.yaml")
 
 
 def test_a_file_is_the_contract_of_its_name(tmp_path):
     (tmp_path / "things.yaml").write_bytes((FOLDER / "events.yaml").read_bytes())
-    with pytest.raises(UsageError, match=r"things.yaml:\d+: the schema object is named 'events'"):
+    with pytest.raises(UsageError, match=r"things.yaml:\d+:\d+: the schema object is named 'events'"):
         load_contract(tmp_path, "things")
 
 

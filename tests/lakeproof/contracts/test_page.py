@@ -1,4 +1,4 @@
-"""What docs/contracts.md says is so."""
+"""What the pages in docs/contracts/ say is so."""
 
 import json
 import os
@@ -19,14 +19,17 @@ from consumer.judge.batch import Judge
 from lakeproof.contracts import DecimalType, DriftPolicy, PrimitiveType, Silver, SilverStrategy, parse_contract
 from lakeproof.contracts.constraints import known_options
 from lakeproof.contracts.diff import Compatibility, changes, compatibility
+from lakeproof.contracts.infer.draft import MIN_FOR_EACH, MIN_FOR_ENUM
+from lakeproof.contracts.infer.observed import MAX_VALUES
 from lakeproof.contracts.pattern import PatternError, portable
 from lakeproof.contracts.rules.sql import parse_rule
 from lakeproof.contracts.rules.types import RuleError
 from lakeproof.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "contracts.md").read_text()
-(EXAMPLE,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+PAGES = [ROOT / "docs" / "contracts" / f"{name}.md" for name in ("README", "schema", "rules", "drift", "change")]
+PAGE = "\n".join(page.read_text() for page in PAGES)
+EXAMPLE, *SNIPPETS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def table(*header: str) -> list[list[str]]:
@@ -172,14 +175,16 @@ def test_the_exit_codes_are_those_of_the_command(tmp_path):
 
 
 def test_the_command_prints_what_the_page_says():
-    block = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[0]
+    block = re.search(
+        r"^```console\n\$ (lakeproof contract check .*?)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL
+    ).groups()
     program, *arguments = block[0].split()
     assert program == "lakeproof"
     assert lakeproof(*arguments).stdout == block[1]
 
 
 def test_a_contract_is_changed_as_shown(tmp_path):
-    block = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[1]
+    (block,) = re.findall(r"^```console\n(\$ lakeproof contract apply .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     own = {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_CONTRACTS": str(tmp_path)}
 
     def run(line):
@@ -202,9 +207,48 @@ def test_a_contract_is_changed_as_shown(tmp_path):
     assert run("lakeproof contract apply orders") == "orders: 1.1.0 is already applied.\n"
 
 
+def test_a_contract_is_inferred_as_shown(tmp_path):
+    (block,) = re.findall(r"^```console\n\$ cat sample.json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    sample, _, rest = block.partition("$ ")
+    command, _, printed = rest.partition("\n")
+    (tmp_path / "sample.json").write_text(sample)
+    done = lakeproof(*shlex.split(command)[1:], cwd=tmp_path)
+    assert done.stdout + done.stderr == printed
+    assert lakeproof("contract", "check", cwd=tmp_path).returncode == 0
+
+
+def test_a_mistake_is_shown_with_carets(tmp_path):
+    (shown,) = re.findall(r"^```text\n(Error: .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "contracts").mkdir()
+    wrong = EXAMPLE.replace("name: channel, logicalType: string", "name: channel, logicalType: strin")
+    (tmp_path / "contracts" / "orders.yaml").write_text(wrong)
+    assert lakeproof("contract", "check", cwd=tmp_path).stderr == shown
+
+
+def test_fields_are_dropped_and_renamed_as_shown():
+    document = yaml.safe_load(EXAMPLE)
+    properties = document["schema"][0]["properties"]
+    (index,) = [number for number, each in enumerate(properties) if each["name"] == "channel"]
+    found = []
+    for snippet in SNIPPETS:
+        (properties[index],) = yaml.safe_load(snippet)
+        found.append(parse_contract(yaml.safe_dump(document).encode(), "x").fields[index])
+    dropped, renamed = found
+    assert (dropped.name, dropped.dropped) == ("channel", True)
+    assert (renamed.name, renamed.former_names) == ("sales_channel", ("channel",))
+
+
+def test_the_limits_of_what_is_inferred_are_those_of_the_page():
+    (row,) = [row for row in table("what", "how it is inferred") if row[0] == "`enum`"]
+    assert row[1] == (
+        f"at most {MAX_VALUES} different texts, each at least {MIN_FOR_EACH} times, in at least {MIN_FOR_ENUM} values"
+    )
+
+
 SAME_WORDS = {
     "optional field added, also within objects, items and values": ["optional field added"],
-    "field removed or renamed": ["optional field removed", "required field removed"],
+    "field removed": ["optional field removed", "required field removed"],
+    "dropped field removed, former names changed": ["dropped field removed", "former names changed"],
     "any other type, also a narrower one":
         ["any other type", "long → int, double → float, a decimal with fewer digits and the same scale"],
     "required field added, optional → required": ["required field added", "optional → required"],
@@ -289,10 +333,10 @@ def counts(found):
     return ", ".join(f"{codes}: {count}" for codes, count in sorted(found.items())) or "nothing"
 
 
-def lakeproof(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def lakeproof(*arguments: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "lakeproof", *arguments],
-        cwd=ROOT,
+        cwd=cwd,
         env=os.environ,
         capture_output=True,
         text=True,
@@ -332,6 +376,9 @@ RANGE, RANGED = (
 )
 LONG, SHORT = f"{TEXT}, logicalTypeOptions: {{maxLength: 9}}", f"{TEXT}, logicalTypeOptions: {{maxLength: 8}}"
 FORM, OTHER_FORM = f"{TEXT}, logicalTypeOptions: {{pattern: a}}", f"{TEXT}, logicalTypeOptions: {{pattern: b}}"
+DEPRECATED = f"{TEXT}, deprecated: true"
+DROPPED = f"{TEXT}, customProperties: [{{property: dropped, value: true}}]"
+RENAMED = f"{TEXT}, customProperties: [{{property: renamedFrom, value: NAMES}}]"
 RULE, OTHER_RULE = (f"{TEXT}, quality: [{{type: sql, name: r, query: x > '{end}'}}]" for end in "ab")
 POLICIES = tuple(replace(BASE, drift=policy) for policy in (DriftPolicy.RESCUE, DriftPolicy.DISCARD))
 SILVER = (Silver(timedelta(hours=12), SilverStrategy.MERGE), Silver(timedelta(days=7), SilverStrategy.STATE))
@@ -370,5 +417,14 @@ PAIRS = {
     "drift policy: from freeze to another": [(BASE, policy) for policy in POLICIES],
     "drift policy: from another to freeze": [(policy, BASE) for policy in POLICIES],
     "drift policy: between rescue and discard": [POLICIES, POLICIES[::-1]],
+    "field deprecated, or no longer deprecated": both(TEXT, DEPRECATED) + both(DEPRECATED, TEXT),
+    "deprecated field dropped": [
+        (one(DEPRECATED), one(text))
+        for text in (f"{DEPRECATED}{DROPPED.removeprefix(TEXT)}", f"{DROPPED}, deprecated: true")
+    ],
+    "dropped field restored as optional": both(DROPPED, TEXT),
+    "dropped field removed": [(one(DROPPED), BASE)],
+    "field renamed": [(one(TEXT), one(f"name: y, {RENAMED.replace('NAMES', 'x')}"))],
+    "former names changed": both(RENAMED.replace("NAMES", "y"), RENAMED.replace("NAMES", "[y, z]"), TEXT),
     "description": both(TEXT, f"{TEXT}, description: other") + both(RULE, RULE.replace("name", "description: d, name")),
 }  # fmt: skip

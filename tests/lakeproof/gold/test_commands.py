@@ -52,9 +52,10 @@ def test_a_mistake_does_not_keep_the_others_from_being_checked(check, tmp_path):
     assert done.returncode == 2
     assert done.stdout.startswith("spending: ok: ")
     assert done.stderr.splitlines()[0] == (
-        "Error: gold/bad.yaml:1: name: the product is named 'spending', but the file is the product 'bad'."
+        "Error: gold/bad.yaml:1:7: name: the product is named 'spending', but the file is the product 'bad'."
     )
-    assert len(done.stderr.splitlines()) == 2
+    assert done.stderr.splitlines()[1:3] == ["  1 | name: spending", "    |       ^^^^^^^^"]
+    assert len(done.stderr.splitlines()) == 4
     both = check("none", "bad")
     assert (both.returncode, both.stdout, both.stderr.count("Error: ")) == (2, "", 2)
 
@@ -65,8 +66,18 @@ def test_a_broken_contract_is_told(check, tmp_path):
     done = check()
     assert done.returncode == 2
     assert done.stderr.startswith(
-        "Error: gold/spending.yaml:2: silver: contracts/orders.yaml:7: unknown custom property"
+        "Error: gold/spending.yaml:2:9: silver: contracts/orders.yaml:7:16: unknown custom property"
     )
+
+
+def test_deprecated_fields_that_are_used_are_told(check, tmp_path):
+    contract = CONTRACT.replace("name: channel,", "name: channel, deprecated: true,")
+    contract = contract.replace("name: ratio,", "name: ratio, deprecated: true,")
+    (tmp_path / "contracts" / "orders.yaml").write_text(contract)
+    (tmp_path / "gold" / "spending.yaml").write_text(PRODUCT)
+    done = check()
+    assert done.returncode == 0
+    assert done.stderr == "Warning: spending: channel is deprecated in the contract of orders.\n"
 
 
 def test_no_products(check, tmp_path):

@@ -154,7 +154,7 @@ def test_refused(sql):
         parse_measure("x", sql, SMALL)
     assert REFUSED[sql] in str(caught.value)
     assert caught.value.hint
-    assert "contracts.md" not in caught.value.hint
+    assert "docs/contracts" not in caught.value.hint
     assert len(str(caught.value)) < 200
 
 

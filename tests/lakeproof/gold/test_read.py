@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.lakeproof.gold.products import CONTRACT, PRODUCT, contract_of, product
 
+from lakeproof.contracts.read.source import RefusedError
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Aggregate, Publish, Window
 from lakeproof.gold.read import load_product, load_products, parse_product, product_names
@@ -41,7 +42,7 @@ def test_windows_are_never_final_without_a_horizon():
     assert product(contract=unbounded).publish is Publish.UPDATES
     with pytest.raises(UsageError) as caught:
         product("publish: updates", "publish: final", unbounded)
-    assert "spending.yaml:12: publish: windows are never final, because the silver hor" in str(caught.value)
+    assert "spending.yaml:12:10: publish: windows are never final, because the silver hor" in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["customer, channel", "count", "total", "ordered_at"])
@@ -104,10 +105,35 @@ def test_a_mistake_is_told_with_its_line_and_key(old, new, line, says):
     assert old in PRODUCT
     with pytest.raises(UsageError) as caught:
         parse_product(PRODUCT.replace(old, new, 1).encode(), "gold/spending.yaml", "spending", contract_of())
-    assert caught.value.message.startswith(f"gold/spending.yaml:{line}: ")
+    assert caught.value.message.startswith(f"gold/spending.yaml:{line}:")
     assert says in caught.value.message
     assert "\n" not in caught.value.message
     assert caught.value.hint
+
+
+def test_all_mistakes_are_told_at_once():
+    text = PRODUCT.replace("keys: [customer]", "keys: [nobody, part]").replace("1 hour", "1h").replace("sum(t", "sun(t")
+    with pytest.raises(RefusedError) as caught:
+        parse_product(text.encode(), "gold/spending.yaml", "spending", contract_of())
+    assert [message.split(":")[1:3] for message, _, _ in caught.value.problems] == [
+        ["4", "8"], ["4", "16"], ["6", "9"], ["10", "10"]]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("custom", "hint"),
+    [
+        ("property: renamedFrom, value: [who, client]", "Contract 1.0.0 of orders renames {}. Use customer."),
+        ("property: dropped, value: true", "Contract 1.0.0 of orders drops {}. Remove it from the product."),
+    ],
+)
+def test_a_field_that_was_renamed_or_dropped_is_told(custom, hint):
+    contract = CONTRACT.replace("name: customer,", f"name: customer, customProperties: [{{{custom}}}],")
+    name = "client" if "renamed" in custom else "customer"
+    for old, new in (("[customer]", f"[{name}]"), ("sum(total)", f"min({name})"), ("(*)", f"(DISTINCT {name})")):
+        with pytest.raises(UsageError, match=f"unknown field .*{name}") as caught:
+            product(old, new, contract)
+        hints = [each for _, _, each in caught.value.problems]
+        assert hint.format(name) in hints
 
 
 def test_there_are_measures():
@@ -123,7 +149,7 @@ def test_there_are_measures():
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"spending", b"a: [", b"\xff\xfe\x00"])
 def test_what_is_no_product(text):
-    with pytest.raises(UsageError, match=r"^x.yaml:1: not ") as caught:
+    with pytest.raises(UsageError, match=r"^x.yaml:1:\d+: not ") as caught:
         parse_product(text, "x.yaml", "x", contract_of())
     assert caught.value.hint
 
@@ -143,7 +169,7 @@ def test_no_bytes_cause_anything_but_a_usage_error(text):
 )
 def test_a_stream_without_silver_has_no_products(key, why):
     contract = CONTRACT.replace(", required: true, primaryKey: true", key)
-    with pytest.raises(UsageError, match=f"^gold/spending.yaml:2: silver: the stream orders has no silver: {why}"):
+    with pytest.raises(UsageError, match=rf"^gold/spending.yaml:2:\d+: silver: the stream orders has no silver: {why}"):
         product(contract=contract)
 
 
@@ -153,7 +179,7 @@ def test_a_product_has_the_name_of_its_file(tmp_path):
     assert product_names(tmp_path) == ["other", "spending"]
     assert product_names(tmp_path / "missing") == []
     assert load_product(tmp_path, "spending", contract_of()) == product()
-    with pytest.raises(UsageError, match=r"other.yaml:1: name: the product is named 'spending', but the file is the"):
+    with pytest.raises(UsageError, match=r"other.yaml:1:\d+: name: the product is named 'spending', but"):
         load_product(tmp_path, "other", contract_of())
     with pytest.raises(UsageError, match="No data product 'none' found at") as caught:
         load_product(tmp_path, "none", contract_of())

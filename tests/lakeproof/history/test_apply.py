@@ -1,5 +1,7 @@
 """A stream's tables follow its contract: what is done, what is refused, and what a crash leaves to be done."""
 
+import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 from pyiceberg.types import LongType
 from tests.evolving import AT, V1, V2, write_contract
 
@@ -21,7 +23,8 @@ from lakeproof.history.apply import adopt, carry_out, plan
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables import columns
-from lakeproof.tables.schemas import bronze_schema, ensure_tables
+from lakeproof.tables.names import RENAMED, silver_tables
+from lakeproof.tables.schemas import bronze_schema, ensure_silver_tables, ensure_tables
 from reader.connect import connect
 
 COUNT = V1[0]
@@ -86,14 +89,17 @@ def test_all_that_is_allowed_at_once_in_one_commit(settings: Settings) -> None:
     lake.apply()
     after = lake.table()
     assert len(after.metadata.schemas) == 2
-    assert ids(before.schema()).items() <= ids(after.schema()).items()
+    renamed = {path.replace("nick", "alias"): number for path, number in ids(before.schema()).items()}
+    assert renamed.items() <= ids(after.schema()).items()
     due = bronze_schema(plan(lake.catalog, settings, "orders").contract)
     assert {field.name: field.type for field in after.schema().as_arrow()} == {
         field.name: field.type for field in due.as_arrow()
     }
-    assert [field.name for field in after.schema().fields][-8:-5] == ["numbers", "note", "_source"]
+    assert [field.name for field in after.schema().fields][-10:-5] == ["numbers", "alias", "code", "note", "_source"]
     assert after.schema().find_field("note").doc == "What was said."
     assert not after.schema().find_field("count").doc  # which it had before
+    assert after.schema().find_field("code").doc == "Dropped: null in new rows."
+    assert json.loads(after.properties[RENAMED]) == {"nick": "alias"}
 
     first, second = sorted(
         lake.table("ops.schema_changes").scan().to_arrow().to_pylist(), key=lambda row: row["number"]
@@ -109,6 +115,9 @@ def test_all_that_is_allowed_at_once_in_one_commit(settings: Settings) -> None:
         "total: type widened: decimal(9,2) → decimal(20,2)",
         "lines[].b: optional field added",
         "numbers[]: type widened: int → long",
+        "alias: renamed from nick",
+        "code: optional field dropped",
+        "place.gone: optional field dropped",
     }
     assert second["contract"].encode() == (settings.contracts / "orders.yaml").read_bytes()
     assert began <= second["applied_at"] <= datetime.now(UTC)
@@ -130,8 +139,8 @@ def test_before_there_are_tables_it_makes_them(lake_settings: Settings, tmp_path
 
 
 REFUSED: dict[str, list[str]] = {
-    "count: required field removed (columns are never dropped)": V1[1:],
-    "ratio: optional field removed (columns are never dropped)": (
+    "count: required field removed (its column stays: deprecate the field, then drop it)": V1[1:],
+    "ratio: optional field removed (its column stays: deprecate the field, then drop it)": (
         [V1[0], "{name: quotient, logicalType: number, physicalType: float}", *V1[2:]]),
     "count: type changed: int → string (existing rows have int, which can only be widened)": (
         [COUNT.replace("integer, physicalType: int", "string"), *V1[1:]]),
@@ -143,8 +152,10 @@ REFUSED: dict[str, list[str]] = {
         [COUNT, V1[1].replace("}", ", required: true}"), *V1[2:]]),
     "place.a: type changed: int → date (existing rows have int, which can only be widened)": (
         [*V1[:3], V1[3].replace("integer, physicalType: int", "date"), *V1[4:]]),
-    "lines[].a: optional field removed (columns are never dropped)": (
+    "lines[].a: optional field removed (its column stays: deprecate the field, then drop it)": (
         [*V1[:4], V1[4].replace("name: a", "name: c"), *V1[5:]]),
+    "nick: optional field dropped (deprecate it first, and drop it in the next version)": (
+        [*V1[:-2], "{name: nick, logicalType: string, customProperties: [{property: dropped, value: true}]}", V1[-1]]),
     "primary key id → id, count: other identities (existing rows are identified by the old one)": (
         [COUNT.replace("}", ", primaryKey: true}"), *V1[1:]]),
 }  # fmt: skip
@@ -245,6 +256,90 @@ def test_a_column_that_was_dropped_by_hand_comes_back(lake: Lake) -> None:
     assert lake.versions() == ["1.0.0"]
 
 
+def test_a_field_is_deprecated_then_dropped_then_restored(lake: Lake) -> None:
+    def ratio(more: str, kind: str = "float") -> list[str]:
+        return [COUNT, f"{{name: ratio, logicalType: number, physicalType: {kind}, {more}}}", *V1[2:]]
+
+    dropped = "customProperties: [{property: dropped, value: true}]"
+    before = ids(lake.table().schema())
+    write_contract(lake.settings, "1.0.0", ratio("deprecated: true, description: A ratio."))
+    lake.start()  # records are judged as before, so the version may stay
+    assert lake.table().schema().find_field("ratio").doc == "Deprecated. A ratio."
+    write_contract(lake.settings, "1.1.0", ratio(dropped))
+    lake.start()  # no column changes
+    assert lake.table().schema().find_field("ratio").doc == "Dropped: null in new rows."
+    for fields, says in (
+        ([COUNT, *V1[2:]], "ratio: dropped field removed (its column stays, so the contract keeps the field)"),
+        ([COUNT, "{name: ratio, logicalType: string}", *V1[2:]], "type changed: float → string"),
+        (ratio("required: true"), "ratio: required field restored (existing rows may not have it)"),
+    ):
+        write_contract(lake.settings, "1.2.0", fields)
+        with pytest.raises(UsageError, match=re.escape(says)):
+            lake.apply()
+    write_contract(lake.settings, "1.2.0", ratio("description: It is back.", "double"))
+    lake.apply()
+    assert ids(lake.table().schema()) == before
+    assert lake.versions() == ["1.0.0", "1.0.0", "1.1.0", "1.2.0"]
+
+
+def test_a_field_is_renamed_and_renamed_again(lake: Lake) -> None:
+    def named(name: str, former: str) -> list[str]:
+        renamed = f"customProperties: [{{property: renamedFrom, value: {former}}}]"
+        return [COUNT, f"{{name: {name}, logicalType: number, physicalType: float, {renamed}}}", *V1[2:]]
+
+    number = ids(lake.table().schema())["ratio"]
+    write_contract(lake.settings, "1.1.0", named("share", "ratio"))
+    with pytest.raises(UsageError, match=r"has not been applied: bronze\.orders does not have share"):
+        lake.start()
+    lake.apply()
+    for former, says in (
+        ("share", "former names changed (former names stay: expected renamedFrom [ratio, share])"),
+        ("[share, ratio]", "expected renamedFrom [ratio, share]"),
+    ):
+        write_contract(lake.settings, "1.2.0", named("part", former))
+        with pytest.raises(UsageError, match=re.escape(says)):
+            lake.apply()
+    write_contract(lake.settings, "1.2.0", [COUNT, V1[1].replace("ratio", "share"), *V1[2:]])
+    with pytest.raises(UsageError, match=r"expected renamedFrom \[ratio\]") as caught:
+        lake.apply()
+    assert "renamed from" not in caught.value.message
+    write_contract(lake.settings, "1.2.0", named("part", "[ratio, share]"))
+    lake.apply()
+    assert ids(lake.table().schema())["part"] == number
+    assert not {"ratio", "share"} & ids(lake.table().schema()).keys()
+    assert json.loads(lake.table().properties[RENAMED]) == {"ratio": "part", "share": "part"}
+    # A name that a field had is not free for another one.
+    write_contract(lake.settings, "1.3.0", [*named("part", "[ratio, share]"), "{name: Share, logicalType: string}"])
+    with pytest.raises(UsageError, match="the fields 'share' and 'Share' would be one column"):
+        lake.apply()
+
+
+@pytest.mark.parametrize("fields", ["id", "at"])
+def test_the_key_and_the_event_time_keep_their_names(lake: Lake, fields: str) -> None:
+    path = lake.settings.contracts / "orders.yaml"
+    text = (
+        path.read_text().replace("1.0.0", "2.0.0").replace("value: at", f"value: {'at2' if fields == 'at' else 'at'}")
+    )
+    renamed = f"name: {fields}2, customProperties: [{{property: renamedFrom, value: {fields}}}],"
+    path.write_text(text.replace(f"name: {fields},", renamed))
+    with pytest.raises(UsageError, match=r"\((existing rows are identified|the table is partitioned) by the old one\)"):
+        lake.apply()
+
+
+def test_silver_follows_with_bronze(lake: Lake) -> None:
+    names = silver_tables("orders")
+    contract = plan(lake.catalog, lake.settings, "orders").contract
+    ensure_silver_tables(lake.catalog, contract, names)
+    write_contract(lake.settings, "1.1.0", V2)
+    lake.apply()
+    for name in (names.kept, names.conflicts, names.late):
+        columns_of = lake.table(name).schema().column_names
+        assert {"alias", "code", "note", "place.gone"} <= {*columns_of}
+        assert "nick" not in columns_of
+        assert json.loads(lake.table(name).properties[RENAMED]) == {"nick": "alias"}
+    assert RENAMED not in lake.table(names.ledger).properties
+
+
 STEPS = {"ensure_tables": apply, "evolve": apply, "record": apply}
 
 
@@ -284,7 +379,7 @@ def test_a_lake_from_before_is_recorded_as_it_is(lake_settings: Settings, tmp_pa
     write_contract(lake.settings, "1.1.0", V2)
     for attempt in (lake.apply, lake.start):
         with pytest.raises(
-            UsageError, match=r"contract of bronze\.orders, and contract 1\.1\.0 does not match the table: count"
+            UsageError, match=r"contract of bronze\.orders, and contract 1\.1\.0 does not match the table: alias, count"
         ) as caught:
             attempt()
         assert "Restore the old contract" in caught.value.hint
@@ -363,9 +458,11 @@ def test_a_row_of_another_stream_comes_between(lake: Lake, monkeypatch: pytest.M
 
 
 def test_an_append_comes_between(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Table.update_schema
+    real = Transaction.update_schema
 
-    def update_schema(self: Table) -> Any:
+    def update_schema(self: Transaction) -> Any:
+        if self._table.name() != ("bronze", "orders"):
+            return real(self)
         monkeypatch.undo()
         rows = [{"id": "x", "at": datetime.fromisoformat(AT), "count": 1}]
         for _ in range(2):  # one with the old metadata, which this one has seen, and one that it has not
@@ -375,7 +472,7 @@ def test_an_append_comes_between(lake: Lake, monkeypatch: pytest.MonkeyPatch) ->
         other.append(pa.Table.from_pylist(rows, schema=other.schema().as_arrow()))
         return real(self)
 
-    monkeypatch.setattr(Table, "update_schema", update_schema)
+    monkeypatch.setattr(Transaction, "update_schema", update_schema)
     write_contract(lake.settings, "1.1.0", V2)
     lake.apply()
     assert lake.table().schema().find_field("count").field_type == LongType()
@@ -404,7 +501,7 @@ def test_a_column_that_others_made_with_another_type_is_told(lake: Lake) -> None
 
 
 def test_how_a_widened_float_is_compared_with_a_constant(lake: Lake) -> None:
-    """What docs/contracts.md says of it. Where one of the first two fails, that engine was mended: correct the page."""
+    """What docs/contracts/change.md says. If one of the first two fails, that engine was mended: correct the page."""
     rows = [{"id": "old", "at": datetime.fromisoformat(AT), "ratio": 0.1}]
     table = lake.table()
     table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
@@ -422,3 +519,15 @@ def test_how_a_widened_float_is_compared_with_a_constant(lake: Lake) -> None:
         assert table.scan().to_arrow().filter(pc.field("ratio") > 0.1).num_rows == 1
         duckdb.connection.execute("SET disabled_optimizers = 'filter_pushdown'")
         assert found("ratio > 0.1") == 1
+
+
+def test_a_column_that_was_renamed_by_hand(lake: Lake) -> None:
+    """By Spark's ALTER TABLE, say. The contract has to say so, too: rows of the old one may be on their way."""
+    with lake.table().update_schema() as update:
+        update.rename_column("nick", "alias")
+    with pytest.raises(UsageError, match="does not have nick"):
+        lake.start()
+    write_contract(lake.settings, "1.1.0", V2)
+    lake.apply()
+    assert json.loads(lake.table().properties[RENAMED]) == {"nick": "alias"}
+    assert "nick" not in lake.table().schema().column_names

@@ -97,3 +97,27 @@ def test_a_unit_that_is_no_record_should_not_be_in_bronze(unit: bytes) -> None:
 def test_a_difference_shows_both_values() -> None:
     (text,) = differences(b'{"f_string": "landed"}', judged(b'{"f_string": "kept"}'))
     assert text == 'unit 0: f_string is kept in bronze, but "landed" landed'
+
+
+def test_columns_that_were_renamed_or_dropped_since_then() -> None:
+    """A row is compared by its own contract, in the columns of the newest; what was dropped is unknown to that."""
+    text = PrimitiveType.STRING
+    old = Contract("s", "1", "", (Field("a", text), Field("b", text)), (), "")
+    new = Contract("s", "2", "", (Field("z", text, former_names=("a",)), Field("b", text, dropped=True)), (), "")
+    rows = pa.table(
+        {
+            "z": ["x", "x"],
+            "b": ["y", None],
+            "_rescued": pa.array([None, [("$.b", '"y"')]], pa.map_(pa.string(), pa.string())),
+            "_source": ["a", "a"],
+            "_position": [0, 1],
+            "_contract_version": ["1", "2"],
+        }
+    )
+    sample = Sample({"1": old, "2": new}, rows)
+    landed = {0: b'{"a": "x", "b": "y"}', 1: b'{"z": "x", "b": "y"}'}
+    assert list(sample.differences("a", landed)) == []
+    other = {0: b'{"a": "-", "b": "y"}', 1: b'{"z": "x", "b": "-"}'}
+    assert len(list(sample.differences("a", other))) == 2
+    [missing] = Sample({"1": old, "2": new}, rows.drop_columns("_rescued")).differences("a", landed)
+    assert missing == 'unit 1: b is null in bronze, but "y" landed'

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
-from lakeproof.contracts.constraints import ContractError
+from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import Place
 
 EVENT_TIME = "eventTime"
@@ -16,41 +16,43 @@ DRIFT_POLICY = "driftPolicy"
 SILVER_HORIZON = "silverHorizon"
 SILVER_STRATEGY = "silverStrategy"
 
-_OURS = {name.lower(): name for name in (EVENT_TIME, DRIFT_POLICY, SILVER_HORIZON, SILVER_STRATEGY)}
+DROPPED = "dropped"
+RENAMED_FROM = "renamedFrom"
+
+_OF_FIELDS = (DROPPED, RENAMED_FROM)
+_OURS = {name.lower(): name for name in (EVENT_TIME, DRIFT_POLICY, SILVER_HORIZON, SILVER_STRATEGY, *_OF_FIELDS)}
 _KEY = "customProperties"
 _LIKENESS = 0.8
 
 
-def check_names(document: Any) -> None:
+def check_names(document: Any, problems: Problems) -> None:
     """Refuse what would be taken for one of our custom properties, and is none.
 
-    A name with a namespace (``acme.driftPolicy``, ``acme:driftPolicy``) is another tool's.
-
-    Raises
-    ------
-    ContractError
-        A name is nearly one of ours, or one of ours is not at the contract's top, or is duplicated.
+    A name with a namespace (``acme.driftPolicy``, ``acme:driftPolicy``) is another tool's. A problem is a name that is
+    nearly one of ours, one of ours in another place than its own, and a duplicate.
     """
     seen = set()
     for place, name in _names(document, ()):
         meant = _meant(name)
         if meant is None:
             continue
+        holder = place[:-3]
         if name != meant:
-            raise ContractError(
-                place,
-                f"unknown custom property {name!r}; did you mean {meant}?",
-                f"Use {meant}. If the property belongs to another tool, add a namespace, like acme.{name}.",
-            )
-        if place[0] != _KEY:
-            raise ContractError(
-                place,
-                f"the custom property {name} has no effect here.",
-                f"Move it to {_KEY} at the top of the contract.",
-            )
-        if name in seen:
-            raise ContractError(place, f"duplicate custom property {name}.", "Remove one of them.")
-        seen.add(name)
+            message = f"unknown custom property {name!r}; did you mean {meant}?"
+            hint = f"Use {meant}. If the property belongs to another tool, add a namespace, like acme.{name}."
+            problems.removed.append((*holder, _KEY, name))
+        elif name in _OF_FIELDS and holder[-2:-1] != ("properties",):
+            message = f"the custom property {name} has no effect here."
+            hint = f"Move it to the {_KEY} of a field."
+        elif name not in _OF_FIELDS and holder:
+            message = f"the custom property {name} has no effect here."
+            hint = f"Move it to {_KEY} at the top of the contract."
+        elif (holder, name) in seen:
+            message, hint = f"duplicate custom property {name}.", "Remove one of them."
+        else:
+            seen.add((holder, name))
+            continue
+        problems.add(ContractError(place, message, hint))
 
 
 def _meant(name: str) -> str | None:

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 
 from open_data_contract_standard.model import SchemaProperty
 
-from lakeproof.contracts.constraints import ContractError, read_allowed, read_constraints
+from lakeproof.contracts.constraints import read_allowed, read_constraints
 from lakeproof.contracts.model import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.contracts.read.lifecycle import read_lifecycle
+from lakeproof.contracts.read.names import identifier
+from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import Place
 
-_IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*", re.IGNORECASE | re.ASCII)
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", re.ASCII)
 _MAX_DECIMAL_PRECISION = 38
 # What a logical type may be kept as; the first where physicalType is not given.
@@ -22,98 +24,106 @@ _PHYSICAL = {
     "date": ("date",),
 }
 _LOGICAL = f"{', '.join(_PHYSICAL)}, object, array, map"
+_TOP = ("schema", 0, "properties", 0)
 
 
-def read_fields(properties: Sequence[SchemaProperty], place: Place) -> tuple[Field, ...]:
-    """Read the properties at `place`.
-
-    Raises
-    ------
-    ContractError
-        One of them is not possible.
-    """
+def read_fields(properties: Sequence[SchemaProperty], place: Place, problems: Problems) -> tuple[Field, ...]:
+    """Read the properties at `place`; those that are not possible are problems, and are left out."""
     if not properties:
-        raise ContractError(place, "missing properties.", "List the fields of a record.")
-    fields = tuple(_field(item, (*place, index)) for index, item in enumerate(properties))
+        problems.add(ContractError(place, "missing properties.", "List the fields of a record.", lacks="properties"))
+    fields = []
     folded: dict[str, str] = {}
-    for index, field in enumerate(fields):
-        twin = folded.setdefault(field.name.lower(), field.name)
-        if twin is not field.name:
-            raise ContractError(
-                (*place, index, "name"),
-                f"the fields {twin!r} and {field.name!r} would be one column in SQL.",
-                "Remove or rename one of them.",
+    for index, item in enumerate(properties):
+        field = _field(item, (*place, index), problems)
+        if field is None:
+            problems.broken |= {item.name} if item.name else set()
+            continue
+        fields.append(field)
+        for at, name in (("name", field.name), *(("customProperties", name) for name in field.former_names)):
+            twin = folded.setdefault(name.lower(), name)
+            if twin is not name:
+                problems.add(
+                    ContractError(
+                        (*place, index, at),
+                        f"the fields {twin!r} and {name!r} would be one column in SQL.",
+                        "Remove or rename one of them.",
+                    )
+                )
+    return tuple(fields)
+
+
+def _field(item: SchemaProperty, place: Place, problems: Problems) -> Field | None:
+    name = kind = None
+    with problems.caught():
+        name = identifier(item.name, (*place, "name"), "a property")
+    with problems.caught():
+        kind = _type(item, place, problems)
+    is_top = len(place) == len(_TOP)
+    if item.primaryKey and not is_top:
+        problems.add(
+            ContractError(
+                (*place, "primaryKey"),
+                "a field inside an object cannot be in the primary key.",
+                "Use a top-level field.",
+                about_key=True,
             )
-    return fields
-
-
-def identifier(name: str | None, place: Place, what: str) -> str:
-    """Check a name that becomes a table's or a column's.
-
-    Raises
-    ------
-    ContractError
-        It cannot.
-    """
-    if not name or not _IDENTIFIER.fullmatch(name):
-        raise ContractError(
-            place,
-            f"{name!r} is not a valid name for {what}.",
-            "Use letters, digits and _, starting with a letter. Names that start with _ are lakeproof's own columns.",
         )
-    return name
-
-
-def _field(item: SchemaProperty, place: Place) -> Field:
-    name = identifier(item.name, (*place, "name"), "a property")
-    kind = _type(item, place)
-    if item.primaryKey and len(place) > len(("schema", 0, "properties", 0)):
-        raise ContractError(
-            (*place, "primaryKey"), "a field inside an object cannot be in the primary key.", "Use a top-level field."
-        )
+    lifecycle = read_lifecycle(item, place, is_top, problems)
+    if name is None or kind is None:
+        return None
+    values = [value.value for value in item.enum or []]
     return Field(
         name=name,
         type=kind,
         required=bool(item.required),
-        allowed=read_allowed([value.value for value in item.enum or []], kind, (*place, "enum")) if item.enum else (),
+        allowed=read_allowed(values, kind, (*place, "enum"), problems) if values else (),
         description=item.description or "",
-        constraints=read_constraints(item.logicalTypeOptions or {}, kind, (*place, "logicalTypeOptions")),
+        constraints=read_constraints(item.logicalTypeOptions or {}, kind, (*place, "logicalTypeOptions"), problems),
+        deprecated=lifecycle.deprecated,
+        dropped=lifecycle.dropped,
+        former_names=lifecycle.former_names,
     )
 
 
-def _type(item: SchemaProperty, place: Place) -> Type:
+def _type(item: SchemaProperty, place: Place, problems: Problems) -> Type:
     match item.logicalType:
         case "object":
-            return ObjectType(read_fields(item.properties or [], (*place, "properties")))
+            return ObjectType(read_fields(item.properties or [], (*place, "properties"), problems))
         case "array":
-            return ListType(_inner(item.items, "an array needs items.", (*place, "items")))
+            return ListType(_inner(item.items, "items", "an array needs items.", place, problems))
         case "map":
-            return _map(item, place)
+            return _map(item, place, problems)
     return _scalar(item, place)
 
 
-def _map(item: SchemaProperty, place: Place) -> MapType:
+def _map(item: SchemaProperty, place: Place, problems: Problems) -> MapType:
     inner = (*place, "map")
     key = item.map.key if item.map else None
     if key and key.logicalType not in (None, "string"):
-        raise ContractError(
-            (*inner, "key", "logicalType"), "the keys of a JSON object are strings.", "Write `logicalType: string`."
+        problems.add(
+            ContractError(
+                (*inner, "key", "logicalType"), "the keys of a JSON object are strings.", "Write `logicalType: string`."
+            )
         )
-    return MapType(_inner(item.map.value if item.map else None, "a map needs map.value.", (*inner, "value")))
+    return MapType(_inner(item.map.value if item.map else None, "value", "a map needs map.value.", inner, problems))
 
 
-def _inner(item: SchemaProperty | None, missing: str, place: Place) -> Type:
+def _inner(item: SchemaProperty | None, key: str, missing: str, within: Place, problems: Problems) -> Type:
     """The type of a list's items or of a map's values, of which nothing else can be asked."""
+    place = (*within, key)
     if item is None:
         raise ContractError(place, missing, "Add it, with the type of the items or values.")
-    for name in ("required", "enum", "primaryKey", "logicalTypeOptions"):
+    for name in ("required", "enum", "primaryKey", "logicalTypeOptions", "deprecated"):
         if getattr(item, name):
-            raise ContractError(
-                (*place, name),
-                f"{name} is only supported for fields, not for the items of an array or the values of a map.",
-                "Remove it, or make the items objects with a field.",
+            problems.add(
+                ContractError(
+                    (*place, name),
+                    f"{name} is only supported for fields, not for the items of an array or the values of a map.",
+                    "Remove it, or make the items objects with a field.",
+                    about_key=True,
+                )
             )
-    return _type(item, place)
+    return _type(item, place, problems)
 
 
 def _scalar(item: SchemaProperty, place: Place) -> PrimitiveType | DecimalType:
@@ -122,7 +132,7 @@ def _scalar(item: SchemaProperty, place: Place) -> PrimitiveType | DecimalType:
         raise ContractError((*place, "logicalType"), f"unknown type {logical!r}.", f"Expected one of: {_LOGICAL}.")
     name = item.physicalType or (_PHYSICAL[logical][0] if logical else "")
     if not name:
-        raise ContractError(place, "missing logicalType.", f"Add one of: {_LOGICAL}.")
+        raise ContractError(place, "missing logicalType.", f"Add one of: {_LOGICAL}.", lacks="logicalType")
     match = _DECIMAL.fullmatch(name)
     form = "decimal(p,s)" if match else name
     known = _PHYSICAL[logical] if logical else tuple(kept for forms in _PHYSICAL.values() for kept in forms)

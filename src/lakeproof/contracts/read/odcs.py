@@ -1,25 +1,43 @@
 """Read a contract from its Open Data Contract Standard v3 file."""
 
 import hashlib
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from open_data_contract_standard.model import OpenDataContractStandard, SchemaProperty
-from pydantic import ValidationError
+from open_data_contract_standard.model import CustomProperty, OpenDataContractStandard, SchemaObject, SchemaProperty
 
-from lakeproof.contracts.constraints import ContractError
 from lakeproof.contracts.contract import Contract
-from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectType, PrimitiveType
+from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectType, PrimitiveType, live
 from lakeproof.contracts.read.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names
-from lakeproof.contracts.read.fields import identifier, read_fields
+from lakeproof.contracts.read.fields import read_fields
+from lakeproof.contracts.read.names import identifier
+from lakeproof.contracts.read.problems import (
+    ContractError,
+    Problems,
+    expected,
+    located_at,
+    near,
+    refused,
+    validated,
+)
 from lakeproof.contracts.read.silver import read_silver
 from lakeproof.contracts.read.source import Place, read_source
 from lakeproof.contracts.rules.read import read_rules
 from lakeproof.errors import UsageError
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 _ROOT: Place = ()
 _TABLE: Place = ("schema", 0)
 _FIELDS: Place = (*_TABLE, "properties")
+_START = "Start it with `apiVersion: v3.2.0` and `kind: DataContract`."
+_PAGE = "See docs/contracts/schema.md, or the Open Data Contract Standard v3."
+_OPAQUE = ("customProperties", "logicalTypeOptions")
+"""Keys whose values belong to other tools, or to options."""
+_KEYS = sorted({*OpenDataContractStandard.model_fields, *SchemaObject.model_fields, *SchemaProperty.model_fields})
 
 
 def load_contract(folder: Path, stream: str) -> Contract:
@@ -66,33 +84,29 @@ def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contr
     Raises
     ------
     UsageError
-        The text is not YAML, not a data contract, or asks for what this project cannot do. It names the line and the
-        field.
+        The text is not YAML, not a data contract, or asks for what this project cannot do. It shows everything that is
+        wrong, each with its line, its column and its field.
     """
     source = read_source(text, origin)
-    try:
-        document = _validated(source.document)
-        check_names(source.document)
-        return _contract(document, hashlib.sha256(text).hexdigest(), stream)
-    except ContractError as error:
-        field = _field_at(source.document, error.place)
-        raise UsageError(
-            f"{origin}:{source.line(error.place)}: {f'{field}: ' if field else ''}{error.message}", error.hint
-        ) from None
+    problems = Problems()
+    contract = _contract(_plain_enums(source.document), hashlib.sha256(text).hexdigest(), stream, problems)
+    if problems.found or contract is None:
+        raise refused(source, origin, problems.found, partial(_field_at, source.document))
+    return contract
 
 
 def unjudged(text: bytes, origin: str) -> list[str]:
     """Tell, with their lines, the parts of a contract that ask something of the data and are not judged here."""
     source = read_source(text, origin)
     found = []
-    for place, line in source.lines.items():
+    for place, span in source.keys.items():
         part = source.document
         for step in place:
             part = part[step]
         what = _unjudged(place, part)
         if what:
             field = _field_at(source.document, place)
-            found.append(f"{origin}:{line}: {f'{field}: ' if field else ''}{what} is not checked.")
+            found.append(f"{origin}:{span.line}: {f'{field}: ' if field else ''}{what} is not checked.")
     return found
 
 
@@ -106,26 +120,26 @@ def _unjudged(place: Place, part: Any) -> str:
     return ""
 
 
-def _validated(document: Any) -> OpenDataContractStandard:
-    if not isinstance(document, dict):
-        raise ContractError(
-            _ROOT,
-            "not a contract: the file has no keys.",
-            "Start it with `apiVersion: v3.2.0` and `kind: DataContract`.",
-        )
-    try:
-        return OpenDataContractStandard.model_validate(document, extra="forbid")
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = first["loc"]
-        name = place[-1] if place else "the file"
-        if first["type"] == "extra_forbidden":
-            raise ContractError(
-                place, f"unknown key {name!r}.", "The standard has no such key here. Correct or remove it."
-            ) from None
-        raise ContractError(
-            place, f"{name}: {first['msg']}.", "See docs/contracts.md, or the Open Data Contract Standard v3."
-        ) from None
+def _plain_enums(part: Any) -> Any:
+    """The document with each ``enum: [a]`` as the standard has it: ``enum: [{value: a}]``."""
+    if isinstance(part, list):
+        return [_plain_enums(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    found = {key: value if key in _OPAQUE else _plain_enums(value) for key, value in part.items()}
+    if isinstance(found.get("enum"), list):
+        found["enum"] = [item if isinstance(item, dict | list) else {"value": item} for item in found["enum"]]
+    return found
+
+
+def _told(error: "ErrorDetails") -> ContractError:
+    place = located_at(error)
+    name = next((str(step) for step in reversed(place) if isinstance(step, str)), "the file")
+    if error["type"] != "extra_forbidden":
+        return ContractError(place, f"{name}: {expected(error)}", _PAGE)
+    known = near(name, _KEYS)
+    hint = f"Did you mean {known}?" if known else "The standard has no such key here. Correct or remove it."
+    return ContractError(place, f"unknown key {name!r}.", hint, about_key=True)
 
 
 def _field_at(document: Any, place: Place) -> str:
@@ -141,60 +155,86 @@ def _field_at(document: Any, place: Place) -> str:
     return ".".join(names)
 
 
-def _contract(document: OpenDataContractStandard, digest: str, due: str | None) -> Contract:
+def _contract(raw: Any, digest: str, due: str | None, problems: Problems) -> Contract | None:
+    if not isinstance(raw, dict):
+        problems.add(ContractError(_ROOT, "not a contract: the file has no keys.", _START))
+        return None
+    document = validated(OpenDataContractStandard, raw, problems, _told)
+    if document is None:
+        return None
+    check_names(raw, problems)
     if document.kind != "DataContract" or not (document.apiVersion or "").startswith("v3."):
-        raise ContractError(
-            ("apiVersion",) if document.kind == "DataContract" else ("kind",),
-            "not a data contract of the Open Data Contract Standard v3.",
-            "Start it with `apiVersion: v3.2.0` and `kind: DataContract`.",
-        )
+        key = "apiVersion" if document.kind == "DataContract" else "kind"
+        message = "not a data contract of the Open Data Contract Standard v3."
+        problems.add(ContractError((key,), message, _START, lacks=key))
     if not document.version:
-        raise ContractError(_ROOT, "missing version.", "Add one, like `version: 1.0.0`. Each row records it.")
+        hint = "Add one, like `version: 1.0.0`. Each row records it."
+        problems.add(ContractError(_ROOT, "missing version.", hint, lacks="version"))
     if not document.schema_ or len(document.schema_) != 1:
-        raise ContractError(("schema",), "expected exactly one schema object.", "Write one file for each stream.")
+        message = "expected exactly one schema object."
+        problems.add(ContractError(("schema",), message, "Write one file for each stream."))
+        return None
     table = document.schema_[0]
-    stream = identifier(table.name, (*_TABLE, "name"), "the schema object")
+    stream = ""
+    with problems.caught():
+        stream = _stream(table.name, due)
+    properties = table.properties or []
+    fields = read_fields(properties, _FIELDS, problems)
+    places = {item.name: (*_FIELDS, index) for index, item in enumerate(properties) if item.name}
+    primary_key = _primary_key(properties, fields, places, problems)
+    customs = document.customProperties or []
+    event_time, drift = "", DriftPolicy.FREEZE
+    with problems.caught():
+        event_time = _event_time(customs, fields, problems)
+    with problems.caught():
+        drift = _drift(customs)
+    return Contract(
+        stream=stream,
+        version=document.version or "",
+        digest=digest,
+        fields=fields,
+        primary_key=primary_key,
+        event_time=event_time,
+        rules=read_rules(table.quality or [], properties, live(fields), _TABLE, problems),
+        drift=drift,
+        silver=read_silver(customs, primary_key, fields, lambda name: places[name], problems),
+    )
+
+
+def _stream(name: str | None, due: str | None) -> str:
+    stream = identifier(name, (*_TABLE, "name"), "the schema object")
     if due not in (None, stream):
         raise ContractError(
             (*_TABLE, "name"),
             f"the schema object is named {stream!r}, but the file is the contract of {due!r}.",
             "Use the same name for both. It is also the name of the tables.",
         )
-    properties = table.properties or []
-    fields = read_fields(properties, _FIELDS)
-    primary_key = _primary_key(properties, fields)
-    return Contract(
-        stream=stream,
-        version=document.version,
-        digest=digest,
-        fields=fields,
-        primary_key=primary_key,
-        event_time=_event_time(document, fields),
-        rules=read_rules(table.quality or [], properties, fields, _TABLE),
-        drift=_drift(document),
-        silver=read_silver(document.customProperties or [], primary_key, fields, _FIELDS),
-    )
+    return stream
 
 
-def _primary_key(properties: list[SchemaProperty], fields: tuple[Field, ...]) -> tuple[str, ...]:
+def _primary_key(
+    properties: list[SchemaProperty], fields: tuple[Field, ...], places: dict[str, Place], problems: Problems
+) -> tuple[str, ...]:
     keys = []
-    for index, (item, field) in enumerate(zip(properties, fields, strict=True)):
-        if not item.primaryKey:
+    by_name = {field.name: field for field in fields}
+    for item in properties:
+        field = by_name.get(item.name or "")
+        if not item.primaryKey or field is None:
             continue
+        place = places[field.name]
         if not isinstance(field.type, PrimitiveType | DecimalType):
-            raise ContractError(
-                (*_FIELDS, index, "primaryKey"), "only a scalar can be in the primary key.", "Use another field."
-            )
+            message = "only a scalar can be in the primary key."
+            problems.add(ContractError((*place, "primaryKey"), message, "Use another field.", about_key=True))
         keys.append((item.primaryKeyPosition or 0, field.name))
     return tuple(name for _, name in sorted(keys, key=lambda key: key[0]))
 
 
-def _event_time(document: OpenDataContractStandard, fields: tuple[Field, ...]) -> str:
-    known = list(_timestamps(fields))
+def _event_time(customs: Sequence[CustomProperty], fields: tuple[Field, ...], problems: Problems) -> str:
+    known = list(_timestamps(live(fields)))
     names = ", ".join(known) or "none"
-    for index, custom in enumerate(document.customProperties or []):
+    for index, custom in enumerate(customs):
         if custom.property == EVENT_TIME:
-            if custom.value not in known:
+            if custom.value not in known and not problems.concern(custom.value):
                 raise ContractError(
                     ("customProperties", index, "value"),
                     f"the custom property eventTime is {custom.value!r}, which is not a timestamp field.",
@@ -205,11 +245,12 @@ def _event_time(document: OpenDataContractStandard, fields: tuple[Field, ...]) -
         ("customProperties",),
         "missing custom property eventTime.",
         f"Set it to the timestamp field that says when a record happened. Timestamp fields of the contract: {names}.",
+        lacks=EVENT_TIME,
     )
 
 
-def _drift(document: OpenDataContractStandard) -> DriftPolicy:
-    for index, custom in enumerate(document.customProperties or []):
+def _drift(customs: Sequence[CustomProperty]) -> DriftPolicy:
+    for index, custom in enumerate(customs):
         if custom.property == DRIFT_POLICY:
             if custom.value not in list(DriftPolicy):
                 raise ContractError(

@@ -1,21 +1,25 @@
 """Read the custom properties ``silverHorizon`` and ``silverStrategy``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from open_data_contract_standard.model import CustomProperty
 
-from lakeproof.contracts.constraints import ContractError
 from lakeproof.contracts.duration import FORM, FORM_HINT, UNBOUNDED, read_duration
 from lakeproof.contracts.model import Field, Silver, SilverStrategy
 from lakeproof.contracts.read.custom_properties import SILVER_HORIZON, SILVER_STRATEGY
+from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import Place
 
 _HORIZON = timedelta(days=7)
 
 
 def read_silver(
-    customs: Sequence[CustomProperty], primary_key: tuple[str, ...], fields: tuple[Field, ...], place: Place
+    customs: Sequence[CustomProperty],
+    primary_key: tuple[str, ...],
+    fields: tuple[Field, ...],
+    place_of: Callable[[str], Place],
+    problems: Problems,
 ) -> Silver | None:
     """Read how the records of a contract become silver.
 
@@ -25,19 +29,16 @@ def read_silver(
         The custom properties of the contract.
     primary_key
         Names of the fields that identify a record.
-    fields, place
-        The fields of the contract, and where they are.
+    fields, place_of
+        The fields of the contract, and where each is, by name.
+    problems
+        Where errors go: a property has another value, or is set where there can be no silver.
 
     Returns
     -------
     Silver | None
         None if no fields identify a record, or if one of them may be missing. A contract that says nothing of silver
         may have such a key.
-
-    Raises
-    ------
-    ContractError
-        A property has another value, or is set where there can be no silver.
     """
     horizon: timedelta | None = _HORIZON
     strategy = SilverStrategy.MERGE
@@ -46,23 +47,29 @@ def read_silver(
         if custom.property not in (SILVER_HORIZON, SILVER_STRATEGY):
             continue
         asked = custom.property
-        if not primary_key:
-            raise ContractError(
-                ("customProperties", index),
-                f"{asked} requires a primary key, but no property has primaryKey: true.",
-                f"Add it to the fields that identify a record, or remove {asked}.",
-            )
         value: Place = ("customProperties", index, "value")
-        if asked == SILVER_HORIZON:
-            horizon = _horizon(custom.value, value)
-        else:
-            strategy = _strategy(custom.value, value)
-    optional = [index for index, field in enumerate(fields) if field.name in primary_key and not field.required]
+        with problems.caught():
+            if asked == SILVER_HORIZON:
+                horizon = _horizon(custom.value, value)
+            else:
+                strategy = _strategy(custom.value, value)
+        if not primary_key and not problems.broken:
+            problems.add(
+                ContractError(
+                    ("customProperties", index),
+                    f"{asked} requires a primary key, but no property has primaryKey: true.",
+                    f"Add it to the fields that identify a record, or remove {asked}.",
+                )
+            )
+    optional = [field.name for field in fields if field.name in primary_key and not field.required]
     if asked and optional:
-        raise ContractError(
-            (*place, optional[0], "primaryKey"),
-            f"{asked} requires that each field of the primary key is required, but this one is optional.",
-            f"Add `required: true`, or remove {asked}.",
+        problems.add(
+            ContractError(
+                (*place_of(optional[0]), "primaryKey"),
+                f"{asked} requires that each field of the primary key is required, but this one is optional.",
+                f"Add `required: true`, or remove {asked}.",
+                about_key=True,
+            )
         )
     return Silver(horizon, strategy) if primary_key and not optional else None
 

@@ -1,14 +1,49 @@
-"""The text of a contract file, and the line of each of its parts."""
+"""The text of a YAML file, and the place of each of its parts."""
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
+from rich.cells import cell_len
 
 from lakeproof.errors import UsageError
 
 Place = tuple[str | int, ...]
 """Where something is in the file: keys and indexes from its root, like ``("schema", 0, "properties", 2)``."""
+
+_LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_MAX_SHOWN = 100
+"""Characters of a line that an excerpt shows."""
+
+
+class Span(NamedTuple):
+    """A part of a line: its line and column, which begin with 1, and how many characters it has."""
+
+    line: int
+    column: int
+    length: int
+
+
+class RefusedError(UsageError):
+    """A document is refused; the text of the error shows all problems, each with its line and a caret.
+
+    Parameters
+    ----------
+    problems
+        For each problem, one line that says where and what, an excerpt of the file, and a hint.
+    """
+
+    def __init__(self, problems: list[tuple[str, str, str]]) -> None:
+        first, _, hint = problems[0]
+        more = f" (1 of {len(problems)} errors)" if len(problems) > 1 else ""
+        super().__init__(first + more, hint)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\nError: ".join(
+            "\n".join([message, *excerpt.splitlines(), f"  {hint}"]) for message, excerpt, hint in self.problems
+        )
 
 
 @dataclass(frozen=True)
@@ -19,18 +54,30 @@ class Source:
     ----------
     document
         What it holds. Times and numbers with a point are text, as written: nothing of them is lost.
-    lines
-        The line of each part.
+    keys
+        Where each key is, and each item of a sequence.
+    values
+        Where each value is that is written behind its key: a scalar, or a mapping or sequence in flow style.
+    text
+        The lines of the file.
     """
 
     document: Any
-    lines: dict[Place, int]
+    keys: dict[Place, Span]
+    values: dict[Place, Span]
+    text: list[str]
 
-    def line(self, place: Place) -> int:
-        """Line of `place`, or of the nearest part around it."""
-        while place and place not in self.lines:
+    def span(self, place: Place, about_key: bool = False) -> Span:
+        """Where the value at a place is, or its key; or the nearest part around it."""
+        if not about_key and place in self.values:
+            return self.values[place]
+        while place and place not in self.keys:
             place = place[:-1]
-        return self.lines.get(place, 1)
+        return self.keys.get(place, Span(1, 1, 1))
+
+    def excerpt(self, span: Span) -> str:
+        """The line of a span, with carets below the span."""
+        return _excerpt(self.text, span)
 
 
 class _Loader(yaml.SafeLoader):
@@ -41,6 +88,12 @@ class _Loader(yaml.SafeLoader):
                 problem="aliases (*name) are not supported; write the value out", problem_mark=mark
             )
         return super().compose_node(parent, index)
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        if node.flow_style:
+            node.value = _with_whole_decimals(node.value)
+        return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -55,6 +108,30 @@ _Loader.yaml_implicit_resolvers = {
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
+_Pairs = list[tuple[yaml.Node, yaml.Node]]
+_DECIMAL_START = re.compile(r"decimal\(\s*\d+", re.ASCII)
+_DECIMAL_END = re.compile(r"\d+\s*\)", re.ASCII)
+
+
+def _with_whole_decimals(pairs: _Pairs) -> _Pairs:
+    """Put ``{physicalType: decimal(12,2)}`` together, of which YAML makes ``decimal(12`` and a key ``2)``."""
+    whole: _Pairs = []
+    for key, value in pairs:
+        before = whole[-1][1] if whole else None
+        if (
+            isinstance(before, yaml.ScalarNode)
+            and isinstance(key, yaml.ScalarNode)
+            and isinstance(value, yaml.ScalarNode)
+            and (before.style, key.style, value.value) == (None, None, "")
+            and _DECIMAL_START.fullmatch(before.value)
+            and _DECIMAL_END.fullmatch(key.value)
+        ):
+            before.value += f",{key.value}"
+            before.end_mark = key.end_mark
+        else:
+            whole.append((key, value))
+    return whole
+
 
 def read_source(text: bytes, origin: str) -> Source:
     """Read YAML.
@@ -64,39 +141,70 @@ def read_source(text: bytes, origin: str) -> Source:
     UsageError
         It is none, or it uses what a contract has no need of: aliases, a key twice.
     """
+    lines: list[str] = []
     try:
         loader = _Loader(text)
+        encoding = "utf-8-sig" if loader.encoding == "utf-8" else "utf-16"
+        lines = _LINE_END.split(text.decode(encoding, "replace"))
         node = loader.get_single_node()
-        lines: dict[Place, int] = {}
+        source = Source(None, {}, {}, lines)
         if node is None:
-            return Source(None, lines)
-        _find_lines(node, (), lines)
-        return Source(loader.construct_document(node), lines)
+            return source
+        _find_places(node, (), source)
+        return Source(loader.construct_document(node), source.keys, source.values, lines)
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise _not_yaml(origin, line, error.problem or error.context or "") from None
+        mark = error.problem_mark
+        span = Span(mark.line + 1, mark.column + 1, 1) if mark else Span(1, 1, 1)
+        raise _not_yaml(origin, span, error.problem or error.context or "", lines) from None
     except yaml.reader.ReaderError as error:
         decoded = text.decode(errors="replace") if error.encoding == "unicode" else text.decode("latin-1")
-        raise _not_yaml(origin, decoded.count("\n", 0, error.position) + 1, error.reason) from None
+        before = decoded[: error.position]
+        span = Span(before.count("\n") + 1, len(before) - before.rfind("\n"), 1)
+        raise _not_yaml(origin, span, error.reason, []) from None
     except UnicodeDecodeError as error:
-        raise _not_yaml(origin, 1, str(error)) from None
+        raise _not_yaml(origin, Span(1, 1, 1), str(error), []) from None
     except RecursionError:
-        raise _not_yaml(origin, 1, "nested too deeply") from None
+        raise _not_yaml(origin, Span(1, 1, 1), "nested too deeply", []) from None
 
 
-def _find_lines(node: yaml.Node, place: Place, lines: dict[Place, int]) -> None:
-    lines.setdefault(place, node.start_mark.line + 1)
+def _find_places(node: yaml.Node, place: Place, source: Source) -> None:
+    source.keys.setdefault(place, _span(node, source.text))
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            _find_lines(item, (*place, index), lines)
+            _find_places(item, (*place, index), source)
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             within = (*place, str(key.value))
-            if within in lines:
+            if within in source.keys:
                 raise yaml.MarkedYAMLError(problem=f"duplicate key {key.value!r}", problem_mark=key.start_mark)
-            lines[within] = key.start_mark.line + 1
-            _find_lines(value, within, lines)
+            source.keys[within] = _span(key, source.text)
+            _find_places(value, within, source)
+    in_flow = not isinstance(node, yaml.CollectionNode) or node.flow_style
+    if in_flow and node.start_mark.index < node.end_mark.index:  # an empty value has no characters
+        source.values[place] = _span(node, source.text)
 
 
-def _not_yaml(origin: str, line: int, problem: str) -> UsageError:
-    return UsageError(f"{origin}:{line}: not valid YAML: {problem}.", "Correct the file at this line.")
+def _span(node: yaml.Node, text: list[str]) -> Span:
+    """Where a node begins, and how much of it is in its first line."""
+    start, end = node.start_mark, node.end_mark
+    behind = end.column if end.line == start.line else len(text[start.line].rstrip()) if start.line < len(text) else 0
+    return Span(start.line + 1, start.column + 1, max(behind - start.column, 1))
+
+
+def _excerpt(text: list[str], span: Span) -> str:
+    if not 0 < span.line <= len(text):
+        return ""
+    line, start = text[span.line - 1], span.column - 1
+    first = max(0, start + min(span.length, _MAX_SHOWN // 2) - _MAX_SHOWN)
+    shown, before = line[first : first + _MAX_SHOWN], line[first:start]
+    left, right = "…" * (first > 0), "…" * (first + _MAX_SHOWN < len(line))
+    # Below a tab a tab, and two spaces below a character that is two cells wide.
+    indent = "".join(mark if mark == "\t" else " " * cell_len(mark) for mark in left + before)
+    carets = "^" * max(cell_len(line[start : min(start + span.length, first + _MAX_SHOWN)]), 1)
+    number = str(span.line)
+    return f"  {number} | {left}{shown}{right}\n  {' ' * len(number)} | {indent}{carets}"
+
+
+def _not_yaml(origin: str, span: Span, problem: str, text: list[str]) -> UsageError:
+    message = f"{origin}:{span.line}:{span.column}: not valid YAML: {problem}."
+    return RefusedError([(message, _excerpt(text, span), "Correct the file at this line.")])

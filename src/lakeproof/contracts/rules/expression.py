@@ -64,6 +64,17 @@ class Call:
 Expression: TypeAlias = Literal | Column | Call
 
 
+def fields_in(expression: Expression) -> set[str]:
+    """Paths of the fields that an expression uses: ``event.page``."""
+    match expression:
+        case Column(path):
+            return {".".join(path)}
+        case Call(_, operands):
+            return set().union(*map(fields_in, operands))
+        case _:
+            return set()
+
+
 @dataclass(frozen=True)
 class Rule:
     """What each record must meet as a whole: broken where the condition is false, not where it is null.

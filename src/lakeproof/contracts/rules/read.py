@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from open_data_contract_standard.model import DataQuality, SchemaProperty
 
-from lakeproof.contracts.constraints import ContractError
 from lakeproof.contracts.model import Field
-from lakeproof.contracts.read.fields import identifier
+from lakeproof.contracts.read.names import identifier
+from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import Place
 from lakeproof.contracts.rules.expression import Rule
 
@@ -32,26 +32,27 @@ _Found = tuple[DataQuality, Place, str]
 
 
 def read_rules(
-    quality: Sequence[DataQuality], properties: Sequence[SchemaProperty], fields: tuple[Field, ...], place: Place
+    quality: Sequence[DataQuality],
+    properties: Sequence[SchemaProperty],
+    fields: tuple[Field, ...],
+    place: Place,
+    problems: Problems,
 ) -> tuple[Rule, ...]:
     """Read the rules of the schema object at `place`: its own, then those of its properties.
 
-    Raises
-    ------
-    ContractError
-        One of them is not possible.
+    Those that are not possible are problems; a rule of a field that could not be read is skipped.
     """
     rules: dict[str, Rule] = {}
     for entry, at, path in _entries(quality, properties, place):
         if entry.type not in (None, *_TYPES):
-            raise ContractError(
-                (*at, "type"), f"unknown quality type {entry.type!r}.", f"Expected one of: {', '.join(_TYPES)}."
-            )
-        if entry.type == "sql":
-            rule = _rule(entry, at, path, fields)
-            if rule.name in rules:
-                raise ContractError((*at, "name"), f"two rules are named {rule.name!r}.", "Rename one of them.")
-            rules[rule.name] = rule
+            message, hint = f"unknown quality type {entry.type!r}.", f"Expected one of: {', '.join(_TYPES)}."
+            problems.add(ContractError((*at, "type"), message, hint))
+        if entry.type == "sql" and not problems.concern(entry.query):
+            with problems.caught():
+                rule = _rule(entry, at, path, fields)
+                if rule.name in rules:
+                    raise ContractError((*at, "name"), f"two rules are named {rule.name!r}.", "Rename one of them.")
+                rules[rule.name] = rule
     return tuple(rules.values())
 
 
@@ -69,6 +70,7 @@ def _rule(entry: DataQuality, place: Place, path: str, fields: tuple[Field, ...]
                 (*place, key),
                 f"the rule {name} has {key}, which is not supported.",
                 "Remove it. The query itself is the condition that each record must meet.",
+                about_key=True,
             )
     if entry.query is None:
         raise ContractError(place, f"the rule {name} has no query.", "Add one, like `query: amount > 0`.")

@@ -15,11 +15,12 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from lakeproof.contracts.model import DecimalType, Field, ObjectType, PrimitiveType
-from lakeproof.contracts.rules.expression import Call, Column, Expression, Literal, Operator
+from lakeproof.contracts.rules.expression import Call, Column, Expression, Literal, Operator, fields_in
 from lakeproof.contracts.rules.types import (
     MAX_DIGITS,
     OUTSIDE,
     RuleError,
+    UnknownFieldError,
     arithmetic,
     comparison,
     convert,
@@ -80,7 +81,7 @@ def parse_rule(sql: str, fields: tuple[Field, ...]) -> Expression:
     condition = parse_sql(sql, lambda tree: read_expression(tree, fields))
     if condition.kind is not _BOOLEAN:
         raise RuleError("it is not a condition", "Compare it with a value.")
-    if not uses_field(condition):
+    if not fields_in(condition):
         raise RuleError("it does not use any field of the record", "Use a field of the contract.")
     return condition
 
@@ -305,7 +306,7 @@ class _Reader:
             found = next((field for field in fields if field.name == name), None)
             if found is None:
                 known = ", ".join(field.name for field in fields) or "none, because it is not an object"
-                raise RuleError(f"unknown field {cut('.'.join(path[: index + 1]))}", f"Available fields: {known}.")
+                raise UnknownFieldError(".".join(path[: index + 1]), f"Available fields: {known}.")
             kind = found.type
             fields = kind.fields if isinstance(kind, ObjectType) else ()
         return Column(tuple(path), _TEXT if kind is PrimitiveType.SCALAR else kind)  # type: ignore[arg-type]
@@ -350,11 +351,6 @@ def _refuse_loose(node: exp.Expr, *operands: exp.Expr) -> None:
             f"{shown(node)} compares a condition, which engines interpret differently",
             "Join conditions with AND, OR and NOT.",
         )
-
-
-def uses_field(item: Expression) -> bool:
-    """Whether the value of an expression can differ between records."""
-    return isinstance(item, Column) or (isinstance(item, Call) and any(map(uses_field, item.operands)))
 
 
 def _too_deep() -> RuleError:

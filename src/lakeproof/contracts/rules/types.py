@@ -8,7 +8,7 @@ from lakeproof.contracts.constraints import read_moment
 from lakeproof.contracts.model import DecimalType, ListType, MapType, ObjectType, PrimitiveType, Type
 from lakeproof.contracts.rules.expression import Call, Column, Expression, Literal, Operator
 
-OUTSIDE = "See docs/contracts.md#rules for what is supported."
+OUTSIDE = "See docs/contracts/rules.md for what is supported."
 MAX_DIGITS = 38
 
 _EXACT_IN_DOUBLE = 15
@@ -29,6 +29,20 @@ class RuleError(Exception):
     def __init__(self, message: str, hint: str = OUTSIDE) -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class UnknownFieldError(RuleError):
+    """It uses a field that the record does not have.
+
+    Parameters
+    ----------
+    path
+        The field, with the objects around it.
+    """
+
+    def __init__(self, path: str, hint: str) -> None:
+        super().__init__(f"unknown field {cut(path)}", hint)
+        self.path = path
 
 
 def comparison(operator: Operator, left: Expression, right: Expression, node: exp.Expr) -> Expression:

@@ -6,7 +6,7 @@ where their own markers, read last, are.
 """
 
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 from lakeproof.catalog import catalog_errors, open_catalog
@@ -107,7 +107,8 @@ def silver_contract(settings: Settings, catalog: "Catalog", stream: str, marker:
     digest = marker.get("contract", applied[-1].digest if applied else None)
     for each in applied:
         if each.digest == digest:
-            return each.contract()
+            # The columns are those of the newest contract: fields may have been renamed since then.
+            return replace(each.contract(), fields=applied[-1].contract().fields)
     contract = load_contract(settings.contracts, stream)
     if digest not in (None, contract.digest):
         raise UnavailableError(

@@ -223,7 +223,7 @@ def test_mistakes_are_told_with_their_line(change, message):
     first = len(text.splitlines())
     line = int(caught.value.message.split(":")[1])
     assert first < line <= first + 9
-    assert caught.value.message.startswith(f"events.yaml:{line}: ")
+    assert caught.value.message.startswith(f"events.yaml:{line}:")
     assert message in caught.value.message
 
 

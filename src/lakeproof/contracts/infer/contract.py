@@ -1,0 +1,206 @@
+"""From samples to the text of a contract."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lakeproof.contracts.infer.draft import Draft, Property
+from lakeproof.contracts.infer.observed import MAX_KEYS, Observed
+from lakeproof.contracts.infer.samples import Samples
+from lakeproof.errors import UsageError
+
+_FEW_RECORDS = 100
+_EVENT_TIME = re.compile(r"event|occur|happen|time|stamp|^ts$|_ts$|_at$|date|creat", re.IGNORECASE)
+_KEY = re.compile(r"^(id|key|uuid)$|_(id|key|uuid)$|Id$", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """A contract that was inferred.
+
+    Parameters
+    ----------
+    text
+        Its YAML.
+    fields, records, files
+        How many fields it has, and how many records of how many files it was inferred from.
+    event_time, primary_key
+        The event time, and the fields of the key.
+    notes
+        What is not certain: the path of a field, empty for the contract itself, and a sentence.
+    left_out
+        Units of the samples that no contract can accept, a line each.
+    """
+
+    text: str
+    fields: int
+    records: int
+    files: int
+    event_time: str
+    primary_key: tuple[str, ...]
+    notes: tuple[tuple[str, str], ...]
+    left_out: tuple[str, ...]
+
+
+def infer(stream: str, path: Path, key: Sequence[str], event_time: str | None, max_records: int) -> Inferred:
+    """Infer the contract of a stream from samples.
+
+    Parameters
+    ----------
+    stream
+        Name of the stream.
+    path
+        A file of records, or a folder of such files.
+    key
+        The fields that identify a record.
+    event_time
+        The timestamp that says when a record happened, or the path to one within objects; None to choose one.
+    max_records
+        How many records to read at most.
+
+    Raises
+    ------
+    UsageError
+        There are no records, a key is no scalar field, or there is no such timestamp.
+    """
+    samples = Samples(path, max_records)
+    records, uniqueness = Observed(), _Uniqueness(key)
+    for record in samples.read():
+        records.add(record)
+        uniqueness.add(record)
+    if not samples.records:
+        why = f" {samples.left_out[0]}." if samples.left_out else ""
+        raise UsageError(f"No records found in {path}.{why}", "Use a file of JSON objects: an array, or one per line.")
+    if records.entries:
+        raise UsageError(
+            f"The records have more than {MAX_KEYS} different fields.",
+            "The fields of a record have fixed names. Put the others into one object, which becomes a map.",
+        )
+    draft = Draft()
+    properties = draft.properties(records)
+    notes = draft.notes
+    chosen = _event_time(draft, event_time, notes)
+    _mark_key(properties, key, notes)
+    notes += uniqueness.notes(properties)
+    if samples.records < _FEW_RECORDS:
+        notes.append(("", f"there are only {samples.records:,} records. A field is required if each of them has it."))
+    if samples.is_cut:
+        notes.append(("", f"only the first {max_records:,} records were read. Use --max-records to read more."))
+    customs = [{"property": "eventTime", "value": chosen}]
+    if draft.drifts:
+        customs.append({"property": "driftPolicy", "value": "rescue"})
+        notes.append(("", "some values do not fit any type, so the drift policy is rescue."))
+    document = {
+        "apiVersion": "v3.2.0",
+        "kind": "DataContract",
+        "id": stream,
+        "name": stream,
+        "version": "1.0.0",
+        "status": "draft",
+        "customProperties": customs,
+        "schema": [{"name": stream, "logicalType": "object", "properties": properties}],
+    }
+    return Inferred(
+        text=_text(document),
+        fields=len(properties),
+        records=samples.records,
+        files=samples.files,
+        event_time=chosen,
+        primary_key=tuple(key),
+        notes=tuple(notes),
+        left_out=tuple(samples.left_out),
+    )
+
+
+class _Uniqueness:
+    """Which fields are different in each record."""
+
+    def __init__(self, key: Sequence[str]) -> None:
+        self._key = tuple(key)
+        self._keys: set[Any] = set()
+        self._repeated = 0
+        self._count = 0
+        self._seen: dict[str, set[Any]] = {}
+        self._not_unique: set[str] = set()
+
+    def add(self, record: dict[str, Any]) -> None:
+        self._count += 1
+        if self._key:
+            key = tuple(str(record.get(name)) for name in self._key)
+            self._repeated += key in self._keys
+            self._keys.add(key)
+            return
+        for name, value in record.items():
+            if name not in self._not_unique and _KEY.search(name) and isinstance(value, str):
+                seen = self._seen.setdefault(name, set())
+                if value in seen:
+                    self._not_unique.add(name)
+                    del self._seen[name]
+                seen.add(value)
+
+    def notes(self, properties: list[Property]) -> list[tuple[str, str]]:
+        if self._repeated:
+            what = f"{self._repeated:,} records repeat the key of another one."
+            return [(", ".join(self._key), f"{what} In silver, they are duplicates or conflicts.")]
+        if self._key:
+            return []
+        names = [property_["name"] for property_ in properties if property_.get("required")]
+        unique = next((name for name in names if len(self._seen.get(name, ())) == self._count), None)
+        what = f" {unique} is different in each record: use --key {unique} if it identifies one." if unique else ""
+        return [("", f"there is no primary key, and therefore no silver.{what}")]
+
+
+def _mark_key(properties: list[Property], key: Sequence[str], notes: list[tuple[str, str]]) -> None:
+    by_name = {property_["name"]: property_ for property_ in properties}
+    for position, name in enumerate(key, 1):
+        property_ = by_name.get(name)
+        if property_ is None:
+            raise UsageError(f"--key {name}: there is no such field.", f"Fields: {', '.join(by_name)}.")
+        if property_["logicalType"] in ("object", "array", "map"):
+            raise UsageError(f"--key {name}: the field is an {property_['logicalType']}.", "Use a scalar field.")
+        if not property_.get("required"):
+            notes.append((name, "not every record has this field of the key, so there is no silver."))
+        property_ |= {"primaryKey": True, "primaryKeyPosition": position}
+
+
+def _event_time(draft: Draft, asked: str | None, notes: list[tuple[str, str]]) -> str:
+    found = draft.timestamps
+    if asked is not None:
+        if asked in found:
+            return asked
+        said = next((text for path, text in notes if path == asked), "")
+        known = ", ".join(found) or "none"
+        raise UsageError(
+            f"--event-time {asked}: not every value is a timestamp{f': {said}' if said else '.'}",
+            f"Timestamps of the samples: {known}. A timestamp has a UTC offset, like 2026-11-21T12:30:00Z.",
+        )
+    if not found:
+        like = [f"{path}: {text}" for path, text in notes if "is no timestamp" in text]
+        raise UsageError(
+            f"No field of the samples is a timestamp. {' '.join(like)}".rstrip(),
+            "A stream needs an event time: text with a UTC offset, like 2026-11-21T12:30:00Z.",
+        )
+    order = list(found)
+    chosen = min(order, key=lambda path: (not found[path], not _EVENT_TIME.search(path), order.index(path)))
+    others = ", ".join(path for path in order if path != chosen)
+    if others:
+        notes.append((chosen, f"chosen as the event time. Other timestamps: {others}. Use --event-time to choose."))
+    elif not found[chosen]:
+        notes.append((chosen, "chosen as the event time, but not every record has it."))
+    return chosen
+
+
+class _Dumper(yaml.SafeDumper):
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - lists are indented
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - a contract has none
+        return True
+
+
+def _text(document: dict[str, Any]) -> str:
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

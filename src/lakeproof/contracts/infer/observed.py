@@ -1,0 +1,193 @@
+"""What values the fields of the samples have: kinds of tokens, how many, and which ones if they are few."""
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from lakeproof.contracts.constraints import read_moment
+from lakeproof.contracts.infer.samples import FloatToken, IntToken
+from lakeproof.contracts.model import PrimitiveType
+
+MAX_VALUES = 12
+"""Different texts that are kept of a place."""
+MAX_DEPTH = 20
+"""Objects and arrays around a value that is described."""
+MAX_KEYS = 300
+"""Keys that objects of a place may have before they are seen as a map."""
+_MAX_LONG_DIGITS = 19
+_MAX_DECIMAL_DIGITS = 38
+
+_TIMESTAMP = re.compile(
+    r"(?P<time>\d{4}-\d{2}-\d{2}T([01]\d|2[0-3]):\d{2}(:\d{2}(?P<fraction>\.\d{1,9})?)?)"
+    r"(Z|(?P<hours>[+-]\d{2})(:?(?P<minutes>[0-5]\d))?)",
+    re.ASCII,
+)
+_MICROSECONDS = len(".123456")
+_TIME_LIKE = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}", re.ASCII)
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+
+
+class Token(StrEnum):
+    """The kind of a JSON scalar, as narrow as its text allows."""
+
+    TEXT = "text"
+    TIMESTAMP = "timestamp"
+    DATE = "date"
+    UUID = "UUID"
+    BOOLEAN = "boolean"
+    LONG = "integer"
+    """An integer of 64 bits."""
+    WHOLE = "large integer"
+    """An integer of at most 38 digits."""
+    NUMBER = "number"
+    """Any other number that a double can have."""
+    HUGE = "number that no double can have"
+
+
+@dataclass
+class Observed:
+    """The values at a place of the records.
+
+    Parameters
+    ----------
+    values
+        How many records, objects or arrays had it, with null or another value.
+    nulls, objects, arrays
+        How many values are null, an object, an array.
+    tokens
+        How many scalars of each kind.
+    texts
+        How many values of each text; no more than :data:`MAX_VALUES` and one.
+    time_like
+        A text that has a date and a time, and is no timestamp; empty if there is none.
+    scale
+        The greatest number of digits behind the decimal point; None if a number is written in another way.
+    fields
+        What was observed in the fields of its objects.
+    entries
+        The values of all keys, after objects had more than :data:`MAX_KEYS`.
+    items
+        What was observed in the items of its arrays.
+    is_too_deep
+        Whether there are values in it that were not looked at.
+    """
+
+    values: int = 0
+    nulls: int = 0
+    objects: int = 0
+    arrays: int = 0
+    tokens: Counter[Token] = field(default_factory=Counter)
+    texts: Counter[str] = field(default_factory=Counter)
+    time_like: str = ""
+    scale: int | None = 0
+    fields: "dict[str, Observed]" = field(default_factory=dict)
+    entries: "Observed | None" = None
+    items: "Observed | None" = None
+    is_too_deep: bool = False
+
+    def add(self, value: Any, depth: int = 0) -> None:
+        """Note a value that has so many objects and arrays around it."""
+        self.values += 1
+        if value is None:
+            self.nulls += 1
+        elif depth > MAX_DEPTH and isinstance(value, dict | list):
+            self.is_too_deep = True
+        elif isinstance(value, dict):
+            self.objects += 1
+            for name, item in value.items():
+                self._of(name).add(item, depth + 1)
+        elif isinstance(value, list):
+            self.arrays += 1
+            self.items = self.items or Observed()
+            for item in value:
+                self.items.add(item, depth + 1)
+        else:
+            self._add_scalar(value)
+
+    def merged(self) -> "Observed":
+        """The values of all keys of its objects, as one."""
+        whole = Observed()
+        for each in self.fields.values():
+            whole.merge(each)
+        if self.entries:
+            whole.merge(self.entries)
+        return whole
+
+    def merge(self, other: "Observed") -> None:
+        """Note all values of another place."""
+        self.values += other.values
+        self.nulls += other.nulls
+        self.objects += other.objects
+        self.arrays += other.arrays
+        self.tokens += other.tokens
+        self.time_like = self.time_like or other.time_like
+        self.is_too_deep |= other.is_too_deep
+        self.scale = None if self.scale is None or other.scale is None else max(self.scale, other.scale)
+        for name, each in other.fields.items():
+            self._of(name).merge(each)
+        if other.entries:
+            self._as_map().merge(other.entries)
+        if other.items:
+            self.items = self.items or Observed()
+            self.items.merge(other.items)
+
+    def _of(self, name: str) -> "Observed":
+        if self.entries is None and name not in self.fields and len(self.fields) == MAX_KEYS:
+            self._as_map()
+        return self.entries or self.fields.setdefault(name, Observed())
+
+    def _as_map(self) -> "Observed":
+        if self.entries is None:
+            self.entries = self.merged()
+            self.fields = {}
+        return self.entries
+
+    def _add_scalar(self, value: Any) -> None:
+        token = _token(value)
+        self.tokens[token] += 1
+        if isinstance(value, IntToken | FloatToken):
+            whole, _, behind = value.partition(".")
+            plain = (whole + behind).lstrip("-").isdigit()
+            self.scale = max(self.scale, len(behind)) if plain and self.scale is not None else None
+        elif isinstance(value, str):
+            if token is Token.TEXT and _TIME_LIKE.match(value):
+                self.time_like = self.time_like or value
+            if value in self.texts or len(self.texts) <= MAX_VALUES:
+                self.texts[value] += 1
+
+
+def _token(value: str | bool) -> Token:
+    if isinstance(value, bool):
+        return Token.BOOLEAN
+    if isinstance(value, IntToken):
+        digits = len(value.lstrip("-"))
+        if digits <= _MAX_LONG_DIGITS and -(2**63) <= int(value) < 2**63:
+            return Token.LONG
+        return Token.WHOLE if digits <= _MAX_DECIMAL_DIGITS else _of_double(value)
+    if isinstance(value, FloatToken):
+        return _of_double(value)
+    if read_moment(value, PrimitiveType.DATE) is not None:
+        return Token.DATE
+    if is_timestamp(value):
+        return Token.TIMESTAMP
+    return Token.UUID if _UUID.fullmatch(value) else Token.TEXT
+
+
+def _of_double(number: str) -> Token:
+    return Token.HUGE if math.isinf(float(number)) else Token.NUMBER
+
+
+def is_timestamp(text: str) -> bool:
+    """Whether a text is a timestamp for the consumer: with a UTC offset, and no more than microseconds."""
+    found = _TIMESTAMP.fullmatch(text)
+    if found is None:
+        return False
+    fraction = found["fraction"] or ""
+    if fraction[_MICROSECONDS:].strip("0"):
+        return False
+    time = found["time"].removesuffix(fraction) + fraction[:_MICROSECONDS]
+    zone = f"{found['hours']}:{found['minutes'] or '00'}" if found["hours"] else "Z"
+    return read_moment(time + zone, PrimitiveType.TIMESTAMP) is not None

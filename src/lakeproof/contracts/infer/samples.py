@@ -1,0 +1,158 @@
+"""Read the records of sample files, in the forms that a batch may have; docs/json-types.md lists them."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lakeproof.errors import UsageError
+
+_SPACE = " \t\r\n"
+
+
+class IntToken(str):
+    """A JSON number without point or exponent, as written."""
+
+    __slots__ = ()
+
+
+class FloatToken(str):
+    """A JSON number with a point or an exponent, as written."""
+
+    __slots__ = ()
+
+
+@dataclass
+class Samples:
+    """Records of sample files, and what could not be read.
+
+    Parameters
+    ----------
+    path
+        A file, or a folder whose files are read by name, also those in its sub-folders.
+    max_records
+        How many records to read at most.
+    files, records
+        How many of them were read.
+    left_out
+        What was not read, a line each: it cannot become a row under any contract.
+    is_cut
+        Whether there are more records than that.
+    """
+
+    path: Path
+    max_records: int
+    files: int = 0
+    records: int = 0
+    left_out: list[str] = field(default_factory=list)
+    is_cut: bool = False
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Read the records: JSON objects whose numbers are tokens.
+
+        Raises
+        ------
+        UsageError
+            There is no such file or folder.
+        """
+        for path in self._paths():
+            self.files += 1
+            for position, unit in self._units(path):
+                if self.records == self.max_records:
+                    self.is_cut = True
+                    return
+                if isinstance(unit, dict) and not (why := _unfit(unit)):
+                    self.records += 1
+                    yield unit
+                else:
+                    self._leave_out(path, f"unit {position}: {why if isinstance(unit, dict) else 'not an object'}")
+
+    def _paths(self) -> list[Path]:
+        if self.path.is_file():
+            return [self.path]
+        if not self.path.is_dir():
+            raise UsageError(f"No file or folder found at {self.path}.", "Use the path of a file, or of a folder.")
+        return sorted(
+            path
+            for path in self.path.rglob("*")
+            if path.is_file() and not any(part[0] in "._" for part in path.relative_to(self.path).parts)
+        )
+
+    def _leave_out(self, path: Path, why: str) -> None:
+        name = path.name if path == self.path else str(path.relative_to(self.path))
+        self.left_out.append(f"{name}: {why}")
+
+    def _units(self, path: Path) -> Iterator[tuple[int, Any]]:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            try:
+                content = gzip.decompress(content)
+            except (OSError, EOFError, zlib.error) as error:
+                self._leave_out(path, f"not gzip: {error}")
+                return
+        # What is not UTF-8 becomes lone surrogates, which are found where they are.
+        text = content.decode("utf-8-sig", "surrogateescape").strip(_SPACE)
+        try:
+            whole = _decode(text)
+        except (ValueError, RecursionError) as error:
+            if not text.startswith("{") or "\n" not in text:
+                self._leave_out(path, f"not JSON: {error}")
+                return
+            yield from self._lines(path, text)
+            return
+        yield from enumerate(whole) if isinstance(whole, list) else [(0, whole)]
+
+    def _lines(self, path: Path, text: str) -> Iterator[tuple[int, Any]]:
+        lines = [line for line in text.split("\n") if line.strip(_SPACE)]
+        for position, line in enumerate(lines):
+            try:
+                unit = _decode(line.strip(_SPACE))
+            except (ValueError, RecursionError) as error:
+                self._leave_out(path, f"unit {position}: not JSON: {error}")
+                continue
+            yield position, unit
+
+
+class _Doubled(dict[str, Any]):
+    """An object with a key more than once."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else _Doubled(found)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not valid JSON")
+
+
+_decode = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=IntToken, parse_float=FloatToken, parse_constant=_refuse_constant
+).decode
+
+
+def _unfit(record: dict[str, Any]) -> str:
+    """Why no contract can accept a record; empty if one can."""
+    waiting: list[Any] = [record]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, _Doubled):
+            return "duplicate key"
+        if isinstance(item, dict):
+            waiting += [*item, *item.values()]
+        elif isinstance(item, list):
+            waiting += item
+        elif isinstance(item, str) and not _is_text(item):
+            return "invalid UTF-8"
+    return ""
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

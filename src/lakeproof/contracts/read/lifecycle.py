@@ -1,0 +1,68 @@
+"""Read what a property says of its past and its end: ``deprecated``, ``dropped``, ``renamedFrom``."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from open_data_contract_standard.model import SchemaProperty
+
+from lakeproof.contracts.read.custom_properties import DROPPED, RENAMED_FROM
+from lakeproof.contracts.read.names import identifier
+from lakeproof.contracts.read.problems import ContractError, Problems
+from lakeproof.contracts.read.source import Place
+
+
+@dataclass(frozen=True)
+class Lifecycle:
+    """What the name and the future of a field are; see :class:`lakeproof.contracts.model.Field`."""
+
+    deprecated: bool = False
+    dropped: bool = False
+    former_names: tuple[str, ...] = ()
+
+
+def read_lifecycle(item: SchemaProperty, place: Place, is_top: bool, problems: Problems) -> Lifecycle:
+    """Read the lifecycle of the property at `place`.
+
+    Parameters
+    ----------
+    item, place
+        The property, and where it is.
+    is_top
+        Whether it is not inside an object, an array or a map.
+    problems
+        Where errors go: a field that is required or in the primary key cannot end, and only top-level fields can be
+        renamed.
+    """
+    dropped = False
+    former: tuple[str, ...] = ()
+    for index, custom in enumerate(item.customProperties or []):
+        at = (*place, "customProperties", index, "value")
+        with problems.caught():
+            if custom.property == DROPPED:
+                if not isinstance(custom.value, bool):
+                    raise ContractError(at, f"{DROPPED}: expected true or false, got {custom.value!r}.", "Correct it.")
+                dropped = custom.value
+            elif custom.property == RENAMED_FROM:
+                former = _former_names(custom.value, at, is_top)
+    deprecated = bool(item.deprecated)
+    if (deprecated or dropped) and (item.required or item.primaryKey):
+        key = "required" if item.required else "primaryKey"
+        what = "dropped" if dropped else "deprecated"
+        hint = "Remove `required: true` first." if item.required else "The primary key cannot change."
+        problems.add(ContractError((*place, key), f"a {what} field cannot have {key}: true.", hint, about_key=True))
+    return Lifecycle(deprecated, dropped, former)
+
+
+def _former_names(value: Any, place: Place, is_top: bool) -> tuple[str, ...]:
+    if not is_top:
+        raise ContractError(
+            place,
+            f"{RENAMED_FROM} is only supported for fields outside of objects, arrays and maps.",
+            "Add a field with the new name, and deprecate this one.",
+        )
+    names = value if isinstance(value, list) and value else [value]
+    if not all(isinstance(name, str) for name in names):
+        raise ContractError(
+            place, f"{RENAMED_FROM}: expected a name, or a list of names, got {value!r}.", "List the oldest name first."
+        )
+    return tuple(identifier(name, place, "a property") for name in names)

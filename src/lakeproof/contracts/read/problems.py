@@ -1,0 +1,196 @@
+"""What is wrong with a YAML document: collected, so that one run reports all of it, each with its place in the text."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from lakeproof.contracts.read.source import Place, RefusedError, Source
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+_LIKENESS = 0.7
+_EXPECTED = {
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_type": "a number",
+    "int_parsing": "a number",
+    "list_type": "a list",
+    "dict_type": "keys and values",
+    "model_type": "keys and values",
+    "model_attributes_type": "keys and values",
+}
+_GOT = {str: "a string", bool: "a boolean", int: "a number", list: "a list", dict: "keys and values"}
+
+
+@dataclass
+class ContractError(Exception):
+    """A contract, or a data product, asks for what cannot be.
+
+    Parameters
+    ----------
+    place
+        Where in the file.
+    message
+        What is wrong.
+    hint
+        What to do.
+    about_key
+        Whether it is the key at `place` that is wrong, and not its value.
+    lacks
+        Name of the key that is missing at `place`; empty if it is not about a missing key.
+    """
+
+    place: Place
+    message: str
+    hint: str
+    about_key: bool = False
+    lacks: str = ""
+
+
+@dataclass
+class Problems:
+    """Collects errors.
+
+    Parameters
+    ----------
+    found
+        The errors, in the order of their discovery.
+    removed
+        Places of the document that were left out, because an error was found there.
+    broken
+        Names of fields that could not be read: what refers to them is not reported.
+    """
+
+    found: list[ContractError] = field(default_factory=list)
+    removed: list[Place] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Collect the error that ends the block, if there is one."""
+        try:
+            yield
+        except ContractError as error:
+            self.add(error)
+
+    def add(self, error: ContractError) -> None:
+        """Collect an error, unless it follows from one that was found before."""
+        if any(error.place[: len(place)] == place for place in self.removed):
+            return
+        names = [str(place[-1]) for place in self.removed if place[:-1] == error.place]
+        if not (error.lacks and near(error.lacks, names)):
+            self.found.append(error)
+
+    def concern(self, text: object) -> bool:
+        """Whether a text refers to a field that could not be read."""
+        return any(re.search(rf"\b{re.escape(name)}\b", str(text)) for name in self.broken)
+
+
+def refused(source: Source, origin: str, errors: list[ContractError], path: Callable[[Place], str]) -> RefusedError:
+    """Make the error that reports `errors`, in the order of the file.
+
+    Parameters
+    ----------
+    source, origin
+        The document, and where it comes from.
+    errors
+        What is wrong with it; at least one.
+    path
+        Writes a place for people: the field or key that an error is about; empty if there is none.
+    """
+    located = []
+    for error in errors:
+        span = source.span(error.place, error.about_key)
+        what = path(error.place)
+        message = f"{origin}:{span.line}:{span.column}: {f'{what}: ' if what else ''}{error.message}"
+        located.append((span, (message, source.excerpt(span), error.hint)))
+    return RefusedError([told for _, told in sorted(located, key=lambda each: each[0])])
+
+
+def validated(
+    model: type[ModelT], document: Any, problems: Problems, told: "Callable[[ErrorDetails], ContractError]"
+) -> ModelT | None:
+    """Validate a document. What is wrong is collected and left out, so that the rest can be checked, too.
+
+    Parameters
+    ----------
+    model
+        The model.
+    document
+        The document; it is not changed.
+    problems
+        Where errors go.
+    told
+        Makes an error of one of pydantic's.
+
+    Returns
+    -------
+    BaseModel | None
+        What could be read; None if a required part is missing.
+    """
+    document = deepcopy(document)
+    while True:
+        try:
+            return model.model_validate(document, extra="forbid")
+        except ValidationError as error:
+            # Unknown keys first: one of them may be the reason why another key is missing.
+            found = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
+        removed = 0
+        for each in found:
+            problems.add(told(each))
+            place = located_at(each)
+            if each["type"] != "missing" and _remove(document, place):
+                problems.removed.append(place)
+                removed += 1
+        if removed < len(found):
+            return None
+
+
+def located_at(error: "ErrorDetails") -> Place:
+    """The place of one of pydantic's errors."""
+    return tuple(step for step in error["loc"] if step != "[key]")
+
+
+def expected(error: "ErrorDetails") -> str:
+    """What one of pydantic's errors expected and got, in our words."""
+    kind, given = error["type"], error["input"]
+    if kind == "enum":
+        choices = str(error["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
+        return f"expected one of {choices}, got {given!r}."
+    if kind not in _EXPECTED:
+        return f"{error['msg']}."
+    return f"expected {_EXPECTED[kind]}, got {'null' if given is None else _GOT.get(type(given), 'another type')}."
+
+
+def near(name: str, known: list[str]) -> str:
+    """The known name that another one nearly is; empty if there is none."""
+    return next(iter(get_close_matches(name, known, n=1, cutoff=_LIKENESS)), "")
+
+
+def _remove(document: Any, place: Place) -> bool:
+    """Take a part out of a document; of a list, leave the places of the others."""
+    try:
+        *within, last = place
+        for step in within:
+            document = document[step]
+        if not isinstance(document, list):
+            del document[last]
+        elif document[index := int(last)] is _LEFT_OUT:
+            del document[index:]
+        else:
+            document[index] = _LEFT_OUT
+    except (KeyError, IndexError, TypeError, ValueError):
+        return False
+    return True
+
+
+_LEFT_OUT: dict[str, Any] = {}

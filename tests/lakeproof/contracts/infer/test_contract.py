@@ -1,0 +1,288 @@
+"""Contracts that are inferred: they pass the check, the samples meet them, and they say what is not certain."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consumer.judge.batch import Judge
+from lakeproof.contracts import (
+    Contract,
+    DecimalType,
+    DriftPolicy,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    parse_contract,
+)
+from lakeproof.contracts.infer.contract import Inferred, infer
+from lakeproof.errors import UsageError
+
+AT = '"2026-11-21T12:30:00Z"'
+KEYS = ["a", "b", "c", "A", "id", "a-b", "_x", "ä", "", "null", "yes", "name", "1"]
+TOKENS = [
+    "null", "true", "false", "0", "-0", "1", "-9223372036854775808", "9223372036854775807", "9223372036854775808",
+    "1" * 38, "1" * 39, "1" * 400, "1.5", "1.50", "1e2", "1e400", "-0.0", "1E-5", '""', '"a"', '"yes"', '"1"', '"null"',
+    AT, '"2026-11-21"', '"2026-11-21T12:30Z"', '"2026-11-21T12:30:00+0100"', '"2026-11-21T12:30:00.123456000-01"',
+    '"2026-11-21T12:30:00.123456789Z"', '"2026-11-21T12:30:00"', '"2026-11-21 12:30:00Z"', '"2026-11-21T24:00:00Z"',
+    '"2026-11-21T12:30:450Z"', '"2026-11-21T12:30:00+01:60"', '"0001-01-01T00:00:00+01:00"', '"0000-01-01"',
+    '"2026-02-30"', '"9999-12-31T23:59:59.999999Z"', '"9999-12-31T23:59:59-01:00"', '"2026-11-21T12:30:00+24:00"',
+    '"0b6b2f5c-2f40-4d5c-9e0a-5d1f1f0a2b3c"', '"\\u0000"', '"\\u2028"', '"\\ud83d\\ude00"', "{}", "[]",
+]  # fmt: skip
+tokens = (
+    st.sampled_from(TOKENS)
+    | st.integers().map(str)
+    | st.floats(allow_nan=False, allow_infinity=False).map(repr)
+    | st.text(max_size=5).map(json.dumps)
+)
+keys = st.sampled_from(KEYS) | st.text(max_size=3)
+
+
+def an_object(fields: dict[str, str]) -> str:
+    return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in fields.items()) + "}"
+
+
+values = st.recursive(
+    tokens,
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]")
+        | st.dictionaries(keys, inner, max_size=4).map(an_object)
+    ),
+    max_leaves=8,
+)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> list[str]:
+    """Records as text. The values of a field are mostly of one kind."""
+    names = draw(st.lists(keys.filter(lambda name: name.lower() != "at"), max_size=5, unique=True))
+    kinds: dict[str, st.SearchStrategy[str]] = {}
+    for name in names:
+        few = draw(st.lists(values, min_size=1, max_size=3))
+        kinds[name] = st.sampled_from(few) if draw(st.booleans()) else values
+    found = []
+    for _ in range(draw(st.integers(1, 6))):
+        present = {name: draw(kind) for name, kind in kinds.items() if draw(st.integers(0, 3))}
+        found.append(an_object({"at": AT, **present}))
+    return found
+
+
+def batch(texts: Sequence[str], form: str) -> bytes:
+    return ("\n".join(texts) if form == "lines" else f"[{', '.join(texts)}]").encode()
+
+
+def inferred(texts: Sequence[str], form: str = "array", **options: Any) -> tuple[Contract, Inferred]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / ("sample.json.gz" if form == "gzip" else "sample.json")
+        path.write_bytes(gzip.compress(batch(texts, form)) if form == "gzip" else batch(texts, form))
+        asked = {"key": (), "event_time": None, "max_records": 10_000} | options
+        found = infer("things", path, **asked)
+    return parse_contract(found.text.encode(), "things.yaml", "things"), found
+
+
+def field(contract: Contract, name: str) -> Field:
+    return next(field for field in contract if field.name == name)
+
+
+def notes(found: Inferred, name: str = "") -> str:
+    return " ".join(text for path, text in found.notes if path == name)
+
+
+@settings(deadline=None)
+@given(records(), st.sampled_from(["array", "lines", "gzip"]))
+def test_the_samples_meet_the_contract(texts: list[str], form: str) -> None:
+    contract, found = inferred(texts, form)
+    judged = list(Judge(contract).judge(batch(texts, form)))
+    assert sum(len(each.good) for each in judged) == found.records == len(texts)
+    assert not any(each.bad.reasons.to_pylist() for each in judged)
+    assert found.left_out == ()
+    drift = [values for each in judged if each.good.drift is not None for values in each.good.drift.to_pylist()]
+    assert (contract.drift is DriftPolicy.RESCUE) == any(drift)  # only where there is something to rescue
+
+
+@given(tokens)
+def test_one_value_has_the_narrowest_type_that_takes_it(token: str) -> None:
+    contract, _ = inferred([an_object({"at": AT, "f": token})])
+    kinds = [
+        PrimitiveType.BOOLEAN, PrimitiveType.LONG, DecimalType(38, 0), PrimitiveType.DOUBLE, PrimitiveType.TIMESTAMP,
+        PrimitiveType.DATE, PrimitiveType.STRING, PrimitiveType.SCALAR,
+    ]  # fmt: skip
+    if token in ("{}", "[]", "null"):
+        return
+    for kind in kinds:
+        (judged,) = Judge(Contract("f", "1", "", (Field("f", kind),), (), "f")).judge(f'{{"f": {token}}}'.encode())
+        if len(judged.good) and not (kind == DecimalType(38, 0) and not token.lstrip("-").isdigit()):
+            assert field(contract, "f").type == kind
+            return
+    raise AssertionError(token)
+
+
+def several(count: int, **texts: Any) -> list[str]:
+    """Records of fields, each a text or a function from a number to one."""
+    made = [{name: text(number) if callable(text) else text for name, text in texts.items()} for number in range(count)]
+    return [an_object({"at": AT} | record) for record in made]
+
+
+def test_what_is_inferred_and_what_is_not_certain() -> None:
+    address = '{"city": "x", "geo": {"lat": 1.5}}'
+    contract, found = inferred(
+        several(
+            200,
+            id=lambda number: f'"i{number}"',
+            channel=lambda number: '"web"' if number % 3 else '"yes"',
+            total=lambda number: f"{number}.50",
+            device='"0b6b2f5c-2f40-4d5c-9e0a-5d1f1f0a2b3c"',
+            address=address,
+            lines=lambda number: f'[{{"article": "{number}", "count": 1}}, {{"article": "-{number}"}}]',
+            headers='{"user-agent": "x", "accept": "y"}',
+            mixed=lambda number: "1" if number % 2 else '"a"',
+            local='"2026-11-21 12:30:00"',
+            nothing="null",
+        )
+    )
+    string, long, double = PrimitiveType.STRING, PrimitiveType.LONG, PrimitiveType.DOUBLE
+    geo = ObjectType((Field("lat", double, required=True),))
+    assert {each.name: each.type for each in contract} == {
+        "at": PrimitiveType.TIMESTAMP,
+        "id": string,
+        "channel": string,
+        "total": double,
+        "device": string,
+        "address": ObjectType((Field("city", string, required=True), Field("geo", geo, required=True))),
+        "lines": ListType(ObjectType((Field("article", string, required=True), Field("count", long)))),
+        "headers": MapType(string),
+        "mixed": PrimitiveType.SCALAR,
+        "local": string,
+        "nothing": PrimitiveType.SCALAR,
+    }
+    assert [each.name for each in contract if not each.required] == ["nothing"]
+    assert field(contract, "channel").allowed == ("web", "yes")
+    assert field(contract, "device").constraints.pattern
+    assert (contract.drift, contract.primary_key, contract.event_time) == (DriftPolicy.FREEZE, (), "at")
+    assert "use --key id" in notes(found)
+    assert "decimal(18,2)" in notes(found, "total")
+    assert "has no UTC offset" in notes(found, "local")
+    assert "only null" in notes(found, "nothing")
+    assert "mixed types" in notes(found, "mixed")
+    assert "Remove the enum" in notes(found, "channel")
+
+
+def test_what_does_not_fit_is_rescued_and_told() -> None:
+    texts = several(3, f="1", _x="1") + several(1, f="{}", F="2") + several(1, f="[1]")
+    contract, found = inferred(texts)
+    assert contract.drift is DriftPolicy.RESCUE
+    assert field(contract, "f") == Field("f", PrimitiveType.LONG)
+    assert "3 values are scalars, and 2 are objects and arrays" in notes(found, "f")
+    assert "cannot be that of a column" in notes(found, "_x")
+    assert "f would be the same column" in notes(found, "F")
+    assert "the drift policy is rescue" in notes(found)
+
+
+def test_objects_of_many_keys_are_maps() -> None:
+    contract, found = inferred(several(100, sparse=lambda number: f'{{"k{number}": {number}}}'))
+    assert field(contract, "sparse").type == MapType(PrimitiveType.LONG)
+    assert "100 different keys" in notes(found, "sparse")
+    contract, found = inferred(several(1_000, sparse=lambda number: f'{{"k{number}": {{"a": {number}}}}}'))
+    assert field(contract, "sparse").type == MapType(ObjectType((Field("a", PrimitiveType.LONG, required=True),)))
+    assert "very many keys" in notes(found, "sparse")
+    with pytest.raises(UsageError, match="more than 300 different fields"):
+        inferred([an_object({"at": AT, f"k{number}": "1"}) for number in range(301)])
+
+
+def test_what_is_nested_too_deeply_is_rescued() -> None:
+    for deep in ('{"a":' * 30 + "1" + "}" * 30, "[" * 30 + "1" + "]" * 30, '{"a":' * 400 + "[]" + "}" * 400):
+        texts = several(2, deep=deep, ok="1")
+        contract, found = inferred(texts)
+        assert contract.drift is DriftPolicy.RESCUE
+        assert any("nested too deeply" in text for _, text in found.notes)
+        (judged,) = Judge(contract).judge(batch(texts, "array"))
+        assert (len(judged.good), len(judged.bad)) == (2, 0)
+
+
+def test_the_key() -> None:
+    texts = several(3, id='"same"', n="1", o="{}")
+    contract, found = inferred(texts, key=("n", "id"))
+    assert contract.primary_key == found.primary_key == ("n", "id")
+    assert contract.silver
+    assert "2 records repeat the key" in notes(found, "n, id")
+    contract, found = inferred([*texts, an_object({"at": AT})], key=("id",))
+    assert not contract.silver
+    assert "not every record has this field of the key" in notes(found, "id")
+    for key, says in (("nobody", "there is no such field"), ("o", "the field is an map")):
+        with pytest.raises(UsageError, match=f"--key {key}: {says}") as caught:
+            inferred(texts, key=(key,))
+        assert caught.value.hint
+
+
+def test_the_event_time() -> None:
+    inner = f'{{"created_at": {AT}}}'
+    texts = [an_object({"meta": inner, "ts": '"2026-11-21T12:30:00"', "seen": AT})]
+    contract, found = inferred(texts)
+    assert contract.event_time == "meta.created_at"
+    assert "Other timestamps: seen" in notes(found, "meta.created_at")
+    assert inferred(texts, event_time="seen")[0].event_time == "seen"
+    with pytest.raises(UsageError, match=r"--event-time ts: .* has no UTC offset") as caught:
+        inferred(texts, event_time="ts")
+    assert "meta.created_at, seen" in caught.value.hint
+    with pytest.raises(UsageError, match=r"No field of the samples is a timestamp\. ts: .* has no UTC offset"):
+        inferred([an_object({"ts": '"2026-11-21T12:30:00"'})])
+    # One that each record has is better than one that has a better name.
+    texts = [an_object({"event_time": AT, "x": AT}), an_object({"x": AT})]
+    assert inferred(texts)[0].event_time == "x"
+
+
+def test_a_folder_and_what_no_contract_can_accept(tmp_path: Path) -> None:
+    for name, content in {
+        "1.json": b'[{"at": %s, "n": 1}, 5, {"n": 1, "n": 2}]' % AT.encode(),
+        "dt=1/2.ndjson": b'{"at": %s, "n": 2}\r\n\n{"at": "\xff"}\n{"at": tru}\n' % AT.encode(),
+        "dt=1/3.json.gz": b"no gzip",
+        "4.json": b"[{}",
+        "5.json": b"",
+        "_hidden/6.json": b"nothing",
+        ".part": b"nothing",
+        "7.json": b"\xef\xbb\xbf" + b'{"at": %s,\n"n": 3}' % AT.encode(),
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    found = infer("things", tmp_path, (), None, 100)
+    assert (found.records, found.files, found.fields) == (3, 6, 2)
+    told = [line.split(": ")[:3] for line in found.left_out]
+    assert [line[:2] for line in told] == [
+        ["1.json", "unit 1"], ["1.json", "unit 2"], ["4.json", "not JSON"], ["5.json", "not JSON"],
+        ["dt=1/2.ndjson", "unit 1"], ["dt=1/2.ndjson", "unit 2"], ["dt=1/3.json.gz", "not gzip"],
+    ]  # fmt: skip
+    assert [line[2] for line in told[:2]] == ["not an object", "duplicate key"]
+
+
+def test_samples_that_have_no_records(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("[]")
+    for path, says in ((tmp_path, "No records found"), (tmp_path / "none", "No file or folder found")):
+        with pytest.raises(UsageError, match=says) as caught:
+            infer("things", path, (), None, 100)
+        assert caught.value.hint
+    (tmp_path / "x.json").write_text("[1")
+    with pytest.raises(UsageError, match=r"No records found in .*\. x.json: not JSON"):
+        infer("things", tmp_path, (), None, 100)
+
+
+def test_no_more_records_are_read_than_asked() -> None:
+    contract, found = inferred(several(5, n=lambda number: "1" if number < 3 else "true"), max_records=3)
+    assert (found.records, field(contract, "n").type) == (3, PrimitiveType.LONG)
+    assert "only the first 3 records were read" in notes(found)
+    assert "only the first" not in notes(inferred(several(3, n="1"), max_records=3)[1])
+
+
+def test_allowed_values_need_enough_records() -> None:
+    for count, expected in ((40, ()), (60, ("a", "b"))):
+        contract, _ = inferred(several(count, f=lambda number: '"a"' if number % 2 else '"b"'))
+        assert field(contract, "f").allowed == expected
+    contract, _ = inferred(several(100, f=lambda number: f'"{number % 13}"', g='"one"'))
+    assert {field(contract, name).allowed for name in "fg"} == {()}
