@@ -82,7 +82,7 @@ class OpenTable:
         return str(self.loaded.uuid().toString())
 
     def descends_from(self, snapshot_id: int) -> bool:
-        """Whether a snapshot is its current one or came before that, as far as its history has not expired."""
+        """Whether a snapshot is its current one or came before that. What expired is not known."""
         jvm: Any = self.spark._jvm
         return bool(jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf(self.loaded, snapshot_id))
 
