@@ -110,7 +110,7 @@ def test_the_commands_of_gold_do_what_the_page_says(walked: tuple[dict[str, str]
     said = shell("\n".join(blocks("docs/gold.md", "sh")).replace("target/", f"{tmp_path}/"), walked[0])
     assert "Rebuilt gold.user_activity from silver.events." in said
     assert "Each window of gold agrees with silver." in said
-    assert "gold.user_activity, windows of 1 hour: 3 of 504 keys, with the greatest event_count" in said
+    assert re.search(r"gold\.user_activity, windows of 1 hour: 3 of \d+ keys, with the greatest event_count", said)
     assert (tmp_path / "user_activity.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -37,7 +37,13 @@ def start_collector(kafka: KafkaServer, tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture(scope="session")
-def collector(kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    """A collector with the default settings, for tests that leave it as it is."""
+def lasting_collector(kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """A collector with the default settings for the whole test run."""
     with Collector(tmp_path_factory.mktemp("collector"), own_topics(kafka)) as running:
-        yield running.ready()
+        yield running
+
+
+@pytest.fixture
+def collector(lasting_collector: Collector) -> Collector:
+    """The same, ready: another test may have killed the broker a moment ago. Tests leave it as it is."""
+    return lasting_collector.ready()

@@ -25,7 +25,7 @@ RUN = [sys.executable, "-m", "consumer", "run", "events"]
 
 @dataclass(frozen=True)
 class Dependent:
-    """A lake, the server that it depends on, and what the line has to begin with when that is away."""
+    """A lake, the server that it depends on, and a pattern of what the line begins with when that is away."""
 
     settings: Settings
     server: Server
@@ -46,8 +46,8 @@ class Dependent:
         assert not [form for form in (PASSWORD, "p%40ss", "%2Frd") if form in said]
         lines = said.splitlines()
         error, *hint = lines[next(number for number, line in enumerate(lines) if line.startswith("Error: ")) :]
-        # Of the two queries, whichever comes first to what is away.
-        assert re.match(rf"Error: (?:(?:bronze|silver)-events: )?{re.escape(self.words)}", error), error
+        # Of the queries, whichever comes first to what is away: while it opens the catalog, or while it reads a table.
+        assert re.match(rf"Error: (?:\S+-\S+: )?{self.words}", error), error
         assert len(hint) == 1
         assert "LAKE_" in hint[0]
 
@@ -63,14 +63,14 @@ class Dependent:
 def on_postgres_catalog(lake_settings: Settings, tmp_path: Path) -> Iterator[Dependent]:
     with PostgresServer(tmp_path / "server") as server:
         settings = changed(lake_settings, LAKE_CATALOG_URI=server.new_database(PASSWORD))
-        yield Dependent(settings, server, "Cannot open the catalog postgresql://")
+        yield Dependent(settings, server, "Cannot (?:open|read) the catalog")
 
 
 @pytest.fixture
 def on_rest_catalog(lake_settings: Settings, tmp_path: Path) -> Iterator[Dependent]:
     with RestCatalogServer(tmp_path / "server", lake_settings.catalog.warehouse_uri) as server:
         settings = changed(lake_settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=server.uri)
-        yield Dependent(settings, server, f"Cannot open the catalog {server.uri}")
+        yield Dependent(settings, server, "Cannot (?:open|read) the catalog")
 
 
 @pytest.fixture

@@ -336,7 +336,7 @@ def test_a_table_of_something_else_is_left_alone(lake: GoldLake) -> None:
 def test_a_product_that_is_broken(lake: GoldLake) -> None:
     lake.create()
     (lake.settings.gold / "activity.yaml").write_text(ACTIVITY.replace("count(*)", "avg(user_id)"))
-    with pytest.raises(LakeproofError, match=r"activity\.yaml:6: measures\.events: invalid measure"):
+    with pytest.raises(LakeproofError, match=r"activity\.yaml:6:11: measures\.events: invalid measure"):
         lake.verified()
 
 
@@ -452,7 +452,9 @@ def test_a_broken_product_is_one_line(lake: GoldLake, reader_environment: Callab
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
-        r"Error: Could not check\. .*activity\.yaml:1: missing key keys\.\n  See docs/gold\.md .*\n", done.stderr
+        r"Error: Could not check\. .*activity\.yaml:1:1: missing key keys\. \(1 of 3 errors\)\n"
+        r"  See docs/gold\.md .*\n",
+        done.stderr,
     )
 
 
