@@ -2,7 +2,7 @@
 
 Run as ``python -m benchmarks.freshness_consumer NOTES``. A line of the notes is either ``{"micro_batch": id, "began",
 "judged", "bronze", "dead_letters", "ledger"}``, in seconds since 1970, or ``{"progress": ...}``, Spark's own of a
-trigger.
+trigger. An empty micro-batch has the number -1.
 """
 
 import json
@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from consumer.app import run_queries
 from consumer.bronze import micro_batches
 from consumer.bronze.micro_batches import MicroBatches
-from consumer.bronze.tasks import write_judged
+from consumer.bronze.tasks import Task, write_judged
 from consumer.commit.append import OpenTable, append_once
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.session import PLANNING_ONLY, start_session
@@ -25,6 +25,7 @@ from lakeproof.settings import load_settings
 from lakeproof.tables.names import stream_tables
 
 _STREAM = "events"
+_EMPTY = -1
 
 
 def main() -> None:
@@ -66,12 +67,14 @@ def _time_steps(notes: TextIO) -> None:
 
     def timed_process(self: MicroBatches[Any], rows: Any, micro_batch_id: int) -> None:
         current.clear()
-        current.update(micro_batch=micro_batch_id, began=time.time())
+        current.update(micro_batch=_EMPTY, began=time.time())
         process(self, rows, micro_batch_id)
         print(json.dumps(current), file=notes)
 
     def timed_write_judged(*arguments: Any) -> Any:
         current["planned"] = time.time()
+        # As the tables number it; Spark's number is another one.
+        current["micro_batch"] = next(each.batch.id for each in arguments if isinstance(each, Task))
         written = write_judged(*arguments)
         current["judged"] = time.time()
         return written
