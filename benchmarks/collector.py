@@ -1,7 +1,6 @@
 """Posts of 100 events: our collector, which waits for every acknowledgement, and the endpoint that everybody writes."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from benchmarks.harness import (
     machine,
 )
 from benchmarks.load import Load, as_fast_as_possible, at_a_rate
+from benchmarks.machine import few_cores
 
 _CORES = 2
 _EVENTS = 100
@@ -71,7 +71,7 @@ def run(options: Options) -> Report:
     seconds = min(options.seconds, _MOST_SECONDS)
     WORK.mkdir(parents=True, exist_ok=True)
     runs: dict[str, list[_Run]] = {}
-    with tempfile.TemporaryDirectory(prefix="collector-", dir=WORK) as folder, _few_cores():
+    with tempfile.TemporaryDirectory(prefix="collector-", dir=WORK) as folder, few_cores(_CORES):
         body = Path(folder) / "body.json"
         body.write_text(json.dumps(_events(), separators=(",", ":")))
         with KafkaServer(Path(folder) / "kafka") as kafka:
@@ -211,14 +211,3 @@ def _events() -> list[dict[str, Any]]:
         }
         for number in range(_EVENTS)
     ]
-
-
-@contextmanager
-def _few_cores() -> Iterator[None]:
-    """Keep this process, and those that it starts, on a few cores."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[:_CORES])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)

@@ -1,6 +1,5 @@
 """How long after a file has landed its rows are read, under a steady load, with all programs on two cores."""
 
-import os
 import signal
 import subprocess
 import tempfile
@@ -28,6 +27,7 @@ from benchmarks.harness import (
     machine,
     module,
 )
+from benchmarks.machine import few_cores
 from benchmarks.minio import Minio, run_minio
 
 _CORES = 2
@@ -57,7 +57,7 @@ def run(options: Options) -> Report:
     about_machine = machine()
     files = (_WARM_UP_SECONDS + options.seconds) * _FILES_PER_SECOND
     WORK.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="freshness-", dir=WORK) as folder, _few_cores(), run_minio() as minio:
+    with tempfile.TemporaryDirectory(prefix="freshness-", dir=WORK) as folder, few_cores(_CORES), run_minio() as minio:
         minio.make_bucket(_BUCKET)
         busy = _load(Path(folder), minio, files)
         landed, consumed, polls = (read_notes(Path(folder) / name) for name in ("landed", "consumed", "polls"))
@@ -167,17 +167,6 @@ def _cpu(pid: int) -> float:
         except psutil.NoSuchProcess:
             continue  # ended since it was listed
     return total
-
-
-@contextmanager
-def _few_cores() -> Iterator[None]:
-    """Keep this process, and those that it starts, on a few cores."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[:_CORES])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _journeys_table(warm: Sequence[Journey], every: Sequence[Journey]) -> Table:

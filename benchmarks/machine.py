@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -22,6 +24,17 @@ def machine() -> dict[str, str]:
         "commit": _commit(),
         "versions": ", ".join(_versions()),
     }
+
+
+@contextmanager
+def few_cores(cores: int) -> Iterator[None]:
+    """Keep this process, and those that it starts, on so many cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:cores])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _cpu_model() -> str:

@@ -337,6 +337,16 @@ class KafkaServer(Server):
         """Its address for clients: ``host:port``."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def login(self) -> dict[str, str]:
+        """Settings of a client that logs in."""
+        return {
+            "LAKE_KAFKA_BOOTSTRAP_SERVERS": self.sasl_servers,
+            "LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+            "LAKE_KAFKA_SASL_USERNAME": self.user,
+            "LAKE_KAFKA_SASL_PASSWORD": self.password,
+        }
+
     def command(self) -> list[str]:
         self._write_properties()
         return self._java("kafka.Kafka", self._properties)

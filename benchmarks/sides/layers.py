@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import FOLDER_VARIABLE, ROOT
-from benchmarks.sides.bronze import count, fill_bronze
+from benchmarks.sides.bronze import fill_bronze
+from benchmarks.sides.counts import count
 from consumer.app import run_queries
 from consumer.queries.bronze import Trigger
 from consumer.queries.gold import GoldQuery

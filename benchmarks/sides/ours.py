@@ -3,7 +3,7 @@
 import json
 import time
 
-from benchmarks.sides.counts import lake_counts
+from benchmarks.sides.counts import count
 from consumer.app import run_queries
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.session import PLANNING_ONLY, start_session
@@ -21,7 +21,7 @@ def main() -> None:
     run_queries(settings, [query], lambda: spark, available_now=True)
     seconds = time.monotonic() - began
     spark.stop()
-    counts = lake_counts(settings, f"bronze.{STREAM}", f"dead_letters.{STREAM}")
+    counts = count(settings, bronze=f"bronze.{STREAM}", dead_letters=f"dead_letters.{STREAM}")
     print(json.dumps({"seconds": seconds} | counts))
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import MapType, StringType, StructField, StructType, TimestampType
 
-from benchmarks.sides.counts import lake_counts
+from benchmarks.sides.counts import count
 from consumer.session import start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import load_settings
@@ -112,7 +112,7 @@ def main() -> None:
     query.awaitTermination()
     seconds = time.monotonic() - began
     spark.stop()
-    print(json.dumps({"seconds": seconds} | lake_counts(settings, BRONZE, DEAD_LETTERS)))
+    print(json.dumps({"seconds": seconds} | count(settings, bronze=BRONZE, dead_letters=DEAD_LETTERS)))
 
 
 if __name__ == "__main__":

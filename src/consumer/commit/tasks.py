@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -36,6 +36,15 @@ class Written:
     failure: LakeproofError | None = None
 
 
+class Part(Protocol):
+    """What a task wrote. Can be pickled."""
+
+    failure: LakeproofError | None
+
+
+PartT = TypeVar("PartT", bound=Part)
+
+
 def write_rows(rows: DataFrame, target: Target, s3: S3Settings) -> Written:
     """Write rows, whose columns are a table's, to data files for it.
 
@@ -44,21 +53,27 @@ def write_rows(rows: DataFrame, target: Target, s3: S3Settings) -> Written:
     UnavailableError
         A data file cannot be written; nothing was committed.
     """
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(_write(batches, target, s3))]})
-
     whole = Written()
-    for row in map_in_arrow(rows, write, "written binary").collect():
-        part: Written = pickle.loads(row.written)  # noqa: S301 - our own
-        if part.failure:
-            raise part.failure
+    for part in write_in_tasks(rows, lambda batches: _write(batches, target, s3)):
         whole.files += part.files
         whole.rows += part.rows
     return whole
 
 
-def map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any], schema: str) -> DataFrame:
+def write_in_tasks(rows: DataFrame, write: Callable[[Iterator[pa.RecordBatch]], PartT]) -> Iterator[PartT]:
+    """Let each task write its rows; return what each wrote, and raise what one of them failed with."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(write(batches))]})
+
+    for row in _map_in_arrow(rows, work, "written binary").collect():
+        part: PartT = pickle.loads(row.written)  # noqa: S301 - our own
+        if part.failure:
+            raise part.failure
+        yield part
+
+
+def _map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any], schema: str) -> DataFrame:
     """What ``DataFrame.mapInArrow`` does, which asks for pandas, though neither it nor its workers use that."""
     function = UserDefinedFunction(work, _parse_datatype_string(schema), evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column: Any = function(*[rows[name] for name in rows.columns])

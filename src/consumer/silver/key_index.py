@@ -150,7 +150,7 @@ class KeyIndex:
 
     def _open(self) -> None:
         try:
-            self._database = _database(self._folder)
+            self._database, buckets = _database(self._folder)
         except OSError as error:
             raise LakeproofError(f"Cannot write {self._folder}: {error.strerror}.", _HINT) from error
         except Exception as error:
@@ -162,11 +162,10 @@ class KeyIndex:
             log.warning("key index is damaged, and is built again", folder=str(self._folder), error=str(error))
             shutil.rmtree(self._folder, ignore_errors=True)
             try:
-                self._database = _database(self._folder)
+                self._database, buckets = _database(self._folder)
             except Exception as again:
                 raise LakeproofError(f"Cannot write {self._folder}: {again}.", _HINT) from again
-        names = Rdict.list_cf(str(self._folder), _options())
-        self._buckets = {name: self._database.get_column_family(name) for name in names if name != "default"}
+        self._buckets = {name: self._database.get_column_family(name) for name in buckets}
 
     def _bucket(self, time: Micros | None, watermark: Micros | None) -> str:
         """The bucket of a row; a time that is far ahead would make a bucket of its own."""
@@ -201,10 +200,12 @@ def _is_live(value: bytes, oldest: Micros | None) -> bool:
     return oldest is None or time >= oldest or time == _NO_TIME
 
 
-def _database(folder: Path) -> Rdict:
+def _database(folder: Path) -> tuple[Rdict, list[str]]:
+    """Open or make the database; return it with the names of its buckets."""
     folder.mkdir(parents=True, exist_ok=True)
     names = Rdict.list_cf(str(folder), _options()) if (folder / "CURRENT").exists() else []
-    return Rdict(str(folder), _options(), {name: _options() for name in names if name != "default"})
+    buckets = [name for name in names if name != "default"]
+    return Rdict(str(folder), _options(), {name: _options() for name in buckets}), buckets
 
 
 def _options() -> Options:

@@ -1,6 +1,5 @@
 """Write rows with their verdicts to the data files of the silver tables, in one pass, and count them."""
 
-import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
-from consumer.commit.tasks import map_in_arrow
+from consumer.commit.tasks import write_in_tasks
 from consumer.silver.verdicts import Lost, Micros, Place, Verdict
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.offsets import OFFSET_DIGITS
@@ -84,15 +83,11 @@ def write_decided(
         A data file cannot be written; nothing was committed.
     """
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        written = _write(batches, lost, horizons, targets, s3, of_topic=of_topic)
-        yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]})
+    def write(batches: Iterator[pa.RecordBatch]) -> Written:
+        return _write(batches, lost, horizons, targets, s3, of_topic=of_topic)
 
     whole = Written(files={verdict: [] for verdict in targets})
-    for row in map_in_arrow(rows, write, "written binary").collect():
-        part: Written = pickle.loads(row.written)  # noqa: S301 - our own
-        if part.failure:
-            raise part.failure
+    for part in write_in_tasks(rows, write):
         for verdict, files in part.files.items():
             whole.files[verdict] += files
         whole.outcomes.update(part.outcomes)

@@ -49,16 +49,10 @@ def test_a_stream_outlives_its_broker_and_ends_on_a_signal(
 ) -> None:
     topic = kafka.new_topic()
     send(kafka, topic, [event(0)])
-    login = {
-        "LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.sasl_servers,
-        "LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
-        "LAKE_KAFKA_SASL_USERNAME": kafka.user,
-        "LAKE_KAFKA_SASL_PASSWORD": kafka.password,
-    }
     output = tmp_path / "output"
     with output.open("wb") as sink:
         running = subprocess.Popen(
-            [*COMMAND, "--topic", topic], env=environment(lake_settings, **login), stdout=sink, stderr=sink
+            [*COMMAND, "--topic", topic], env=environment(lake_settings, **kafka.login), stdout=sink, stderr=sink
         )
         try:
             wait(lambda: output.read_text().count('"micro-batch"') == 1, running, output)

@@ -256,15 +256,9 @@ def test_a_login_is_passed_on_and_its_password_is_in_no_file(
 ) -> None:
     topic = kafka.new_topic()
     send(kafka, topic, [event(0)])
-    login = {
-        "LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.sasl_servers,
-        "LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
-        "LAKE_KAFKA_SASL_USERNAME": kafka.user,
-        "LAKE_KAFKA_SASL_PASSWORD": kafka.password,
-    }
     with pytest.raises(UnavailableError, match=r"refused the login of lake(?s:.*)LAKE_KAFKA_SASL_PASSWORD"):
-        take(topic, **login | {"LAKE_KAFKA_SASL_PASSWORD": "wrong", "LAKE_KAFKA_TIMEOUT_SECONDS": 2})
-    take(topic, **login)
+        take(topic, **kafka.login | {"LAKE_KAFKA_SASL_PASSWORD": "wrong", "LAKE_KAFKA_TIMEOUT_SECONDS": 2})
+    take(topic, **kafka.login)
     assert units(lake_settings, "bronze") == [(source_name(topic, 0, 0), 0)]
     assert not [
         path
