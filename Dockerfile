@@ -13,6 +13,9 @@ COPY requirements/bootstrap.txt requirements/
 RUN pip install --no-cache-dir --require-hashes --requirement requirements/bootstrap.txt && python -m venv --without-pip .venv
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
+# Files of the package are links to these.
+COPY contracts contracts
+COPY gold gold
 RUN hatchling build --target wheel --directory dist
 
 FROM build AS producer-build
@@ -29,9 +32,7 @@ RUN uv pip install --no-cache --python .venv --require-hashes --requirement requ
 
 FROM consumer-build AS jars
 COPY --from=jdk /opt/java/openjdk /opt/java/openjdk
-COPY ivy.xml ivysettings.xml jars.sha256 ./
-COPY scripts scripts
-RUN JAVA_HOME=/opt/java/openjdk scripts/jars.sh
+RUN JAVA_HOME=/opt/java/openjdk LAKE_JARS=/app/spark/jars .venv/bin/lakeproof setup
 
 FROM build AS reader-build
 COPY requirements/reader.txt requirements/
@@ -45,10 +46,10 @@ USER 10001
 CMD ["producer", "--help"]
 
 FROM base AS consumer
-ENV JAVA_HOME=/opt/java/openjdk
+ENV JAVA_HOME=/opt/java/openjdk LAKE_JARS=/app/spark/jars
 COPY --from=jdk /opt/java/openjdk /opt/java/openjdk
 COPY --from=consumer-build /app/.venv .venv
-COPY --from=jars /app/target/jars/spark target/jars/spark
+COPY --from=jars /app/spark spark
 COPY contracts contracts
 COPY gold gold
 USER 10001

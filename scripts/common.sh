@@ -8,6 +8,9 @@ BIN=$ROOT/.venv/bin
 # shellcheck disable=SC2034 # used by the other scripts
 JAVA=${JAVA_HOME:+$JAVA_HOME/bin/}java
 
+# shellcheck disable=SC2034
+JARS_LIST=src/lakeproof/install/jars.sha256
+
 say() { printf '%s\n' "$*"; }
 
 # fail MESSAGE [HINT]: one line that says what is wrong, one that says what to do next.

@@ -4,6 +4,7 @@
 #   scripts/setup.sh dev    also what the checks need
 #   scripts/setup.sh bench  also what the benchmarks need
 #   scripts/setup.sh lock   also record the hashes of the jars
+# IVY_SETTINGS names other settings of Ivy, for a mirror of Maven Central.
 # PYTHON is the interpreter for .venv. Default: the first one below that is new enough and has venv.
 source "$(dirname "$0")/common.sh"
 wanted=${1:-run}
@@ -60,20 +61,14 @@ install_project() {
   sha256 pyproject.toml >.venv/project.stamp
 }
 
-# With an archive of its classes, the consumer's JVM starts in half the time. It is made in an empty folder and with only
-# these settings, so that no lake is changed. Without it, runs only start more slowly.
-archive_classes() {
-  local stamp=target/jars/spark.jsa.stamp folder
+# Spark's jars, and an archive of its classes for faster starts. `lakeproof setup` checks each jar; this only looks at the stamp.
+prepare_spark() {
+  local stamp=target/jars/setup.stamp
+  mkdir -p target/jars
   "$JAVA" -version >target/jars/java-version 2>&1
-  ! fresh "$stamp" jars.sha256 requirements/run.txt target/jars/java-version || return 0
-  say "Archiving the JVM's classes (once, for faster starts) …"
-  folder=$(mktemp -d)
-  (cd "$folder" && env -i HOME="$HOME" PATH="$PATH" ${JAVA_HOME:+JAVA_HOME="$JAVA_HOME"} \
-    LAKE_CONTRACTS="$ROOT/contracts" LAKE_GOLD="$ROOT/gold" LAKE_JARS="$ROOT/target/jars/spark" "$BIN/consumer" archive) \
-    >target/jars/archive.log 2>&1 ||
-    say "  Failed, so starts are slower. Log: target/jars/archive.log. To try again: .venv/bin/consumer archive"
-  sha256 jars.sha256 requirements/run.txt target/jars/java-version >"$stamp"
-  rm -rf "$folder"
+  ! fresh "$stamp" "$JARS_LIST" requirements/run.txt target/jars/java-version || [[ ! -d target/jars/spark ]] || return 0
+  LAKE_JARS=target/jars/spark "$BIN/lakeproof" setup ${IVY_SETTINGS:+--ivy-settings "$IVY_SETTINGS"} || exit
+  sha256 "$JARS_LIST" requirements/run.txt target/jars/java-version >"$stamp"
 }
 
 check_java
@@ -83,5 +78,5 @@ install bootstrap
 [[ $wanted != dev ]] || install dev
 [[ $wanted != bench ]] || install bench
 install_project
-if [[ $wanted == lock ]]; then scripts/jars.sh --lock; else scripts/jars.sh; fi
-archive_classes
+[[ $wanted != lock ]] || scripts/jars.sh --lock
+prepare_spark

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
+INSTALL = ROOT / "src" / "lakeproof" / "install"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -81,7 +82,7 @@ def test_producer_and_collector_need_no_spark_and_the_reader_no_jvm():
 
 def test_jars_are_those_that_were_recorded_and_at_most_150_mb():
     folder = ROOT / "target" / "jars" / "spark"
-    recorded = dict(reversed(line.split()) for line in (ROOT / "jars.sha256").read_text().splitlines())
+    recorded = dict(reversed(line.split()) for line in (INSTALL / "jars.sha256").read_text().splitlines())
     jars = {f"./{jar.name}": jar for jar in folder.glob("*.jar")}
     assert jars.keys() == recorded.keys()
     for name, jar in jars.items():
@@ -107,7 +108,7 @@ def test_jars_are_recorded_without_asking_for_those_recorded_before():
 
 
 def test_ivy_settings_name_no_host():
-    assert "://" not in (ROOT / "ivysettings.xml").read_text()
+    assert "://" not in (INSTALL / "ivysettings.xml").read_text()
 
 
 def test_the_dockerfile_lints():
@@ -116,6 +117,22 @@ def test_the_dockerfile_lints():
 
 def test_the_compose_file_is_one():
     check(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", "docker-compose.yml")
+
+
+def test_the_compose_file_of_init_has_the_demos_minio():
+    check(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", INSTALL / "template" / "compose.yaml")
+    services = yaml.safe_load((INSTALL / "template" / "compose.yaml").read_text())["services"]
+    for name, service in services.items():
+        assert service == {key: value for key, value in COMPOSE["services"][name].items() if key != "logging"}
+
+
+def test_the_settings_of_init_are_settings(tmp_path):
+    from lakeproof.settings import settings_of
+
+    text = (INSTALL / "template" / "env").read_text()
+    lines = [line.removeprefix("#") for line in text.splitlines() if re.match(r"#?[A-Z_]+=", line)]
+    settings = settings_of(dict(line.split("=", 1) for line in lines))
+    assert (settings.home, settings.landing.uri) == (Path("lake"), "s3://landing")
 
 
 def test_compose_itself_loads_the_file():
@@ -182,7 +199,7 @@ def test_the_compose_environment_is_read_by_the_programs(monkeypatch, tmp_path):
 
 def test_the_defaults_of_env_leave_the_lake_embedded():
     names = {line.split("=")[0] for line in (ROOT / ".env").read_text().splitlines() if "=" in line and line[0] != "#"}
-    assert not [name for name in names if name.startswith(("AWS_", "LAKE_"))]
+    assert {name for name in names if name.startswith(("AWS_", "LAKE_"))} == {"LAKE_JARS"}
 
 
 def test_make_help_tells_of_every_target():
@@ -238,6 +255,28 @@ def test_scripts_can_be_run():
 
 def test_ci_calls_the_tests_and_nothing_else():
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem
+)
+def test_issue_templates_are_valid(path):
+    schema = "config" if path.stem == "config" else "forms"
+    check(BIN / "check-jsonschema", "--builtin-schema", f"vendor.github-issue-{schema}", path)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "deploy" / "systemd").glob("*.service")), ids=lambda path: path.stem)
+def test_systemd_runs_commands_that_exist_and_lets_them_end(path):
+    unit = RawConfigParser(strict=False)
+    unit.optionxform = str
+    unit.read(path)
+    service = unit["Service"]
+    program, *arguments = shlex.split(service["ExecStart"].replace("%i", "events"))
+    check(BIN / Path(program).name, *arguments, "--help")
+    assert service["Restart"] == "on-failure"
+    assert service["RestartPreventExitStatus"] == "2"
+    if program.endswith("consumer"):
+        assert service["KillMode"] == "mixed"  # Spark's JVM must not get the signal
 
 
 def test_pre_commit_is_valid():

@@ -15,11 +15,6 @@ app = application(
 )
 
 
-@app.callback()
-def _program() -> None:
-    """Accept events by HTTP, and answer when Kafka has them."""
-
-
 @app.command("run")
 def run_collector() -> None:
     """Serve POST /collect until Ctrl-C or SIGTERM, which finish the posts that have begun."""

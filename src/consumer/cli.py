@@ -53,11 +53,6 @@ class DataSource(StrEnum):
     KAFKA = "kafka"
 
 
-@app.callback()
-def _program() -> None:
-    """Judge landed batches with Spark, and append each record once: to bronze or to the dead letters."""
-
-
 @app.command("run")
 def run_streams(
     streams: Annotated[
@@ -177,7 +172,7 @@ def archive(
 ) -> None:
     """Archive the JVM classes that a run loads, so that later starts take about half the time.
 
-    `make setup` does this. The archive only works with the same Java and the same jars; otherwise it is ignored.
+    `lakeproof setup` does this. The archive only works with the same Java and the same jars; otherwise it is ignored.
     """
     settings = load_settings()
     from consumer.archive import archive_classes

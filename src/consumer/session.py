@@ -52,7 +52,9 @@ def start_session(
     """
     jars = [str(jar) for jar in sorted(settings.spark.jars.absolute().glob("*.jar"))]
     if not jars:
-        raise UnavailableError(f"There are no jars in {settings.spark.jars}.", "Run `make setup`, or set LAKE_JARS.")
+        raise UnavailableError(
+            f"There are no jars in {settings.spark.jars}.", "Run `lakeproof setup`, or set LAKE_JARS."
+        )
     settings.logs.mkdir(parents=True, exist_ok=True)
     archive = class_archive(settings)
     jvm = [

@@ -16,6 +16,7 @@ from lakeproof.contracts.commands import contract_commands
 from lakeproof.doctor import Program, checks_for, examine
 from lakeproof.errors import UsageError
 from lakeproof.gold.commands import gold_commands
+from lakeproof.install.commands import init, jars, setup
 from lakeproof.landing.commands import landing_commands
 from lakeproof.settings import VARIABLES, Settings, load_settings
 from lakeproof.settings_help import as_markdown, by_concern, epilog, settings_in_words
@@ -24,8 +25,11 @@ _WIDE = 500
 
 app = application(
     "lakeproof",
-    "Check this machine, manage contracts, check data products, and show the settings that all programs share.",
+    "Set up this machine and a project, manage contracts, check data products, and show the settings of all programs.",
 )
+app.command()(init)
+app.command()(setup)
+app.command(hidden=True)(jars)
 app.add_typer(contract_commands, name="contract")
 app.add_typer(gold_commands, name="gold")
 app.add_typer(landing_commands, name="landing")

@@ -6,7 +6,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from types import FrameType
+from typing import Annotated
 
 import structlog
 import typer
@@ -23,14 +25,22 @@ _PIPE_CLOSED = 128 + signal.SIGPIPE
 
 def application(name: str, help_text: str, variables: Sequence[str] = ()) -> typer.Typer:
     """Make the Typer application of a program; its help says what some variables set."""
-    return typer.Typer(
-        name=name,
-        help=help_text,
-        epilog=epilog(variables) if variables else None,
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
+    app = typer.Typer(name=name, no_args_is_help=True, pretty_exceptions_enable=False)
+
+    def print_version(wanted: bool) -> None:
+        if wanted:
+            typer.echo(f"{name} {version('lakeproof')}")
+            raise typer.Exit
+
+    # A program with one command keeps the command's name with this, too.
+    @app.callback(help=help_text, epilog=epilog(variables) if variables else None)
+    def program(
+        _version: Annotated[
+            bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
+        ] = False,
+    ) -> None: ...
+
+    return app
 
 
 def run(app: Callable[[], object]) -> None:

@@ -96,7 +96,8 @@ def examine(checks: list[Check]) -> Iterator[Finding]:
 
 def checks_for(settings: Settings, program: Program, landing: str | None = None) -> list[Check]:
     """The needs of `program`, the cheapest first; `landing` as in :func:`check_environment`."""
-    checks = [Check("contracts", lambda: _contracts(settings.contracts))]
+    # What reads only tables gets by without contracts: SQL, the shell, the list of tables.
+    checks = [] if program is Program.READER else [Check("contracts", lambda: _contracts(settings.contracts))]
     locations = {_LANDING: landing or settings.landing.uri}
     if program is not Program.PRODUCER:
         locations["warehouse"] = settings.catalog.warehouse_uri
@@ -127,12 +128,20 @@ def _contracts(folder: Path) -> str:
     names = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
     if not names:
         raise UsageError(
-            f"No contracts found in {folder.absolute()}.", "Run in the project's folder, or set LAKE_CONTRACTS."
+            f"No contracts found in {folder.absolute()}.",
+            "Run in the project's folder, make one with `lakeproof init`, or set LAKE_CONTRACTS.",
         )
     return names
 
 
-def _java() -> str:
+def find_java() -> tuple[Path, int]:
+    """The Java program that Spark runs, and its version.
+
+    Raises
+    ------
+    UnavailableError
+        There is none, or it is too old.
+    """
     home = os.environ.get("JAVA_HOME")  # as Spark looks for it
     java = shutil.which(f"{home}/bin/java" if home else "java")
     hint = f"Install JDK {_OLDEST_JAVA} or newer, or set JAVA_HOME to one."
@@ -143,7 +152,12 @@ def _java() -> str:
         raise UnavailableError(f"Cannot determine the Java version of {java}.", hint)
     if int(found[1]) < _OLDEST_JAVA:
         raise UnavailableError(f"{java} is Java {found[1]}, but Spark 4 requires Java {_OLDEST_JAVA} or newer.", hint)
-    return f"Java {found[1]} at {java}"
+    return Path(java), int(found[1])
+
+
+def _java() -> str:
+    java, version = find_java()
+    return f"Java {version} at {java}"
 
 
 def _java_release(java: Path) -> str:
@@ -160,7 +174,7 @@ def _java_release(java: Path) -> str:
 def _jars(folder: Path) -> str:
     count = len(list(folder.glob("*.jar")))
     if not count:
-        raise UnavailableError(f"No jars found in {folder.absolute()}.", "Run `make setup`, or set LAKE_JARS.")
+        raise UnavailableError(f"No jars found in {folder.absolute()}.", "Run `lakeproof setup`, or set LAKE_JARS.")
     return f"{count} in {folder}"
 
 

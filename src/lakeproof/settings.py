@@ -5,6 +5,7 @@ directory holds defaults, the real environment wins. Each setting is described o
 the field's alias. `lakeproof.settings_help` puts that into words.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
+from platformdirs import user_cache_path
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -27,6 +29,7 @@ from pydantic import (
 
 from lakeproof.addresses import as_plain_uri, as_uri, database, folder, place, sqlite_uri
 from lakeproof.errors import UsageError
+from lakeproof.install.jars import hashes_of_spark
 from lakeproof.kafka.offsets import starting_offsets
 
 _PREFIX = "LAKE_"
@@ -115,6 +118,12 @@ def _in_home(name: str) -> Callable[[dict[str, Any]], Any]:
 def _database_file(value: Any) -> Any:
     """Make the file that is a default the URI of a database; what was set is one already."""
     return sqlite_uri(value) if isinstance(value, Path) else value
+
+
+def _cached_jars() -> Path:
+    """The folder of the jars in the user's cache, where each list of jars has one of its own."""
+    digest = hashlib.sha256(hashes_of_spark().read_bytes()).hexdigest()
+    return user_cache_path("lakeproof", appauthor=False) / f"spark-{digest[:12]}" / "jars"
 
 
 _Folder = Annotated[Path, _checked(folder)]
@@ -323,7 +332,9 @@ class SparkSettings(_Concern, title="Spark"):
         description=f"heap of the Spark driver: a whole number with m or g, at least {_LEAST_MEGABYTES}m",
     )
     jars: _Folder = Field(
-        Path("target/jars/spark"), alias="LAKE_JARS", description="folder of the jars that Spark starts with"
+        default_factory=_cached_jars,
+        alias="LAKE_JARS",
+        description="folder of the jars that Spark starts with; `lakeproof setup` fills it",
     )
 
 

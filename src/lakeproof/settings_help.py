@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from platformdirs import user_cache_path
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
@@ -87,4 +88,6 @@ def _line(setting: Setting) -> str:
 def _default(field: FieldInfo) -> str:
     home = {"home": Path("$LAKE_HOME")}
     default = field.get_default(call_default_factory=True, validated_data=home)
-    return "" if default is None else str(default)
+    # The same on every machine, since the guide has it.
+    cache = str(user_cache_path())
+    return "" if default is None else str(default).replace(cache, "~/.cache")

@@ -25,11 +25,6 @@ app = application(
 )
 
 
-@app.callback()
-def _program() -> None:
-    """Generate batches of records, with the faults that real producers have, and land them."""
-
-
 def _time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)

@@ -144,7 +144,10 @@ def _extension(name: str) -> Path:
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for path in Path(folder).glob(f"extensions/*/{name}.duckdb_extension"):
             return path
-    raise UnavailableError(f"The DuckDB extension {name} is not installed.", "Run `make setup`.")
+    raise UnavailableError(
+        f"The DuckDB extension {name} is not installed.",
+        'Install it: pip install "lakeproof[reader]", or `make setup` in a clone.',
+    )
 
 
 def _one_line(error: Exception) -> str:

@@ -52,4 +52,6 @@ def _binary() -> str:
         path = Path(folder) / "duckdb"
         if os.access(path, os.X_OK):
             return str(path)
-    raise UnavailableError("The DuckDB shell is not installed.", "Run `make setup`.")
+    raise UnavailableError(
+        "The DuckDB shell is not installed.", 'Install it: pip install "lakeproof[reader]", or `make setup` in a clone.'
+    )

@@ -55,7 +55,12 @@ def land(settings: Settings, first: int, count: int) -> None:
         (["run", "events", "--trigger", "soon"], {}, 2, ["--trigger: expected a duration, got 'soon'", "5 seconds"]),
         (["run", "events", "--data-source", "s3"], {}, 2, ["does not match the landing zone", "LAKE_LANDING"]),
         (["run", "events"], {"LAKE_LANDING": "ftp://there"}, 2, ["is not a file:// or s3:// address"]),
-        (["run", "events"], {"LAKE_DRIVER_MEMORY": "2g", "LAKE_JARS": "/nowhere"}, 3, ["No jars found", "make setup"]),
+        (
+            ["run", "events"],
+            {"LAKE_DRIVER_MEMORY": "2g", "LAKE_JARS": "/nowhere"},
+            3,
+            ["No jars found", "lakeproof setup"],
+        ),
         (["run", "events"], {"LAKE_SPARK_UI_PORT": "x"}, 2, ["LAKE_SPARK_UI_PORT"]),
         (
             ["run", "events", "--to", "gold"],

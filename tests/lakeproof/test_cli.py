@@ -38,7 +38,7 @@ def test_the_doctor_says_everything_that_is_not(lakeproof, tmp_path):
     done = lakeproof("doctor", LAKE_JARS=str(tmp_path), LAKE_CONTRACTS=str(tmp_path))
     assert done.returncode == 1
     assert done.stdout.count("failed") == 2
-    assert "make setup" in done.stdout
+    assert "lakeproof setup" in done.stdout
     assert "Traceback" not in done.stderr
 
 

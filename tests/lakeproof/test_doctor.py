@@ -92,11 +92,12 @@ def _fake_java(home: Path, version: str, with_release: bool) -> None:
 def test_no_jars(settings, tmp_path):
     error = refuse(changed(settings, LAKE_JARS=tmp_path / "none"))
     assert isinstance(error, UnavailableError)
-    assert "make setup" in error.hint
+    assert "lakeproof setup" in error.hint
 
 
 def test_no_contracts(settings, tmp_path):
-    assert isinstance(refuse(changed(settings, LAKE_CONTRACTS=tmp_path), Program.READER), UsageError)
+    assert isinstance(refuse(changed(settings, LAKE_CONTRACTS=tmp_path), Program.PRODUCER), UsageError)
+    check_environment(changed(settings, LAKE_CONTRACTS=tmp_path), Program.READER)
 
 
 @pytest.mark.parametrize("program", [Program.PRODUCER, Program.CONSUMER])

@@ -1,0 +1,84 @@
+"""``lakeproof init`` and ``setup``, and what the project's own scripts call to retrieve jars."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeproof.doctor import find_java
+from lakeproof.install.archive import archive_classes
+from lakeproof.install.jars import hashes_of_spark, pyspark_folder, retrieve
+from lakeproof.install.project import init_project
+from lakeproof.settings import load_settings
+
+IvySettings = Annotated[
+    Path | None,
+    typer.Option(
+        "--ivy-settings",
+        metavar="FILE",
+        help="Settings of Ivy, to retrieve the jars from a mirror of Maven Central.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="The folder; it is created if it does not exist.")] = Path(),
+) -> None:
+    """Write a project to start with into FOLDER: a contract, a data product, .env, and MinIO for Docker Compose.
+
+    Existing files are never replaced.
+    """
+    written = init_project(folder)
+    for path in written:
+        typer.echo(f"Wrote {path}")
+    if not written:
+        typer.echo("All files exist already.")
+    steps = [
+        "lakeproof setup",
+        "producer events --batches 20 --invalid-schema-chance 0.1",
+        "consumer run events --available-now",
+        "reader summary events",
+    ]
+    typer.echo("Next:")
+    for step in [f"cd {folder}", *steps] if folder != Path() else steps:
+        typer.echo(f"  {step}")
+
+
+def setup(
+    archive: Annotated[
+        bool, typer.Option("--archive/--no-archive", help="Archive classes, so that Spark starts faster.")
+    ] = True,
+    ivy_settings: IvySettings = None,
+) -> None:
+    """Prepare Spark: retrieve its jars (86 MB, once per user), check their hashes, and speed up its start.
+
+    The folder is that of LAKE_JARS. If all is in place, this only checks it.
+    """
+    settings = load_settings()
+    java, _ = find_java()
+    pyspark_folder()
+    folder = settings.spark.jars.absolute()
+    typer.echo(f"Checking the jars in {folder} …")
+    new = retrieve(str(java), "spark", folder, hashes_of_spark(), ivy_settings)
+    count = len(list(folder.glob("*.jar")))
+    typer.echo(f"{count} jars {'retrieved' if new else 'are in place'}; their hashes are those that were recorded.")
+    if not archive:
+        return
+    typer.echo("Checking the archive of Spark's classes; if it must be made, that takes half a minute …")
+    if log := archive_classes(java, folder):
+        typer.echo(f"Spark starts without an archive of its classes, which takes longer. Why: {log}")
+
+
+def jars(
+    configuration: Annotated[str, typer.Argument(help="Configuration of ivy.xml.")],
+    folder: Annotated[Path, typer.Argument(help="Where the jars go.")],
+    hashes: Annotated[Path | None, typer.Argument(help="List of hashes. Default: the one of the package.")] = None,
+    lock: Annotated[bool, typer.Option("--lock", help="Write the list of hashes.")] = False,
+    ivy_settings: IvySettings = None,
+) -> None:
+    """Retrieve the jars of a configuration, for the project's own scripts."""
+    java, _ = find_java()
+    if retrieve(str(java), configuration, folder.absolute(), hashes or hashes_of_spark(), ivy_settings, lock=lock):
+        typer.echo(f"Retrieved the jars of {configuration}.")

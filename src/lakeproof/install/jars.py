@@ -1,0 +1,167 @@
+"""The jars that Spark starts with: retrieved once by the Ivy that PySpark carries, and checked against their hashes."""
+
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+
+SPARK = "spark"
+"""The configuration of ivy.xml that the programs need. The others are for the servers of the tests."""
+_LISTED = "jars.sha256"
+_PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
+_SAID = 3
+"""Lines of what Ivy printed that an error repeats."""
+
+
+class JarsError(LakeproofError):
+    """Jars are not the ones that were recorded."""
+
+
+def hashes_of_spark() -> Path:
+    """The list of the jars of Spark, with their hashes."""
+    return _packaged(_LISTED)
+
+
+def retrieve(
+    java: str, configuration: str, folder: Path, hashes: Path, ivy_settings: Path | None = None, *, lock: bool = False
+) -> bool:
+    """Put the jars of a configuration of ivy.xml into `folder`, unless they are there.
+
+    Parameters
+    ----------
+    java
+        The program that runs Ivy.
+    configuration
+        Which jars.
+    folder
+        Where they go. Jars that an earlier call put there are replaced; other files are left alone.
+    hashes
+        The list of their names and SHA-256 hashes, as ``sha256sum`` prints it.
+    ivy_settings
+        Where Ivy looks for jars, if not in Maven Central.
+    lock
+        Write `hashes` from what Ivy finds, instead of checking it.
+
+    Returns
+    -------
+    bool
+        Whether anything was retrieved.
+
+    Raises
+    ------
+    UnavailableError
+        A jar cannot be retrieved.
+    JarsError
+        A jar has another hash, or the list has other jars.
+    UsageError
+        The folder has jars of somebody else.
+    """
+    wanted = {} if lock else read_hashes(hashes)
+    before = _put_by_us(folder)
+    if not lock and hashes_in(folder) == wanted:
+        with suppress(PermissionError):  # somebody else's folder with the right jars will do
+            _remember(folder, wanted)
+        return False
+    foreign = {jar.name for jar in folder.glob("*.jar")} - before - wanted.keys()
+    if foreign and not lock:
+        raise UsageError(
+            f"{folder} contains {min(foreign)}, which is not one of the jars that Spark starts with.",
+            "Remove the folder, or set LAKE_JARS to another one.",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    # In the same file system, so that each jar appears as a whole.
+    with tempfile.TemporaryDirectory(prefix="new-", dir=folder.parent) as new:
+        _run_ivy(java, configuration, Path(new), folder.parent / "ivy.log", ivy_settings)
+        found = hashes_in(Path(new))
+        if lock:
+            lines = (f"{digest}  ./{name}\n" for name, digest in sorted(found.items()))
+            hashes.write_text("".join(lines))
+            wanted = found
+        _compare(found, wanted, hashes)
+        for name in wanted:
+            (Path(new) / name).replace(folder / name)
+    for name in before - wanted.keys():
+        (folder / name).unlink(missing_ok=True)
+    _remember(folder, wanted)
+    return True
+
+
+def read_hashes(path: Path) -> dict[str, str]:
+    """Names and hashes of a list."""
+    pairs = (line.split() for line in path.read_text().splitlines())
+    return {name.removeprefix("./"): digest for digest, name in pairs}
+
+
+def hashes_in(folder: Path) -> dict[str, str]:
+    """Names and hashes of the jars in a folder."""
+    found = {}
+    for jar in folder.glob("*.jar"):
+        with jar.open("rb") as content:
+            found[jar.name] = hashlib.file_digest(content, "sha256").hexdigest()
+    return found
+
+
+def pyspark_folder() -> Path:
+    """Folder of the installed PySpark.
+
+    Raises
+    ------
+    UnavailableError
+        It is not installed.
+    """
+    spec = find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise UnavailableError("PySpark is not installed.", 'Install it: pip install "lakeproof[consumer]"')
+    return Path(spec.submodule_search_locations[0])
+
+
+def _compare(found: Mapping[str, str], wanted: Mapping[str, str], hashes: Path) -> None:
+    if odd := sorted(found.keys() ^ wanted.keys()):
+        what = "was not found" if odd[0] in wanted else "is not in it"
+        raise JarsError(
+            f"The retrieved jars differ from {hashes.name}: {odd[0]} {what}. Nothing was installed.",
+            "If you use a mirror of Maven Central, check that it is complete.",
+        )
+    if changed := [name for name in sorted(wanted) if found[name] != wanted[name]]:
+        raise JarsError(
+            f"The hash of {changed[0]} differs from {hashes.name}. Nothing was installed.",
+            "Remove the jar from ~/.ivy2/cache and try again. If it still differs, do not trust its source.",
+        )
+
+
+def _run_ivy(java: str, configuration: str, into: Path, log: Path, settings: Path | None) -> None:
+    command = [java, "-cp", str(pyspark_folder() / "jars" / "*"), "org.apache.ivy.Main", "-warn"]
+    command += ["-settings", str(settings or _packaged("ivysettings.xml")), "-ivy", str(_packaged("ivy.xml"))]
+    command += ["-confs", configuration, "-retrieve", str(into / _PATTERN)]
+    with log.open("wb") as output:
+        done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip(" \t:")]
+        raise UnavailableError(
+            f"Cannot retrieve the jars: {' '.join(said[-_SAID:]) or 'Ivy failed'}. Log: {log}",
+            "Check the network, then try again. To use a mirror of Maven Central, set --ivy-settings.",
+        )
+
+
+def _put_by_us(folder: Path) -> set[str]:
+    """Names of the jars that an earlier call put there."""
+    listed = folder / _LISTED
+    return set(read_hashes(listed)) if listed.exists() else set()
+
+
+def _remember(folder: Path, hashes: Mapping[str, str]) -> None:
+    text = "".join(f"{digest}  ./{name}\n" for name, digest in sorted(hashes.items()))
+    listed = folder / _LISTED
+    if not listed.exists() or listed.read_text() != text:
+        listed.write_text(text)
+
+
+def _packaged(name: str) -> Path:
+    # Wheels are unpacked, so that resources are files.
+    return Path(str(files("lakeproof.install") / name))

@@ -1,0 +1,43 @@
+"""A folder to start with: a contract, a data product, settings, and MinIO for those who want S3."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from lakeproof.errors import UsageError
+
+_NAMES = {"env": ".env"}
+"""Names of files in the package that are others in the folder."""
+
+
+def init_project(folder: Path) -> list[Path]:
+    """Write the files of a new project into `folder`; none of them replaces another one.
+
+    Returns
+    -------
+    list[Path]
+        The files that were written. Those that were there already with the same content are not among them.
+
+    Raises
+    ------
+    UsageError
+        A file of that name has other content. Nothing was written then.
+    """
+    found = {folder / name: content for name, content in _template()}
+    for path, content in found.items():
+        if path.exists() and (not path.is_file() or path.read_bytes() != content):
+            raise UsageError(
+                f"{path} exists, with other content. Nothing was written.", "Use another folder, or move the file away."
+            )
+    written = [path for path in found if not path.exists()]
+    for path in written:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(found[path])
+    return written
+
+
+def _template() -> Iterator[tuple[Path, bytes]]:
+    root = Path(str(files("lakeproof.install") / "template"))
+    for path in sorted(root.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(root).with_name(_NAMES.get(path.name, path.name)), path.read_bytes()

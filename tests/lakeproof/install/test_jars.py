@@ -1,0 +1,103 @@
+"""Jars are retrieved by the real Ivy, from a folder in place of Maven Central, and checked."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from lakeproof.doctor import find_java
+from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.install import jars as module
+from lakeproof.install.jars import JarsError, read_hashes, retrieve
+
+IVY = """<ivy-module version="2.0">
+  <info organisation="here" module="here"/>
+  <configurations><conf name="spark"/></configurations>
+  <dependencies>{}</dependencies>
+</ivy-module>"""
+SETTINGS = """<ivysettings>
+  <caches defaultCacheDir="{0}/ivy-cache"/>
+  <settings defaultResolver="here"/>
+  <resolvers>
+    <filesystem name="here"><artifact pattern="{0}/central/[artifact]-[revision].[ext]"/></filesystem>
+  </resolvers>
+</ivysettings>"""
+
+
+@pytest.fixture
+def central(tmp_path, monkeypatch):
+    """A folder of jars that Ivy takes for its only source; `call` retrieves these into a folder."""
+    (tmp_path / "central").mkdir()
+    ivy, settings, listed = (tmp_path / name for name in ("ivy.xml", "ivysettings.xml", "jars.sha256"))
+    settings.write_text(SETTINGS.format(tmp_path))
+    monkeypatch.setattr(module, "_packaged", lambda name: tmp_path / name)
+
+    def offer(**jars: bytes) -> None:
+        asked = []
+        for name, content in jars.items():
+            (tmp_path / "central" / f"{name}-1.jar").write_bytes(content)
+            asked.append(f'<dependency org="here" name="{name}" rev="1" conf="spark->default" transitive="false"/>')
+        ivy.write_text(IVY.format("".join(asked)))
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in jars.items()}
+        listed.write_text("".join(f"{digest}  ./{name}-1.jar\n" for name, digest in digests.items()))
+
+    def call(folder: Path, **options: bool) -> bool:
+        return retrieve(str(find_java()[0]), "spark", folder, listed, settings, **options)
+
+    call.offer, call.listed, call.source = offer, listed, tmp_path / "central"
+    return call
+
+
+def test_jars_are_retrieved_once_and_replaced_when_the_list_changes(central, tmp_path):
+    folder = tmp_path / "a folder" / "jars"
+    central.offer(one=b"1", two=b"2")
+    assert central(folder)
+    assert {jar.name: jar.read_bytes() for jar in folder.glob("*.jar")} == {"one-1.jar": b"1", "two-1.jar": b"2"}
+    assert not central(folder)
+    (folder / "two-1.jar").write_bytes(b"damaged")
+    assert central(folder)
+    assert (folder / "two-1.jar").read_bytes() == b"2"
+    central.offer(one=b"1", three=b"3")
+    assert central(folder)
+    assert {jar.name for jar in folder.glob("*.jar")} == {"one-1.jar", "three-1.jar"}
+    assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == ["jars"]
+
+
+def test_jars_of_somebody_else_are_left_alone(central, tmp_path):
+    central.offer(one=b"1")
+    folder = tmp_path / "jars"
+    folder.mkdir()
+    (folder / "theirs.jar").write_bytes(b"theirs")
+    with pytest.raises(UsageError, match=r"contains theirs\.jar"):
+        central(folder)
+    assert [path.name for path in folder.iterdir()] == ["theirs.jar"]
+
+
+def test_a_jar_that_is_not_the_recorded_one_is_not_installed(central, tmp_path):
+    central.offer(one=b"1", two=b"2")
+    (central.source / "one-1.jar").write_bytes(b"another")
+    with pytest.raises(JarsError, match=r"The hash of one-1\.jar differs from jars\.sha256"):
+        central(tmp_path / "jars")
+    central.listed.write_text(re.sub(r".*two.*\n", "", central.listed.read_text()))
+    with pytest.raises(JarsError, match=r"two-1\.jar is not in it"):
+        central(tmp_path / "jars")
+    assert list((tmp_path / "jars").iterdir()) == []
+
+
+def test_a_jar_that_cannot_be_had_is_named(central, tmp_path):
+    central.offer(one=b"1")
+    (central.source / "one-1.jar").unlink()
+    with pytest.raises(UnavailableError, match=r"Cannot retrieve the jars: .*one") as caught:
+        central(tmp_path / "jars")
+    assert "\n" not in caught.value.message
+    assert "one" in (tmp_path / "ivy.log").read_text()
+
+
+def test_hashes_are_recorded(central, tmp_path):
+    central.offer(one=b"1")
+    recorded = central.listed.read_text()
+    central.listed.write_text("")
+    assert central(tmp_path / "jars", lock=True)
+    assert central.listed.read_text() == recorded
+    assert read_hashes(central.listed) == {"one-1.jar": hashlib.sha256(b"1").hexdigest()}

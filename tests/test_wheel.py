@@ -1,0 +1,105 @@
+"""The wheel, as somebody installs it: a fresh environment, an empty folder, and nothing of the repository."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lakeproof.settings import settings_of
+
+ROOT = Path(__file__).parents[1]
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of an environment with the wheel; its dependencies are those of the tests."""
+    folder = tmp_path_factory.mktemp("wheel")
+    calls: list[list[str | Path]] = [
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
+        [sys.executable, "-m", "venv", "--without-pip", folder / "env"],
+    ]
+    for call in calls:
+        subprocess.run(call, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (site,) = (folder / "env" / "lib").glob("python*/site-packages")
+    # A path from here is searched after the environment's own packages, and its .pth files are not read.
+    (site / "others.pth").write_text(sysconfig.get_path("purelib"))
+    (wheel,) = folder.glob("*.whl")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        folder / "env" / "bin" / "python",
+        "install",
+        "--no-deps",
+        "--no-index",
+    ]
+    subprocess.run([*pip, wheel], cwd=folder, check=True, capture_output=True, timeout=120)
+    return folder / "env" / "bin"
+
+
+@pytest.fixture
+def run(programs: Path, tmp_path: Path) -> Run:
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    own = {"PATH": f"{programs}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def call(command: str, folder: Path = tmp_path, code: int = 0, **more: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=folder, env=kept | own | more, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return call
+
+
+@pytest.mark.spark
+def test_from_the_wheel_to_a_verified_lake(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert str(tmp_path.parent) in run("python -c 'import consumer; print(consumer.__file__)'")
+    said = run("lakeproof init 'my lake'")
+    lake = tmp_path / "my lake"
+    assert "lakeproof setup" in said
+    page = (ROOT / "docs" / "install.md").read_text()
+    (commands,) = re.findall(
+        r"^```sh\nlakeproof init my-lake\ncd my-lake\nlakeproof setup\n(.*?)^```$", page, re.M | re.S
+    )
+    files = {str(path.relative_to(lake)) for path in lake.rglob("*") if path.is_file()}
+    assert files == {".env", "compose.yaml", "contracts/events.yaml", "gold/user_activity.yaml"}
+
+    said = run("consumer run events --available-now", lake, code=3, LAKE_SPARK_UI_PORT="0")
+    assert "lakeproof setup" in said
+    # Ivy would take these from its cache; the tests need no network.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    jars = settings_of({}).spark.jars
+    jars.mkdir(parents=True)
+    for jar in (ROOT / "target" / "jars" / "spark").glob("*.jar"):
+        (jars / jar.name).symlink_to(jar)
+    assert "are in place" in run("lakeproof setup --no-archive", lake)
+
+    said = run(f"set -e\n{commands}", lake, LAKE_SPARK_UI_PORT="0")
+    assert "user_activity" in said
+    assert "Clean: each landed unit is in exactly one table, once." in said
+    assert (lake / "lake" / "catalog.db").exists()
+    # A second time, in the folder as it is now.
+    assert "All files exist already." in run("lakeproof init", lake)
+    (lake / "contracts" / "events.yaml").write_text("mine")
+    assert "contracts/events.yaml exists, with other content" in run("lakeproof init", lake, code=2)
+    assert (lake / "contracts" / "events.yaml").read_text() == "mine"
+
+
+@pytest.mark.parametrize("program", ["lakeproof", "producer", "collector", "consumer", "reader"])
+def test_each_program_says_its_version_and_completes(run: Run, program: str) -> None:
+    assert run(f"{program} --version") == f"{program} 0.1.0\n"
+    words = {"COMP_WORDS": f"{program} --ver", "COMP_CWORD": "1", f"_{program.upper()}_COMPLETE": "complete_bash"}
+    assert run(program, **words).split() == ["--version"]
+
+
+def test_sql_needs_no_contracts(run: Run, tmp_path: Path) -> None:
+    assert run('reader sql "select 1 as one" --format csv') == "one\n1\n"
+    assert list(tmp_path.iterdir()) == []
