@@ -115,6 +115,14 @@ def test_the_commands_of_gold_do_what_the_page_says(walked: tuple[dict[str, str]
 
 
 @pytest.mark.spark
+def test_the_page_about_other_programs_reads_the_lake(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
+    block = next(block for block in blocks("docs/connect.md", "sh") if "connect pyiceberg" in block)
+    said = shell(block.replace("target/", f"{tmp_path}/"), walked[0])
+    assert "gold.user_activity\n" in said
+    assert said.count("'event_id': ") == 5
+
+
+@pytest.mark.spark
 @pytest.mark.s3
 def test_the_guide_runs_on_s3(minio: Any, tmp_path: Path) -> None:
     (block,) = [block for block in blocks("docs/guide.md", "sh") if "AWS_ENDPOINT_URL" in block]

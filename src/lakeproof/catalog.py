@@ -93,6 +93,14 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     return {"type": settings.catalog.kind} | own | _s3_file_io(settings.s3)
 
 
+def served_properties(settings: Settings) -> dict[str, str]:
+    """Properties of the catalog as `reader serve` serves it: for PyIceberg, and behind a prefix for Spark."""
+    own = {"type": "rest", "uri": f"http://{settings.serve.host}:{settings.serve.port}"}
+    if settings.serve.token:
+        own["token"] = settings.serve.token.get_secret_value()
+    return own | (_s3_file_io(settings.s3) if uses_s3(settings) else {})
+
+
 def spark_properties(settings: Settings) -> dict[str, str]:
     """Spark configuration of the catalog, of its file access, and of S3A for checkpoints."""
     prefix = f"spark.sql.catalog.{CATALOG}"
@@ -169,10 +177,16 @@ def _jdbc(database: str) -> dict[str, str]:
     return properties
 
 
-def _s3_file_io(s3: S3Settings) -> dict[str, str]:
+def s3_without_keys(s3: S3Settings) -> dict[str, str]:
+    """Where S3 is, for Iceberg's and PyIceberg's file access, and nothing that is secret."""
     properties = {"client.region": s3.region, "s3.region": s3.region}
     if s3.endpoint_url:
         properties |= {"s3.endpoint": s3.endpoint_url, "s3.path-style-access": "true"}
+    return properties
+
+
+def _s3_file_io(s3: S3Settings) -> dict[str, str]:
+    properties = s3_without_keys(s3)
     if s3.access_key_id and s3.secret_access_key:
         properties |= {
             "s3.access-key-id": s3.access_key_id,

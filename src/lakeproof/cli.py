@@ -12,6 +12,7 @@ from rich.table import Table
 
 from lakeproof.addresses import without_password
 from lakeproof.command import application, run
+from lakeproof.connect.commands import connect
 from lakeproof.contracts.commands import contract_commands
 from lakeproof.doctor import Program, checks_for, examine
 from lakeproof.errors import UsageError
@@ -29,6 +30,7 @@ app = application(
 )
 app.command()(init)
 app.command()(setup)
+app.command()(connect)
 app.command(hidden=True)(jars)
 app.add_typer(contract_commands, name="contract")
 app.add_typer(gold_commands, name="gold")

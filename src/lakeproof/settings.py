@@ -43,6 +43,8 @@ _MASTER = re.compile(
 )
 _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LEAST_TOKEN = 16
+_TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_LEAST_TOKEN},}}")
 _ORIGIN = re.compile(r"https?://[^/\s,*?#@]+")
 _MEGABYTES = {"m": 1, "g": 1024, "t": 1024**2}
 _LEAST_MEGABYTES = 512
@@ -94,6 +96,15 @@ def _topic(text: str) -> str:
             "Write 1 to 249 characters: letters, digits, dots, underscores and hyphens.",
         )
     return text
+
+
+def _token(text: str) -> SecretStr:
+    if not _TOKEN.fullmatch(text):
+        raise UsageError(
+            f"expected at least {_LEAST_TOKEN} letters, digits or characters of -._~+/=.",
+            "Make one: python -c 'import secrets; print(secrets.token_urlsafe())'",
+        )
+    return SecretStr(text)
 
 
 def _origins(text: str) -> str:
@@ -450,6 +461,20 @@ class CollectorSettings(_Concern, title="Collector"):
     )
 
 
+class ServeSettings(_Concern, title="Serve"):
+    """Where `reader serve` listens, and whom it answers."""
+
+    host: str = Field("127.0.0.1", alias="LAKE_SERVE_HOST", description="address that `reader serve` listens on")
+    port: int = Field(
+        8181, ge=0, le=65535, alias="LAKE_SERVE_PORT", description="port that `reader serve` listens on; 0: any"
+    )
+    token: Annotated[SecretStr, _checked(_token)] | None = Field(
+        None,
+        alias="LAKE_SERVE_TOKEN",
+        description="token that clients of `reader serve` must send; none: it makes one at each start, and prints it",
+    )
+
+
 class S3Settings(_Concern, title="S3"):
     """How to reach S3 or MinIO. All empty means: as the AWS tools find it."""
 
@@ -482,6 +507,7 @@ class Settings(_InHome, title="General"):
     spark: SparkSettings
     topics: TopicSettings
     collector: CollectorSettings
+    serve: ServeSettings
     s3: S3Settings
 
 

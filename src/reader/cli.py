@@ -59,6 +59,18 @@ def shell() -> None:
 
 
 @app.command()
+def serve() -> None:
+    """Serve the catalog, read-only, to DuckDB, Spark, PyIceberg and every other client of Iceberg's REST protocol.
+
+    Clients need the token, and access to the files of the tables. The settings are LAKE_SERVE_HOST, LAKE_SERVE_PORT and
+    LAKE_SERVE_TOKEN. On Ctrl-C or SIGTERM, it exits.
+    """
+    from reader.serve import run_server
+
+    run_server(_settings())
+
+
+@app.command()
 def tables(output_format: FormatOption = Format.TABLE) -> None:
     """List the tables: rows, data files, bytes, snapshots, last commit. Reads metadata only."""
     from reader.tables import list_tables, write_tables

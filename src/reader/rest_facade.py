@@ -1,22 +1,23 @@
-"""The catalog as a read-only Iceberg REST service, for the DuckDB session of this process and nobody else.
+"""The catalog as a read-only Iceberg REST service: for the DuckDB session of this process, or for any Iceberg client.
 
 DuckDB speaks REST to a catalog, but neither SQLite nor Postgres. So every look at a table goes DuckDB → here →
 PyIceberg → catalog, and a session that stays open sees each commit and each new table with its next statement.
-It listens on 127.0.0.1, below a path that nobody can guess, and knows nothing but reading.
+For a session it listens on 127.0.0.1, below a path that nobody can guess. For others (``reader serve``) it listens
+where the settings say, and asks for a token. It knows nothing but reading.
 """
 
 import json
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from lakeproof.catalog import open_catalog, unreadable
-from lakeproof.errors import LakeproofError
+from lakeproof.catalog import catalog_errors, open_catalog, s3_without_keys, unreadable, uses_s3
+from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
 ROOT_NAMESPACE = "root"
 """The namespace of the catalog itself, without tables: a session starts in it, even in an empty lake."""
 
+_NAMESPACE = "/v1/{prefix}/namespaces/{namespace}"
+_ENDPOINTS = [
+    "GET /v1/{prefix}/namespaces",
+    f"GET {_NAMESPACE}",
+    f"HEAD {_NAMESPACE}",
+    f"GET {_NAMESPACE}/tables",
+    f"GET {_NAMESPACE}/tables/{{table}}",
+    f"HEAD {_NAMESPACE}/tables/{{table}}",
+]
 _LEVELS = "\x1f"  # between the levels of a namespace, as the REST protocol has it
 
 
@@ -45,17 +55,62 @@ def serve_catalog(settings: Settings, failures: list[LakeproofError]) -> Iterato
     str
         The endpoint to attach.
     """
-    server = _Server(settings, failures)
+    server = _Server(settings, ("127.0.0.1", 0), failures.append, prefix=f"/{secrets.token_urlsafe(16)}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/{server.secret}"
+        yield f"http://127.0.0.1:{server.server_port}{server.prefix}"
     finally:
         server.shutdown()
         server.server_close()
 
 
+@contextmanager
+def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofError], None]) -> Iterator[str]:
+    """Serve the catalog to those who have the token, at the address of the settings, as long as the context lasts.
+
+    Parameters
+    ----------
+    settings
+        Which catalog, and where to listen.
+    token
+        What a client must send, as ``Authorization: Bearer …``.
+    report
+        Gets each failure of the catalog; the client gets its message, too.
+
+    Yields
+    ------
+    str
+        The address for clients.
+
+    Raises
+    ------
+    UnavailableError
+        The address cannot be used, or the catalog cannot be read.
+    """
+    host, port = settings.serve.host, settings.serve.port
+    try:
+        server = _Server(settings, (host, port), report, token=token)
+    except OSError as error:
+        raise UnavailableError(
+            f"Cannot listen on {host}:{port}: {error.strerror}.",
+            "Stop the program that uses it, or set LAKE_SERVE_HOST and LAKE_SERVE_PORT.",
+        ) from error
+    with server:
+        with catalog_errors():
+            server.catalog.list_namespaces()  # whoever starts this learns of a wrong address at once
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        try:
+            yield f"http://{host}:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
 class _NotFoundError(Exception):
+    pass
+
+
+class _NoTokenError(Exception):
     pass
 
 
@@ -63,10 +118,18 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, settings: Settings, failures: list[LakeproofError]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.secret = secrets.token_urlsafe(16)
-        self.failures = failures
+    def __init__(
+        self,
+        settings: Settings,
+        address: tuple[str, int],
+        report: Callable[[LakeproofError], None],
+        prefix: str = "",
+        token: str | None = None,
+    ) -> None:
+        super().__init__(address, _Handler)
+        self.prefix = prefix
+        self.token = token
+        self.report = report
         self._settings = settings
         self._opening = threading.Lock()
 
@@ -79,13 +142,14 @@ class _Server(ThreadingHTTPServer):
     def _catalog(self) -> "Catalog":
         return open_catalog(self._settings)
 
-    def answer(self, path: list[str]) -> str:
-        """Answer a GET of the protocol: `path` is what follows ``/v1/``, decoded."""
+    def answer(self, path: list[str], parent: tuple[str, ...]) -> str:
+        """Answer a GET of the protocol: `path` is what follows ``/v1/``, decoded; `parent` limits namespaces."""
         match path:
             case ["config"]:
-                return json.dumps({"defaults": {}, "overrides": {}})
+                # Clients that have this list ask for nothing else: Spark would send metrics.
+                return json.dumps({"defaults": self._defaults(), "overrides": {}, "endpoints": _ENDPOINTS})
             case ["namespaces"]:
-                return json.dumps({"namespaces": [list(name) for name in self.catalog.list_namespaces()]})
+                return json.dumps({"namespaces": [list(name) for name in self.catalog.list_namespaces(parent)]})
             case ["namespaces", namespace]:
                 # Also where there is none: DuckDB 1.5 never asks again after a no, and would not see the namespace
                 # that the first commit makes (duckdb-iceberg#1233). About tables it asks each time.
@@ -98,6 +162,12 @@ class _Server(ThreadingHTTPServer):
                 return f'{{"metadata-location":{location},"metadata":{_metadata(table)},"config":{{}}}}'
             case _:
                 raise _NotFoundError
+
+    def _defaults(self) -> dict[str, str]:
+        """How others reach the files of the tables. They have keys of their own, which are never sent."""
+        if self.token is None or not uses_s3(self._settings):
+            return {}
+        return s3_without_keys(self._settings.s3)
 
     def _tables(self, namespace: str) -> list[dict[str, object]]:
         from pyiceberg.exceptions import NoSuchNamespaceError
@@ -112,6 +182,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
+    timeout = 60  # seconds that a client may stay silent; it connects again
     # One packet per answer; in two, the second waits 40 ms for the first one's acknowledgement.
     wbufsize = -1
 
@@ -119,12 +190,15 @@ class _Handler(BaseHTTPRequestHandler):
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
         try:
-            body = self.server.answer(self._path())
+            body = self.server.answer(*self._asked())
+        except _NoTokenError:
+            self._refuse_token()
         except (_NotFoundError, NoSuchNamespaceError, NoSuchTableError) as error:
-            self._refuse(404, type(error).__name__.strip("_"), str(error) or "there is nothing of that name")
+            kind = "NoSuchTableException" if isinstance(error, NoSuchTableError) else "NotFoundException"
+            self._refuse(404, kind, str(error) or "there is nothing of that name")
         except Exception as error:  # noqa: BLE001 - any error in there is reported here
             failure = error if isinstance(error, LakeproofError) else unreadable(error)
-            self.server.failures.append(failure)
+            self.server.report(failure)
             # 400, although it is not the caller's fault: DuckDB repeats what ends with 5xx, and the shell hangs.
             self._refuse(400, type(error).__name__, str(failure))
         else:
@@ -133,18 +207,38 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 
     def do_POST(self) -> None:
-        self._refuse(405, "UnsupportedOperationException", "the reader is read-only")
+        self.close_connection = True  # the body stays unread
+        try:
+            self._asked()
+        except _NoTokenError:
+            self._refuse_token()
+        except _NotFoundError:
+            self._refuse(404, "NotFoundException", "there is nothing of that name")
+        else:
+            self._refuse(405, "UnsupportedOperationException", "This catalog is read-only: only lakeproof writes.")
 
     do_PUT = do_DELETE = do_POST  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing: the terminal belongs to the shell."""
 
-    def _path(self) -> list[str]:
-        secret, _, rest = urlsplit(self.path).path.removeprefix("/").partition("/v1/")
-        if not secrets.compare_digest(secret.encode(), self.server.secret.encode()):
+    def _asked(self) -> tuple[list[str], tuple[str, ...]]:
+        """What is asked for: the path behind ``/v1/``, and the parent of the namespaces."""
+        token = self.server.token
+        if token is not None:
+            sent = self.headers.get("Authorization", "").encode("latin-1")
+            if not secrets.compare_digest(sent, f"Bearer {token}".encode("latin-1")):
+                raise _NoTokenError
+        url = urlsplit(self.path)
+        prefix, _, rest = url.path.partition("/v1/")
+        if not secrets.compare_digest(prefix.encode(), self.server.prefix.encode()):
             raise _NotFoundError
-        return [unquote(part) for part in rest.split("/")]
+        parent = "".join(parse_qs(url.query).get("parent", []))
+        return [unquote(part) for part in rest.split("/")], _levels(parent) if parent else ()
+
+    def _refuse_token(self) -> None:
+        hint = "expected the token of `reader serve`, as Authorization: Bearer"
+        self._refuse(401, "NotAuthorizedException", hint)
 
     def _refuse(self, status: int, kind: str, message: str) -> None:
         self._send(status, json.dumps({"error": {"message": message, "type": kind, "code": status}}))

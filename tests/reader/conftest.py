@@ -185,3 +185,9 @@ def _fill(settings: Settings, append: Append, bury: Append) -> None:
 def _append(settings: Settings, name: str, rows: list[dict[str, Any]]) -> None:
     table = open_catalog(settings).load_table(name)
     table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+
+
+@pytest.fixture(scope="session")
+def spark_jars() -> Path:
+    """Folder of the jars that Spark starts with."""
+    return CONTRACTS.parent / "target" / "jars" / "spark"

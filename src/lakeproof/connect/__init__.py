@@ -1,0 +1,1 @@
+"""How other programs read this lake: snippets that work as they are printed."""

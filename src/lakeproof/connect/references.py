@@ -1,0 +1,76 @@
+"""Settings in which each secret is a reference to an environment variable, so that what is made of them can be shown.
+
+A reference is a text that no value contains. Whoever prints a value turns it into what the language of the snippet has
+for a variable: see :func:`parts`.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from lakeproof.settings import Settings
+
+PASSWORD = "PGPASSWORD"  # noqa: S105 - a variable that Postgres's own tools read
+_TOKEN = "LAKE_SERVE_TOKEN"  # noqa: S105
+_MARK = "variable-{}-here"
+_MARKED = re.compile(r"variable-([A-Z_]+)-here")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A reference to an environment variable."""
+
+    name: str
+
+
+def referring(settings: Settings) -> Settings:
+    """The settings with references in place of secrets; the password of Postgres is left out (see `has_password`)."""
+    s3 = settings.s3
+    changes: dict[str, object] = {}
+    if s3.access_key_id and s3.secret_access_key:
+        changes["access_key_id"] = _mark("AWS_ACCESS_KEY_ID")
+        changes["secret_access_key"] = SecretStr(_mark("AWS_SECRET_ACCESS_KEY"))
+        if s3.session_token:
+            changes["session_token"] = SecretStr(_mark("AWS_SESSION_TOKEN"))
+    catalog = settings.catalog
+    if has_password(settings):
+        catalog = catalog.model_copy(update={"uri": re.sub(r"(://[^/:@]*):[^@]*@", r"\1@", catalog.uri)})
+    return settings.model_copy(
+        update={
+            "s3": s3.model_copy(update=changes),
+            "serve": settings.serve.model_copy(update={"token": SecretStr(_mark(_TOKEN))}),
+            "catalog": catalog,
+        }
+    )
+
+
+def has_password(settings: Settings) -> bool:
+    """Whether the address of the catalog has a password of Postgres in it."""
+    return settings.catalog.kind == "sql" and urlsplit(settings.catalog.uri).password is not None
+
+
+def parts(text: str) -> Iterator[str | Variable]:
+    """The text in pieces: what stands as it is, and references."""
+    for number, piece in enumerate(_MARKED.split(text)):
+        if number % 2:
+            yield Variable(piece)
+        elif piece:
+            yield piece
+
+
+def variables(texts: list[str]) -> list[str]:
+    """Names of all variables that texts refer to, in order, each once."""
+    found = (part.name for text in texts for part in parts(text) if isinstance(part, Variable))
+    return list(dict.fromkeys(found))
+
+
+def reference(name: str) -> str:
+    """A reference to a variable."""
+    return _mark(name)
+
+
+def _mark(name: str) -> str:
+    return _MARK.format(name)
