@@ -4,13 +4,15 @@ source "$(dirname "$0")/common.sh"
 
 start_containers() {
   docker compose up --detach --build --wait
-  docker compose run --rm duckdb reader summary events --wait --timeout 180
+  docker compose run --rm duckdb reader summary events --new --timeout 180
   say "" "MinIO's console: make minio · Containers: docker compose ps"
 }
 
 start_processes() {
   demo_settings
+  local which=--new # rows of an earlier start are not what this one landed
   if [[ -n $RUN ]]; then
+    which=--wait
     say "The demo is already running on $HOME_DIR:"
     supervisor status || true
   else
@@ -21,7 +23,7 @@ start_processes() {
     DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_STORAGE=$(storage) "$BIN/supervisord" -c demo/supervisord.conf
     say "Started producer and consumer under supervisord. Logs: $LOGS"
   fi
-  "$BIN/reader" summary events --wait --timeout 120
+  "$BIN/reader" summary events "$which" --timeout 120
 }
 
 # storage: the kind of landing zone, as a value of the programs' options.

@@ -46,7 +46,7 @@ def test_the_demo_from_start_to_clean(make):
     start = make("start")
     assert start.returncode == 0, start.stdout + start.stderr
     assert "LAKE_DEMO is local" in start.stdout
-    assert "bronze.events" in start.stdout
+    assert "Records: bronze.events, since" in start.stdout
     assert "dead_letters.events" in start.stdout
     assert "make duckdb" in start.stdout
 

@@ -207,6 +207,7 @@ def _run(
     from consumer.queries.bronze import BronzeQuery, Trigger
     from consumer.queries.gold import GoldQuery
     from consumer.queries.silver import SilverQuery
+    from consumer.screen import screen
     from consumer.session import PLANNING_ONLY, start_session
 
     queries: list[Query] = [
@@ -216,7 +217,8 @@ def _run(
     ]
     start = partial(start_session, settings, f"lakeproof consumer {' '.join(streams)}", PLANNING_ONLY)
     try:
-        run_queries(settings, queries, start, available_now=available_now)
+        with screen(available_now=available_now):
+            run_queries(settings, queries, start, available_now=available_now)
     except (Py4JNetworkError, ConnectionError) as error:
         raise LakeproofError(
             "Spark's JVM exited: it was killed or ran out of memory.",

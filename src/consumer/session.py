@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from threading import current_thread, main_thread
+from threading import Thread, current_thread, main_thread
 
 import psutil
 from py4j.java_gateway import JavaGateway
@@ -27,6 +27,8 @@ PLANNING_ONLY = ("-XX:TieredStopAtLevel=1",)
 
 Its second compiler would take processor time from them, as much as all the rest of the JVM over a backlog of 300 MB.
 """
+
+_INCUBATOR = b"WARNING: Using incubator modules"
 
 
 def start_session(
@@ -129,14 +131,27 @@ def _is_not_py4j(record: logging.LogRecord) -> bool:
 def _launched(conf: SparkConf) -> JavaGateway:
     me = psutil.Process()
     others = set(me.children())
+    ours, theirs = os.pipe()
+    Thread(target=_forward, args=(ours,), name="stderr of the JVM", daemon=True).start()
     try:
-        return launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+        return launch_gateway(conf, {"start_new_session": True, "stderr": theirs})  # type: ignore[no-untyped-call]
     except BaseException:
         # One that is given up before it could say where it listens would not look at its standard input.
         for launcher in set(me.children()) - others:
             with suppress(ProcessLookupError):
                 os.killpg(launcher.pid, signal.SIGKILL)
         raise
+    finally:
+        os.close(theirs)
+
+
+def _forward(stream: int) -> None:
+    """Pass on what the JVM and its workers say, but not that Java calls a module of Spark's experimental."""
+    with os.fdopen(stream, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_INCUBATOR):
+                with suppress(OSError):  # nobody reads it any more
+                    os.write(sys.stderr.fileno(), line)
 
 
 def first_cause(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """The command line of the reader."""
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -82,15 +83,19 @@ def tables(output_format: FormatOption = Format.TABLE) -> None:
 def summary(
     stream: Annotated[str, typer.Argument(help="Name of the stream.", show_default=False)],
     wait: Annotated[bool, typer.Option("--wait", help="Wait until both tables have rows.")] = False,
+    new: Annotated[
+        bool, typer.Option("--new", help="Wait for new rows, and count only rows that are written from now on.")
+    ] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Maximum number of seconds to wait.")] = 120.0,
 ) -> None:
     """Show what is in the tables of a stream: rows, dead letters by reason, silver by verdict, and gold."""
     from reader.summary import print_summary, wait_for_rows
 
     settings = _settings()
-    if wait:
-        wait_for_rows(settings, stream, timeout)
-    print_summary(settings, stream)
+    since = datetime.now(UTC) if new else None
+    if wait or new:
+        wait_for_rows(settings, stream, timeout, new=new)
+    print_summary(settings, stream, since)
 
 
 @app.command()

@@ -1,8 +1,10 @@
 """A DuckDB session in which the lake's tables are in place: the same statements for the program and for the shell."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +13,14 @@ from lakeproof.catalog import CATALOG, duckdb_secret
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 from reader.rest_facade import ROOT_NAMESPACE, serve_catalog
-from reader.views import DEAD_LETTERS_TEXT, LANDING, MEMORY, quoted, view_statements
+from reader.views import DEAD_LETTERS_TEXT, LANDING, MEMORY, TABLES, quoted, view_statements
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 # In this order: iceberg needs the other two.
+_MISSING = re.compile(r"(?:Table|View) with name (.+?) does not exist")
+_SUGGESTED = re.compile(r"Did you mean \"[^\"]*\"\?")
 _EXTENSIONS = ("httpfs", "avro", "iceberg")
 
 
@@ -47,7 +51,7 @@ class Session:
         LakeproofError
             DuckDB refuses, or the catalog cannot be read.
         """
-        with self.errors():
+        with self.errors(statements):
             return self.connection.sql(statements)
 
     def fetch(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
@@ -66,8 +70,8 @@ class Session:
         return {row[0] for row in self.fetch(f"DESCRIBE {table}")}
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Turn DuckDB's errors into one clear line; also needed where rows are fetched."""
+    def errors(self, statements: str = "") -> Iterator[None]:
+        """Turn DuckDB's errors of `statements` into one clear line; also needed where rows are fetched."""
         import duckdb
 
         self.failures.clear()
@@ -77,20 +81,26 @@ class Session:
             if self.failures:
                 raise self.failures[-1] from error
             if isinstance(error, duckdb.CatalogException) and "does not exist" in str(error):
-                raise LakeproofError(_one_line(error), self._what_there_is()) from error
+                raise LakeproofError(_one_line(error), self._near(str(error), statements)) from error
             raise LakeproofError(_one_line(error)) from error
 
-    def _what_there_is(self) -> str:
+    def _near(self, error: str, statements: str) -> str:
+        """What somebody may have meant who named a table that does not exist; else the tables of the lake."""
         found = self.connection.execute(
-            "SELECT schema_name || '.' || table_name AS name FROM duckdb_tables() WHERE database_name = ? "
-            "UNION ALL SELECT schema_name || '.' || view_name FROM duckdb_views() WHERE database_name = ? "
-            "AND NOT internal ORDER BY name",
-            [CATALOG, MEMORY],
+            f"SELECT schema || '.' || name AS name FROM {MEMORY}.main.{TABLES} ORDER BY ALL"  # noqa: S608 - our own names
         ).fetchall()
         names = [name for (name,) in found]
-        if not any(name.partition(".")[0] not in (LANDING, DEAD_LETTERS_TEXT) for name in names):
+        tables = [name for name in names if name.partition(".")[0] not in (LANDING, DEAD_LETTERS_TEXT)]
+        if not tables:
             return "The lake has no tables yet. Run `make start`, or the producer and the consumer."
-        return f"Available tables: {', '.join(names)}."
+        missing = _MISSING.search(error)
+        if missing:
+            # As it was written, with its schema, which the message leaves out.
+            written = re.search(rf'(?:[\w"]+\.)*"?{re.escape(missing[1])}\b', statements)
+            near = get_close_matches((written[0] if written else missing[1]).replace('"', ""), names)
+            if near:
+                return f"Did you mean {', '.join(near)}? `reader tables` lists the tables."
+        return f"Tables: {', '.join(tables)}."
 
 
 @contextmanager
@@ -151,5 +161,5 @@ def _extension(name: str) -> Path:
 
 
 def _one_line(error: Exception) -> str:
-    """DuckDB's message without the excerpt of the statement behind it."""
-    return " ".join(str(error).partition("\n\nLINE ")[0].split())
+    """DuckDB's message without its suggestion, and without the excerpt of the statement behind it."""
+    return " ".join(_SUGGESTED.sub("", str(error).partition("\n\nLINE ")[0]).split())

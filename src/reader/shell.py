@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,9 @@ from reader.rest_facade import serve_catalog
 from reader.views import quoted
 
 _PROMPT = ".prompt 'lake D ' '     > '"
+_GREETING = ".print 'FROM tables; lists the tables of the lake. Ctrl-D leaves.'\n"
+_AFTER_ERROR = 1
+"""The exit code of DuckDB's shell if its last statement failed."""
 
 
 def run_shell(settings: Settings) -> int:
@@ -36,13 +40,17 @@ def run_shell(settings: Settings) -> int:
         script.touch(0o600)
         statements = "".join(f"{statement};\n" for statement in session_statements(settings, endpoint))
         # CREATE SECRET has a result, which nobody asked for.
-        script.write_text(f".output {os.devnull}\n{statements}.output\n{_PROMPT}\n")
+        is_terminal = sys.stdin.isatty()
+        greeting = _GREETING if is_terminal else ""
+        script.write_text(f".output {os.devnull}\n{statements}.output\n{_PROMPT}\n{greeting}")
         shell = subprocess.Popen([binary, "-cmd", f".read {quoted(script)}"])
         # Ctrl-C is the shell's: it cancels a query. Whoever ends this process ends the shell with it.
         signal.signal(signal.SIGINT, lambda *_: None)
         for ending in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(ending, lambda *_: shell.terminate())
         code = shell.wait()
+        if is_terminal and code == _AFTER_ERROR:
+            return 0  # somebody saw the error of the last statement, and left
         return code if code >= 0 else 128 - code
 
 

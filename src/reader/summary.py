@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from lakeproof.gold.read import load_products
 from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.settings import Settings
 from lakeproof.tables.names import (
+    INGESTED_AT,
     MICRO_BATCH_ID,
     POSITION,
     REASONS,
@@ -50,17 +52,16 @@ class Progress:
     dead_letters: int
     empty: tuple[str, ...]
 
-    @property
-    def readable(self) -> bool:
-        """Whether all tables have rows."""
-        return self.bronze > 0 and self.dead_letters > 0 and not self.empty
+    def readable(self, before: "Progress") -> bool:
+        """Whether all tables have rows, and bronze and the dead letters more than before."""
+        return self.bronze > before.bronze and self.dead_letters > before.dead_letters and not self.empty
 
     def __str__(self) -> str:
         counts = f"{self.landed:,} files landed · {self.bronze:,} bronze rows · {self.dead_letters:,} dead letters"
         return " · ".join([counts, *(f"{name} is empty" for name in self.empty)])
 
 
-def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
+def wait_for_rows(settings: Settings, stream: str, timeout: float, *, new: bool = False) -> None:
     """Show a live line until the tables of `stream` have rows: those of silver and gold too, if they are filled.
 
     Parameters
@@ -71,6 +72,8 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
         Name of the stream; it must have a contract.
     timeout
         Seconds to wait at most.
+    new
+        Wait for more rows than there are now in bronze and in the dead letters.
 
     Raises
     ------
@@ -78,15 +81,16 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
         The time is over.
     """
     look = _watch(settings, load_contract(settings.contracts, stream))
+    before = look() if new else Progress(0, 0, 0, ())
     start = time.monotonic()
-    with Live(Text("Waiting for the first rows …"), console=Console(stderr=True), transient=True) as live:
-        while not (now := look()).readable:
+    with Live(Text("Waiting for rows …"), console=Console(stderr=True), transient=True) as live:
+        while not (now := look()).readable(before):
             waited = time.monotonic() - start
             if waited >= timeout:
                 break
             live.update(Text(f"{now} · {waited:.0f} s"))
             time.sleep(_POLL_SECONDS)
-    if not now.readable:
+    if not now.readable(before):
         program, does = ("consumer", "read") if now.landed else ("producer", "written")
         raise LakeproofError(
             f"Timed out after {timeout:.0f} s waiting for rows in the tables: {now}.",
@@ -94,8 +98,17 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float) -> None:
         )
 
 
-def print_summary(settings: Settings, stream: str) -> None:
+def print_summary(settings: Settings, stream: str, since: datetime | None = None) -> None:
     """Print what landed in `stream`, why what did not, what became of it in silver and gold, and what to try next.
+
+    Parameters
+    ----------
+    settings
+        Where the lake is.
+    stream
+        Name of the stream; it must have a contract.
+    since
+        Count only rows of bronze and dead letters that were written since then. Silver and gold are shown whole.
 
     Raises
     ------
@@ -105,8 +118,8 @@ def print_summary(settings: Settings, stream: str) -> None:
     contract = load_contract(settings.contracts, stream)
     out = console()
     with connect(settings) as session:
-        landed = _landed(session, stream, contract.event_time)
-        dead = _dead_letters(session, stream)
+        landed = _landed(session, stream, contract.event_time, since)
+        dead = _dead_letters(session, stream, since)
         silver = _silver(session, stream) if _has_table(settings, silver_tables(stream).ledger) else None
         products = load_products(settings.gold, [stream], lambda _: contract)
         gold = _gold(session, [each.name for each in products if _has_table(settings, gold_table(each.name))])
@@ -149,28 +162,37 @@ def _rows(catalog: "Catalog", name: str) -> int | None:
             return None
 
 
-def _landed(session: Session, stream: str, event_time: str) -> Table:
+def _written(since: datetime | None) -> tuple[str, str]:
+    """A condition of rows that were written since a time, and the same for a title."""
+    if since is None:
+        return "true", ""
+    return f"{INGESTED_AT} >= '{since.isoformat()}'", f", since {since:%H:%M:%S} UTC"
+
+
+def _landed(session: Session, stream: str, event_time: str, since: datetime | None) -> Table:
     name = stream_tables(stream).bronze
     when = ".".join(identifier(name) for name in event_time.split("."))
     # Bounds as DuckDB's text: years that Python's datetime does not have are welcome in bronze.
+    condition, title = _written(since)
     ((rows, files, micro_batches, first, last),) = session.fetch(
         f"SELECT count(*), count(DISTINCT {SOURCE}), count(DISTINCT {MICRO_BATCH_ID}), "  # noqa: S608 - our own names
-        f"min({when})::VARCHAR, max({when})::VARCHAR FROM {name}",
+        f"min({when})::VARCHAR, max({when})::VARCHAR FROM {name} WHERE {condition}",
     )
-    table = Table("rows", "files", "micro-batches", "first event", "last event", title=f"Records: {name}")
+    table = Table("rows", "files", "micro-batches", "first event", "last event", title=f"Records: {name}{title}")
     table.add_row(f"{rows:,}", f"{files:,}", f"{micro_batches:,}", first or "none", last or "none")
     return table
 
 
-def _dead_letters(session: Session, stream: str) -> Table:
+def _dead_letters(session: Session, stream: str, since: datetime | None) -> Table:
     name = stream_tables(stream).dead_letters
+    condition, title = _written(since)
     found = session.fetch(
         f"SELECT array_to_string(list_sort(list_distinct([reason.code FOR reason IN {REASONS}])), ' + ') AS why, "  # noqa: S608
         f"count(*) AS letters, arg_min({REASONS}[1], ({SOURCE}, {POSITION})) AS example "
-        f"FROM {name} GROUP BY why ORDER BY letters DESC, why",
+        f"FROM {name} WHERE {condition} GROUP BY why ORDER BY letters DESC, why",
     )
     total = sum(letters for _, letters, _ in found)
-    table = Table("reason", "dead letters", "example", title=f"Dead letters: {name}", show_footer=True)
+    table = Table("reason", "dead letters", "example", title=f"Dead letters: {name}{title}", show_footer=True)
     table.columns[0].footer = "total"
     table.columns[1].justify, table.columns[1].footer = "right", f"{total:,}"
     for why, letters, example in found:

@@ -4,6 +4,7 @@ r"""What a session has beside the catalog's tables: the raw landing zone, and de
   ``last_modified``, ``content`` (BLOB, as it lies there: a ``.gz`` is not unpacked) and ``text`` (null where the
   content is not UTF-8). Contents are read only where a query asks for them.
 - ``dead_letters_text.<stream>``: ``dead_letters.<stream>`` with ``raw`` as text.
+- ``tables``: schema and name of all tables and of these views, and nothing else, unlike ``SHOW ALL TABLES``.
 - ``as_text(blob)``: a blob as text; one that is not UTF-8 with ``\xFF`` for each byte that is not plain ASCII.
 """
 
@@ -18,6 +19,7 @@ from lakeproof.storage.local import local_path
 
 LANDING = "landing"
 DEAD_LETTERS_TEXT = "dead_letters_text"
+TABLES = "tables"
 MEMORY = "memory"
 """DuckDB's name of a session's own database, where the views lie."""
 
@@ -35,7 +37,8 @@ def view_statements(settings: Settings) -> Iterator[str]:
     yield f"CREATE TABLE {MEMORY}.main.nothing (raw BLOB)"
     for schema in (LANDING, DEAD_LETTERS_TEXT):
         yield f"CREATE SCHEMA {MEMORY}.{schema}"
-    for stream in streams(settings):
+    yield _tables_view()
+    for stream in _streams_to_show(settings):
         yield from _landing_view(landing_zone(settings, stream).root, stream)
         yield from _text_view(stream)
     yield f"DROP TABLE {MEMORY}.main.nothing"
@@ -49,6 +52,30 @@ def streams(settings: Settings) -> list[str]:
         if folder.is_dir():
             names |= {path.name for path in folder.iterdir() if path.is_dir() and path.name.isidentifier()}
     return sorted(names)
+
+
+def _streams_to_show(settings: Settings) -> list[str]:
+    """The streams; once some have run or landed something on this machine, the others are left out."""
+    known = streams(settings)
+    if not (settings.landing.uri.startswith("file://") and settings.catalog.warehouse_uri.startswith("file://")):
+        return known  # to look there takes time, and a session starts often
+    tables = Path(settings.catalog.warehouse_uri.removeprefix("file://")) / "dead_letters"
+    seen = [
+        name for name in known if (tables / name).is_dir() or local_path(landing_zone(settings, name).root).is_dir()
+    ]
+    return seen or known
+
+
+def _tables_view() -> str:
+    lake = (
+        f"SELECT schema_name AS schema, table_name AS name "  # noqa: S608 - our own names
+        f"FROM duckdb_tables() WHERE database_name = {quoted(CATALOG)}"
+    )
+    views = (
+        f"SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = {quoted(MEMORY)} "  # noqa: S608
+        "AND schema_name <> 'main' AND NOT internal"
+    )
+    return f"CREATE VIEW {MEMORY}.main.{TABLES} AS {lake} UNION ALL {views} ORDER BY ALL"
 
 
 def landing_glob(root: str) -> str:

@@ -83,7 +83,7 @@ def test_an_error_is_one_line_and_exit_code_1(local_lake: Settings, reader: Run,
 def test_a_missing_table_is_answered_with_those_that_exist(local_lake: Settings, reader: Run) -> None:
     done = reader(local_lake, "sql", "FROM bronze.nope")
     assert done.returncode == 1
-    assert "Available tables: bronze.events, dead_letters.events," in done.stderr
+    assert "Did you mean bronze.events? `reader tables` lists the tables." in done.stderr
 
 
 def test_an_empty_lake_says_what_to_do(lake_settings: Settings, reader: Run) -> None:

@@ -89,6 +89,24 @@ def test_a_piped_error_ends_the_shell_with_1(local_lake: Settings, reader: Run) 
     assert done.returncode == 1
 
 
+def test_on_a_terminal_it_says_how_to_list_tables_and_an_error_does_not_end_it_with_1(
+    terminal: Callable[..., Terminal], reader: Run, local_lake: Settings
+) -> None:
+    shell = terminal()
+    assert "FROM tables; lists the tables" in shell.greeting
+    listed = shell.ask("SELECT schema, name FROM tables AS events")
+    assert re.search(r"│ bronze +│ events +│", listed)
+    assert "sensors" not in listed  # a stream that never ran
+    everything = reader(local_lake, "shell", text="SHOW ALL TABLES;").stdout
+    assert "landing" in everything
+    assert "sensors" not in everything
+    shell.ask("FROM bronze.nope")
+    shell.process.send("\x04")
+    shell.process.expect(pexpect.EOF)
+    shell.process.close()
+    assert shell.process.exitstatus == 0
+
+
 def test_an_open_shell_sees_commits_and_new_tables(
     local_lake: Settings, terminal: Callable[..., Terminal], append: Append
 ) -> None:

@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from datetime import UTC, datetime
 
 import pytest
 from tests.reader.lake import Append
@@ -51,6 +52,22 @@ def test_waiting_ends_with_the_first_rows_of_both_tables(lake_settings: Settings
     wait_for_rows(lake_settings, "events", 30)
     assert 2 < time.monotonic() - start < 30
     consumer.join()
+
+
+def test_new_rows_are_waited_for_and_counted_apart(
+    lake: Settings, append: Append, bury: Append, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(LakeproofError, match=r"3 bronze rows"):
+        wait_for_rows(lake, "events", 0.1, new=True)
+    # The fixtures say that all rows were written at that time.
+    print_summary(lake, "events", datetime(2026, 1, 1, 12, tzinfo=UTC))
+    assert re.search(r"since 12:00:00 UTC.*│ 3 +│ 1 +│ 1 +│.*since 12:00:00 UTC.*│ total +│ +3 │", written(capsys))
+    print_summary(lake, "events", datetime(2026, 1, 1, 12, 0, 1, tzinfo=UTC))
+    assert re.search(r"│ 0 +│ 0 +│ 0 +│ none.*│ total +│ +0 │", written(capsys))
+
+
+def written(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out.replace("\n", " ")
 
 
 def test_silver_is_waited_for_if_it_is_filled(lake: Settings) -> None:

@@ -100,6 +100,8 @@ class MicroBatches(Generic[PartT]):
             return
         marker = Marker(checkpoint_id, micro_batch_id, held.contract, held.start, held.end, self._limits)
         contract = self._contract(held.contract)
+        size = ", ".join(f"{number:,} {what}" for what, number in self._source.size_of(held.parts).items())
+        spark.sparkContext.setJobDescription(f"bronze.{self._stream}: {size}")
         totals = self._complete(spark, held.parts, marker, contract)
         self.count += 1
         log.info(

@@ -124,6 +124,7 @@ class GoldMicroBatches:
             target = table.target(marker)
             if target is None:
                 return False  # another writer has just done it
+            spark.sparkContext.setJobDescription(f"{self._table}: micro-batches {taken.start} to {taken.end - 1}")
             publish = self._append if self._product.publish is Publish.FINAL else self._correct
             written = publish(spark, taken, marker, target)
         except MarkerLostError as error:

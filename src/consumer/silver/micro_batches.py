@@ -123,6 +123,7 @@ class SilverMicroBatches:
             if begun is None or begun.marker.contract != contract.digest:
                 with catalog_errors():  # a contract that was applied meanwhile may have new fields
                     ensure_silver_tables(catalog, contract, self._names)
+            spark.sparkContext.setJobDescription(f"{self._names.kept}: micro-batches {taken.start} to {taken.end - 1}")
             marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
             totals = self._complete(spark, taken, contract, marker, _watermark(done))
         except MarkerLostError as error:
