@@ -8,5 +8,8 @@ source "$(dirname "$0")/common.sh"
 "$BIN/mypy"
 "$BIN/lint-imports"
 "$BIN/shellcheck" scripts/*.sh .ci/run
+"$BIN/codespell" ./*.md contracts demo deploy docs gold scripts src
+# The word list of CONTRIBUTING.md.
+[[ ${1:-} != lint ]] || "$BIN/pytest" -q tests/test_house.py -k "plain_english or phrases"
 # Two processes: most tests wait for Spark or a server half of their time. More would need more memory for each JVM.
 [[ ${1:-} == lint ]] || "$BIN/pytest" --numprocesses 2 --dist worksteal

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,11 @@ def test_the_demo_from_start_to_clean(make):
 
     page = make("spark")
     assert "http://127.0.0.1:140" in page.stdout, page.stdout + page.stderr
+
+    address = re.search(r"http://\S+", page.stdout)[0] + "/api/v1/applications"
+    (application,) = json.load(urllib.request.urlopen(address, timeout=30))
+    jobs = json.load(urllib.request.urlopen(f"{address}/{application['id']}/jobs", timeout=30))
+    assert [job for job in jobs if re.fullmatch(r"bronze\.events: \d+ files, [\d,]+ bytes", job.get("description", ""))]
 
     stop = make("stop")
     assert stop.returncode == 0, stop.stdout + stop.stderr

@@ -75,6 +75,14 @@ def test_the_walk_through_of_the_readme_prints_what_it_says(walked: tuple[dict[s
 
 
 @pytest.mark.spark
+def test_the_pictures_show_what_the_shell_prints(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
+    shell(f"python scripts/pictures.py {tmp_path}", walked[0])
+    drawn = {path.name: path.read_text() for path in tmp_path.glob("*.svg")}
+    assert drawn == {path.name: path.read_text() for path in (ROOT / "docs" / "pictures").glob("*.svg")}
+    assert len(drawn) == 2
+
+
+@pytest.mark.spark
 def test_the_tutorial_makes_a_stream_of_a_contract_of_under_30_lines(tmp_path: Path) -> None:
     script, printed = walk("docs/tutorial.md", "sh|console")
     (contract,) = re.findall(r"\.yaml <<'END'\n(.*?)^END$", script, re.MULTILINE | re.DOTALL)

@@ -89,7 +89,7 @@ def screen(*, available_now: bool) -> Iterator[None]:
 def _tasks() -> str:
     """How far the jobs of Spark are, which are running now."""
     context = SparkContext._active_spark_context
-    if context is None:
+    if context is None or getattr(context, "_jsc", None) is None:  # its JVM is not there yet
         return "Starting Spark …"
     try:
         tracker = context.statusTracker()

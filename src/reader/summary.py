@@ -236,13 +236,17 @@ def _print_next(out: Console, stream: str) -> None:
     reader = _reader()
     query = f"select * from {stream_tables(stream).bronze} limit 5"  # noqa: S608 - for people to run
     letters = f"select reasons, raw from {DEAD_LETTERS_TEXT}.{stream} limit 5"  # noqa: S608
+    # Somebody who installed the programs has no Makefile of ours.
+    in_clone = Path("scripts/duckdb.sh").exists()
     commands = {
-        "make duckdb": "DuckDB's shell with the tables of the lake",
+        "make duckdb" if in_clone else f"{reader} shell": "DuckDB's shell with the tables of the lake",
         f'{reader} sql "{query}"': "one statement",
         f'{reader} sql "{letters}"': "dead letters as text",
-        "make consumer-logs": "follow the consumer",
-        "make stop": "stop producer and consumer",
     }
+    if in_clone:
+        commands |= {"make consumer-logs": "follow the consumer", "make stop": "stop producer and consumer"}
+    else:
+        commands |= {f"{reader} verify {stream}": "recount what landed"}
     width = max(map(len, commands))
     out.print("Next:")
     for command, what in commands.items():

@@ -11,6 +11,8 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from consumer.session import _forward
+
 pytestmark = pytest.mark.spark
 
 
@@ -62,3 +64,11 @@ def test_local_files_are_written_without_starting_processes(spark: SparkSession,
     files.create(path).close()
     files.setPermission(path, jvm.org.apache.hadoop.fs.permission.FsPermission("640"))
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_what_the_jvm_says_is_passed_on_but_for_one_warning(capfd: pytest.CaptureFixture[str]) -> None:
+    ours, theirs = os.pipe()
+    os.write(theirs, b"WARNING: Using incubator modules: jdk.incubator.vector\nOutOfMemoryError\nlast")
+    os.close(theirs)
+    _forward(ours)
+    assert capfd.readouterr().err == "OutOfMemoryError\nlast"

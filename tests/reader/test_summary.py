@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from tests.reader.lake import Append
@@ -28,6 +29,16 @@ def test_it_says_what_landed_and_why_what_did_not(lake: Settings, capsys: pytest
     assert re.search(r"│ total +│ +3 │", out)
     for command in ("make duckdb", 'reader sql "select', "make consumer-logs", "make stop"):
         assert command in out
+
+
+def test_outside_of_a_clone_it_names_no_target_of_make(
+    lake: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    print_summary(lake, "events")
+    out = capsys.readouterr().out
+    assert "make " not in out
+    assert "reader shell" in out
 
 
 def test_tables_without_rows(lake_settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
