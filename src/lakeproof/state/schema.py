@@ -80,6 +80,18 @@ GIVEN_UP_OFFSETS = Table(
     Column("partition", Integer, primary_key=True),
     Column("before", BigInteger, nullable=False),
 )
+_for_sinks = MetaData()
+SINK_POSITIONS = Table(
+    "sink_positions",
+    _for_sinks,
+    Column("sink", String, primary_key=True),
+    Column("table_name", String, nullable=False),
+    # Unique ids of the table and of the topic, which others of their names do not have.
+    Column("table_id", String, nullable=False),
+    Column("topic_id", String, nullable=False),
+    # The table's marker up to which the topic has its rows.
+    Column("marker", String, nullable=False),
+)
 LEASES = Table(
     "leases",
     _metadata,
@@ -143,4 +155,8 @@ def _create_for_kafka(connection: Connection) -> None:
     _for_kafka.create_all(connection, checkfirst=False)
 
 
-_STEPS: tuple[Callable[[Connection], None], ...] = (_create, _create_for_kafka)
+def _create_for_sinks(connection: Connection) -> None:
+    _for_sinks.create_all(connection, checkfirst=False)
+
+
+_STEPS: tuple[Callable[[Connection], None], ...] = (_create, _create_for_kafka, _create_for_sinks)
