@@ -102,6 +102,7 @@ def test_the_commands_of_operations_do_what_the_page_says(walked: tuple[dict[str
     said = shell("\n".join(blocks("docs/operations.md", "sh")), walked[0])
     assert "The next run resumes from the position in the tables." in said
     assert "Found 20 of 20 files" in said
+    assert "not all queries run: exit code 4" in said
     again = shell("consumer run events --available-now && reader verify", walked[0])
     assert "Clean: each landed unit is in exactly one table, once." in again
 

@@ -1,6 +1,7 @@
 """The command line of the consumer."""
 
 import re
+import sys
 from enum import StrEnum
 from functools import partial
 from typing import Annotated
@@ -164,6 +165,31 @@ def give_up_files(
         give_up(settings, stream, absent)
     said = "given up" if yes else "missing; use --yes to give them up"
     typer.echo(f"{len(absent):,} files {said}" if absent else "No files are missing.", err=True)
+
+
+@app.command("status")
+def show_status(
+    streams: Annotated[
+        list[str] | None, typer.Argument(metavar="[STREAM...]", help="Streams. Default: all that have tables.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show every query: whether it runs, how far it is behind, rows per second, last commit and watermark.
+
+    The exit code is 0 if all run, 1 if one failed, 3 if the lake cannot be reached, and 4 if none failed and one is
+    stopped.
+    """
+    settings = load_settings()
+    for stream in streams or ():
+        load_contract(settings.contracts, stream)
+    from consumer import status
+
+    found = status.status(settings, streams or [])
+    if as_json:
+        typer.echo(status.as_json(found))
+    else:
+        status.write_table(found, sys.stdout)
+    raise typer.Exit(status.exit_code(found))
 
 
 @app.command("resend")

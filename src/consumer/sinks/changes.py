@@ -112,11 +112,6 @@ def gold_followed(product: Product, contract: Contract) -> Followed:
     )
 
 
-def number_of(committed: Committed) -> int:
-    """The number of the first micro-batch that a marker does not have."""
-    return committed.marker.micro_batch_id + 1
-
-
 def closed_since(rows: DataFrame, before: int | None, horizon: int) -> DataFrame:
     """The final windows whose end one horizon had not passed and another one has."""
     end = F.unix_micros(WINDOW_END)
@@ -128,8 +123,8 @@ def _appended(
     spark: SparkSession, table: OpenTable, since: Committed | None, newest: Committed
 ) -> tuple[DataFrame, Committed]:
     """Rows of a table to which rows are only appended."""
-    start = number_of(since) if since else 0
-    end = min(number_of(newest), start + _MAX_MICRO_BATCHES)
+    start = since.next_number if since else 0
+    end = min(newest.next_number, start + _MAX_MICRO_BATCHES)
     number = F.col(MICRO_BATCH_ID)
     rows = _rows(spark, table.name).where((number >= start) & (number < end))
     return rows, replace(newest, marker=replace(newest.marker, micro_batch_id=end - 1))
@@ -151,7 +146,7 @@ def _corrected(
         return
     silver = _rows(spark, silver_tables(product.stream).kept)
     number = F.col(MICRO_BATCH_ID)
-    new = silver.where((number >= number_of(since)) & (number < number_of(newest)))
+    new = silver.where((number >= since.next_number) & (number < newest.next_number))
     with touched_windows(in_windows(new, product, contract.event_time), product) as touched:
         keys = zip(product.keys, key_names(product), strict=True)
         marked = rows.where(within(WINDOW_START, touched.spans)).select(

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from consumer.commit.append import OpenTable, open_table
 from consumer.commit.marker import Committed, MarkerLostError
 from consumer.commit.tasks import write_in_tasks
-from consumer.sinks.changes import Followed, number_of
+from consumer.sinks.changes import Followed
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.create import Topic as Wanted
 from lakeproof.kafka.create import ensure_topic
@@ -70,7 +70,7 @@ class TopicSink:
             return False
         position = self._positions.get(self._name)
         since = self._since(position, table, newest)
-        if since and number_of(since) == number_of(newest):
+        if since and since.next_number == newest.next_number:
             return False
         topic_id = self._ready()
         if position and position.topic_id != topic_id:
@@ -82,7 +82,7 @@ class TopicSink:
             reached = SinkPosition(table.table_id(), topic_id, change.committed.as_text())
             self._record(reached, position)
         self.count += 1
-        numbers = f"{number_of(since) if since else 0} to {change.committed.marker.micro_batch_id}"
+        numbers = f"{since.next_number if since else 0} to {change.committed.marker.micro_batch_id}"
         seconds = round(monotonic() - began, 3)
         log.info("sent", table=table.name, topic=self._topic, micro_batches=numbers, messages=sent, seconds=seconds)
         return True
@@ -102,10 +102,10 @@ class TopicSink:
             "Restore the newer copy of the catalog. Or run `consumer resend "
             f"{table.name}`: then the topic gets all rows again, and keeps those that the table lost."
         )
-        if number_of(since) > number_of(newest):
+        if since.next_number > newest.next_number:
             raise LakeproofError(
-                f"The topic {self._topic} has {table.name} up to micro-batch {number_of(since) - 1}, but the table "
-                f"only has it up to {number_of(newest) - 1}: it was restored from an older copy.",
+                f"The topic {self._topic} has {table.name} up to micro-batch {since.next_number - 1}, but the table "
+                f"only has it up to {newest.next_number - 1}: it was restored from an older copy.",
                 hint,
             )
         try:

@@ -1,6 +1,8 @@
 """How far each topic has the rows of the table that it shows."""
 
+import time
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -61,7 +63,7 @@ class SinkPositions:
         LakeproofError
             It is elsewhere: another consumer moved it.
         """
-        values = asdict(position)
+        values = asdict(position) | {"recorded_at": time.time()}
         try:
             with transaction(self._engine) as connection:
                 if before is None:
@@ -75,6 +77,12 @@ class SinkPositions:
             raise LakeproofError(
                 f"Another consumer sends {table} to the same topic.", "Run only one of them. No message is lost."
             )
+
+    def recorded_at(self, sink: str) -> datetime | None:
+        """When a sink got to its position, UTC."""
+        with transaction(self._engine) as connection:
+            at = connection.scalar(select(SINK_POSITIONS.c.recorded_at).where(SINK_POSITIONS.c.sink == sink))
+        return None if at is None else datetime.fromtimestamp(at, UTC)
 
     def sinks_of(self, table: str) -> list[str]:
         """The sinks that rows of a table were sent to."""
