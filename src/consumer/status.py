@@ -57,7 +57,7 @@ class QueryStatus:
     query
         Its name.
     state
-        What it is doing.
+        Running, stopped or failed.
     lag, unit
         How much it has not taken yet: files, messages or micro-batches; None where that is not known.
     rows_per_second
