@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.collector.running import Collector
-from tests.messages import event, send
+from tests.messages import event, received, send
 from tests.servers import KafkaServer
 
 from lakeproof.settings_help import as_markdown
@@ -113,6 +113,7 @@ def test_the_commands_of_operations_do_what_the_pages_say(walked: tuple[dict[str
     said = shell("\n".join(blocks("docs/operations/recover.md", "sh")), walked[0])
     assert "The next run resumes from the position in the tables." in said
     assert "Found 20 of 20 files" in said
+    assert "not all queries run: exit code 4" in shell("\n".join(blocks("docs/operations/README.md", "sh")), walked[0])
     # Other tools compact and expire, and the log is read.
     pages = [block for page in ("maintenance", "monitor") for block in blocks(f"docs/operations/{page}.md", "sh")]
     asked = shell("\n".join(pages).replace("target/", f"{tmp_path}/"), walked[0] | JARS)
@@ -195,9 +196,14 @@ def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) 
     kafka.new_topic(name="incoming")
     send(kafka, "incoming", [event(1), b"[%b, {}]" % event(2)], key=b"k")
     script = "\n".join(blocks("docs/kafka.md", "sh")).replace("localhost:9092", kafka.bootstrap_servers)
+    script = script.replace("target/", f"{tmp_path}/") + "\n".join(blocks("docs/sinks.md", "sh"))
     output = shell(script, {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"})
     assert f"incoming/0/{1:019}" in output
+    assert json.loads((tmp_path / "report.json").read_bytes())["kafka"]["partitions"]["0"]["last"] > "incoming/0/"
     assert "Clean: each landed unit is in exactly one table, once." in output
+    kept = {message.key() for message in received(kafka, "events.silver")}
+    assert {b"e1", b"e2"} < kept
+    assert {b"lakeproof-reasons"} < {name.encode() for name, _ in received(kafka, "events.dead")[0].headers() or []}
 
 
 def test_the_guide_has_the_settings_as_the_model_describes_them() -> None:

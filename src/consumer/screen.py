@@ -24,6 +24,8 @@ _COUNTED = {
     "micro-batch": ("stream", "bronze.", (*_SIZES, "bronze", "dead_letters")),
     "silver micro-batch": ("stream", "silver.", ("kept", "duplicates", "conflicts", "late")),
     "gold micro-batch": ("product", "gold.", ("rows",)),
+    "sent": ("table", "topic of ", ("messages",)),
+    "published": ("table", "files of ", ("windows",)),
 }
 """Of each event that is logged: whose it is, its layer, and what is counted."""
 
