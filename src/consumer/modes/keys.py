@@ -83,12 +83,15 @@ class Keys:
         """Add ids, and remove those of events from before `oldest`, at once."""
         newest = None if oldest is None else oldest // self._width + 2
         batch = WriteBatch(raw_mode=True)
+        buckets: dict[int | None, ColumnFamily] = {}
         for key, time in rows:
             if oldest is None or time >= oldest:
                 number = time // self._width
                 # A time that is far ahead would make a bucket of its own.
-                name = str(number) if newest is not None and number <= newest else _REST
-                batch.put(key, _TIME.pack(time), self._bucket(name))
+                place = number if newest is not None and number <= newest else None
+                if place not in buckets:
+                    buckets[place] = self._bucket(_REST if place is None else str(place))
+                batch.put(key, _TIME.pack(time), buckets[place])
         batch.put(_PROGRESS, json.dumps(progress).encode())
         self._database.write(batch)
         if oldest is not None:

@@ -28,7 +28,7 @@ from consumer.modes.sinks import Folder, send_windows
 from consumer.modes.tasks import Piece, Work, judge, write_kept
 from consumer.modes.windows import OPEN, as_final, merged, split_final, touched, windows_of
 from consumer.sources.kafka.read import MessagesLostError
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.modes import Mode
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.produce import sending
@@ -59,6 +59,7 @@ class MicroBatches:
         self._mode = mode
         self._to_the_end = to_the_end
         self._ready: _Ready | None = None
+        self._responded = time.monotonic()
 
     def prepare(self) -> None:
         """Make sure that topics, folders and checkpoint are there and fit, and load what is known.
@@ -109,7 +110,14 @@ class MicroBatches:
             It cannot be done; nothing is committed then.
         """
         ready = self._prepared
-        plan = ready.plan or self._plan(spark)
+        try:
+            plan = ready.plan or self._plan(spark)
+            self._responded = time.monotonic()
+        except UnavailableError as error:
+            if self._to_the_end or time.monotonic() > self._responded + self._settings.kafka.timeout_seconds:
+                raise
+            log.warning("waiting for Kafka", mode=str(self._mode.name), why=error.message)
+            return False
         if plan is None:
             return False
         started = time.monotonic()

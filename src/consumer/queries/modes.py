@@ -1,9 +1,11 @@
 """The query of a mode on Kafka alone."""
 
 from collections.abc import Mapping
+from threading import Thread
 
 from pyspark.sql import SparkSession
 
+from consumer.bronze.tasks import warm_up
 from consumer.bulletin import Bulletin
 from consumer.modes.micro_batches import MicroBatches
 from consumer.queries.bronze import Trigger
@@ -55,6 +57,7 @@ class ModeQuery:
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
         """Start it."""
+        Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
 
         def take(session: SparkSession) -> bool:
             if self._lease:

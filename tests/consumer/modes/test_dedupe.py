@@ -71,6 +71,22 @@ def test_each_message_is_in_one_place(run: Run, kafka: KafkaServer, tmp_path: Pa
     assert (totals.kept, totals.late + totals.bad) == (len(rows), len(found))
 
 
+def test_events_with_one_id_are_duplicates_if_their_times_are_not_further_apart_than_the_watermark(
+    run: Run, kafka: KafkaServer
+) -> None:
+    topic, minute = kafka.new_topic(), 60
+    send(kafka, topic, [event(1, 0)])
+    run("dedupe", topic=topic)
+    send(kafka, topic, [event(2, 15 * minute)])
+    run("dedupe", topic=topic)
+    send(kafka, topic, [event(1, 10 * minute)])  # not late, and ten minutes apart
+    assert run("dedupe", topic=topic).totals == Counts(kept=2, duplicates=1)
+    send(kafka, topic, [event(3, 20 * minute + 1)])
+    run("dedupe", topic=topic)
+    send(kafka, topic, [event(1, 11 * minute)])
+    assert run("dedupe", topic=topic).totals == Counts(kept=4, duplicates=1)
+
+
 def test_an_event_of_the_future_makes_no_other_late(run: Run, kafka: KafkaServer, tmp_path: Path) -> None:
     topic = kafka.new_topic()
     now = time.time() - 1_704_067_200  # the model's seconds begin in 2024
@@ -204,7 +220,42 @@ def test_messages_that_are_lost_and_a_topic_that_was_created_again_stop_it(
         made("dedupe", topic=topic).prepare()
 
 
+def test_a_broker_that_is_away_is_waited_for_as_long_as_the_settings_say(
+    spark: SparkSession, kafka: KafkaServer, lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakeproof.kafka.topic._MOST_REQUEST_SECONDS", 0.5)  # of ten
+    topic = kafka.new_topic()
+
+    def process(name: str, **changes: Any) -> MicroBatches:
+        places = {f"LAKE_DEDUPE_{field}": tmp_path / name / field for field in ("PARQUET", "ASIDE", "CHECKPOINT")}
+        own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_DEDUPE_TOPIC": topic}
+        settings = changed(lake_settings, **own, **places, **changes)
+        made = MicroBatches(settings, mode_of(ModeName.DEDUPE, settings), to_the_end=False)
+        made.prepare()
+        assert not made.take(spark)
+        return made
+
+    patient, impatient = process("patient"), process("impatient", LAKE_KAFKA_TIMEOUT_SECONDS=1)
+    kafka.kill()
+    try:
+        assert not patient.take(spark)
+        with pytest.raises(UnavailableError, match="does not respond"):
+            wait_for_a_micro_batch(impatient, spark)
+    finally:
+        kafka.start()
+    send(kafka, topic, [event(1, 0)])
+    wait_for_a_micro_batch(patient, spark)
+    assert patient.totals == Counts(kept=1)
+    patient.close()
+    impatient.close()
+
+
 CHECKPOINT = "consumer.modes.checkpoint.Checkpoint"
+
+
+def wait_for_a_micro_batch(process: MicroBatches, spark: SparkSession) -> None:
+    while not process.take(spark):
+        pass
 
 
 def crash(*_: Any, **__: Any) -> None:

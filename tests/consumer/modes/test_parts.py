@@ -139,6 +139,7 @@ def test_windows_equal_a_plain_model(batches: list[list[tuple[str, int, Decimal]
             assert place not in final
             assert row["window_start"] + size <= newest - 20
             final[place] = (row["event_count"], row["amount_sum"])
+        assert all(row["window_start"] + size > newest - 20 for row in windows.to_pylist())
     left = {
         (row["user_id"], row["window_start"]): (row["event_count"], row["amount_sum"]) for row in windows.to_pylist()
     }
