@@ -10,6 +10,7 @@ import pyiceberg.io.pyarrow  # noqa: F401
 from pyspark import daemon
 
 import consumer.bronze.tasks
+import consumer.modes.tasks
 import consumer.silver.tasks  # noqa: F401
 
 if __name__ == "__main__":
