@@ -24,14 +24,14 @@ from consumer.modes.kept import decide, follow, write_keys
 from consumer.modes.keys import Keys, Progress
 from consumer.modes.plan import Micros, Plan, next_end, tasks_between
 from consumer.modes.rows import from_bytes
-from consumer.modes.sinks import Folder, send_windows
+from consumer.modes.sinks import Folder, window_messages
 from consumer.modes.tasks import Piece, Work, judge, write_kept
 from consumer.modes.windows import OPEN, as_final, merged, split_final, touched, windows_of
 from consumer.sources.kafka.read import MessagesLostError
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.modes import Mode
 from lakeproof.kafka.offsets import Offsets
-from lakeproof.kafka.produce import sending
+from lakeproof.kafka.sending import Sending
 from lakeproof.kafka.topic import Topic
 from lakeproof.settings import Settings
 
@@ -210,8 +210,8 @@ class MicroBatches:
         if mode.parquet:
             Folder(mode.parquet, self._settings.s3).write("windows", plan.number, "0000", as_final(final, size))
         if mode.kafka:
-            with sending(self._settings.kafka, mode.kafka) as sender:
-                send_windows(sender, touched(windows, new), size, f"{ready.identity.id}/{plan.number}")
+            own = window_messages(touched(windows, new), size, f"{ready.identity.id}/{plan.number}")
+            Sending(self._settings.kafka, mode.kafka).send(own)
         return left
 
     def _commit(

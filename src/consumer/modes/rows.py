@@ -41,7 +41,7 @@ def times_of(milliseconds: Sequence[int | None]) -> Any:
     return pa.array(milliseconds, pa.timestamp("ms", "UTC")).cast(_TIME)
 
 
-def headers_of(column: Any) -> list[list[tuple[str, bytes | None]]]:
+def headers_of(column: Any) -> list[list[tuple[str, str | bytes | None]]]:
     """The headers in a column, as Kafka's client takes them."""
     return [[(each["key"], each["value"]) for each in found or ()] for found in column.to_pylist()]
 

@@ -1,7 +1,7 @@
 """The sinks of the modes: folders of Parquet files, and topics."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,12 @@ import pyarrow.parquet as pq
 from consumer.modes.plan import Micros
 from consumer.modes.rows import DETAIL_HEADER, REASON_HEADER, headers_of
 from lakeproof.errors import LakeproofError
-from lakeproof.kafka.produce import ID_HEADER, Sender
+from lakeproof.kafka.sending import Headers, Outgoing
 from lakeproof.settings import S3Settings
 from lakeproof.storage import Storage, open_storage
+
+ID_HEADER = "lakeproof-id"
+"""Header with the id of a message: one that is sent again has the same, so that a reader can drop it."""
 
 _MARKER = "_lakeproof.json"
 _DIGITS = 10
@@ -89,29 +92,27 @@ def _number(name: str) -> int:
     return -1
 
 
-def send_kept(sender: Sender, rows: pa.Table) -> None:
-    """Send rows of :data:`consumer.modes.rows.KEPT`: key and value, and the headers of the message."""
+def kept_messages(rows: pa.Table) -> Iterator[Outgoing]:
+    """Make messages of rows of :data:`consumer.modes.rows.KEPT`: key and value, and the headers of the message."""
     columns: list[Any] = [rows[name].cast(pa.binary()).to_pylist() for name in ("event_id", "value", "_source")]
     for key, value, source, headers in zip(*columns, headers_of(rows["_headers"]), strict=True):
-        sender.send(key, value, [*headers, (ID_HEADER, source)])
+        yield Outgoing(value, key, [*headers, (ID_HEADER, source)])
 
 
-def send_aside(sender: Sender, rows: pa.Table) -> None:
-    """Send rows of :data:`consumer.modes.rows.ASIDE`: the message as it was, with headers that say why."""
+def aside_messages(rows: pa.Table) -> Iterator[Outgoing]:
+    """Make messages of rows of :data:`consumer.modes.rows.ASIDE`: as they were, with headers that say why."""
     names = ("_key", "value", "reason", "detail", "_source")
     columns: list[Any] = [rows[name].cast(pa.binary()).to_pylist() for name in names]
     for key, value, reason, detail, source, headers in zip(*columns, headers_of(rows["_headers"]), strict=True):
-        own = [(REASON_HEADER, reason), (DETAIL_HEADER, detail), (ID_HEADER, source)]
-        sender.send(key, value, [*headers, *own])
+        own: Headers = [(REASON_HEADER, reason), (DETAIL_HEADER, detail), (ID_HEADER, source)]
+        yield Outgoing(value, key, [*headers, *own])
 
 
-def send_windows(sender: Sender, windows: pa.Table, size: Micros, prefix: str) -> None:
-    """Send windows, a table of :data:`consumer.modes.windows.OPEN`, keyed by user and start.
+def window_messages(windows: pa.Table, size: Micros, prefix: str) -> Iterator[Outgoing]:
+    """Make messages of windows, a table of :data:`consumer.modes.windows.OPEN`, keyed by user and start.
 
     Parameters
     ----------
-    sender
-        Where.
     windows
         Which, in an order that is the same when they are sent again.
     size
@@ -129,8 +130,8 @@ def send_windows(sender: Sender, windows: pa.Table, size: Micros, prefix: str) -
         total, least, most = (f"{amount.normalize():f}" for amount in amounts)
         value = json.dumps({**key, "windowEnd": end, "eventCount": count}, ensure_ascii=False)
         value = f'{value[:-1]}, "amountSum": {total}, "amountMin": {least}, "amountMax": {most}}}'
-        own = [(ID_HEADER, f"{prefix}/{index}".encode())]
-        sender.send(json.dumps(key, ensure_ascii=False).encode(), value.encode(), own)
+        own: Headers = [(ID_HEADER, f"{prefix}/{index}".encode())]
+        yield Outgoing(value.encode(), json.dumps(key, ensure_ascii=False).encode(), own)
 
 
 def _texts(times: Any) -> list[str]:

@@ -10,14 +10,14 @@ import pyarrow as pa
 from consumer.modes.events import BadMessageError, Event, parser
 from consumer.modes.plan import Micros
 from consumer.modes.rows import ASIDE, KEPT, LATE, from_bytes, header_column, times_of, to_bytes
-from consumer.modes.sinks import Folder, send_aside, send_kept
+from consumer.modes.sinks import Folder, aside_messages, kept_messages
 from consumer.modes.windows import AMOUNT
 from consumer.sources.envelope import Envelope, Headers, Messages
 from consumer.sources.kafka.read import OffsetRange, envelopes
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode, ModeName
 from lakeproof.kafka.offsets import OFFSET_DIGITS
-from lakeproof.kafka.produce import sending
+from lakeproof.kafka.sending import Sending
 from lakeproof.reasons import Reason
 from lakeproof.settings import KafkaSettings, Limits, S3Settings
 
@@ -106,8 +106,7 @@ def write_kept(work: Work, kept: bytes, piece: Piece) -> Piece:
         if mode.parquet:
             Folder(mode.parquet, work.s3).write("part", work.number, f"{piece.index:04}", rows)
         if mode.kafka:
-            with sending(work.kafka, mode.kafka) as sender:
-                send_kept(sender, rows)
+            Sending(work.kafka, mode.kafka).send(kept_messages(rows))
     except LakeproofError as error:
         return Piece(piece.index, failure=error)
     return Piece(piece.index)
@@ -227,8 +226,7 @@ class _Aside:
         rows = pa.table(columns | _of_messages(messages), schema=ASIDE)
         mode = self.work.mode
         if mode.aside_topic:
-            with sending(self.work.kafka, mode.aside_topic) as sender:
-                send_aside(sender, rows)
+            Sending(self.work.kafka, mode.aside_topic).send(aside_messages(rows))
         else:
             piece = f"{self.index:04}_{self._files:04}"
             Folder(mode.aside, self.work.s3).write("aside", self.work.number, piece, rows)
