@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.collector.running import Collector
-from tests.messages import event, received, send
+from tests.messages import event, messages, received, send
 from tests.servers import KafkaServer
 
 from lakeproof.settings_help import as_markdown
@@ -179,6 +179,22 @@ def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) 
     kept = {message.key() for message in received(kafka, "events.silver")}
     assert {b"e1", b"e2"} < kept
     assert {b"lakeproof-reasons"} < {name.encode() for name, _ in received(kafka, "events.dead")[0].headers() or []}
+
+
+@pytest.mark.spark
+def test_the_page_about_modes_keeps_an_event_once(kafka: KafkaServer, tmp_path: Path) -> None:
+    for topic in ("incoming-events", "deduped-events", "mode-b-aggregates"):
+        kafka.new_topic(name=topic)
+    (settings,) = blocks("docs/modes.md", "yaml")
+    (ROOT / "dedupe.yaml").read_text().index(settings.partition("parquet")[0])  # the file has these fields
+    script = "\n".join(blocks("docs/modes.md", "sh")).replace("localhost:9092", kafka.bootstrap_servers)
+    script = script.replace("target/send.py", f"{tmp_path}/send.py").replace("target/lake/", f"{tmp_path}/")
+    sinks = {f"LAKE_{name.upper()}_PARQUET": str(tmp_path / name) for name in ("dedupe", "windows")}
+    output = shell(script, {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0", **sinks})
+    assert [output] == blocks("docs/modes.md", "csv")
+    assert not (tmp_path / "lake" / "catalog.db").exists()
+    assert len(messages(kafka, "deduped-events")) == 1
+    assert len(messages(kafka, "mode-b-aggregates")) == 1
 
 
 def test_the_guide_has_the_settings_as_the_model_describes_them() -> None:

@@ -61,7 +61,7 @@ class Finding:
     error: LakeproofError | None
 
 
-def check_environment(settings: Settings, program: Program, landing: str | None = None) -> None:
+def check_environment(settings: Settings, program: Program, landing: str | None = None, *, lake: bool = True) -> None:
     """Make sure that `program` can run; what it can do without is logged as a warning.
 
     Parameters
@@ -72,13 +72,15 @@ def check_environment(settings: Settings, program: Program, landing: str | None 
         Which one.
     landing
         URI of the landing zone, where it is not that of the settings.
+    lake
+        Whether it needs a lake: contracts, a landing zone, a catalog.
 
     Raises
     ------
     LakeproofError
         The first need that is not met.
     """
-    for finding in examine(checks_for(settings, program, landing)):
+    for finding in examine(checks_for(settings, program, landing, lake=lake)):
         if finding.error and not finding.check.optional:
             raise finding.error
         if finding.error:
@@ -94,11 +96,11 @@ def examine(checks: list[Check]) -> Iterator[Finding]:
             yield Finding(check, error.message, error)
 
 
-def checks_for(settings: Settings, program: Program, landing: str | None = None) -> list[Check]:
-    """The needs of `program`, the cheapest first; `landing` as in :func:`check_environment`."""
-    checks = [Check("contracts", lambda: _contracts(settings.contracts))]
-    locations = {_LANDING: landing or settings.landing.uri}
-    if program is not Program.PRODUCER:
+def checks_for(settings: Settings, program: Program, landing: str | None = None, *, lake: bool = True) -> list[Check]:
+    """The needs of `program`, the cheapest first; the others as in :func:`check_environment`."""
+    checks = [Check("contracts", lambda: _contracts(settings.contracts))] * lake
+    locations = {_LANDING: landing or settings.landing.uri} if lake else {}
+    if lake and program is not Program.PRODUCER:
         locations["warehouse"] = settings.catalog.warehouse_uri
     if program is Program.CONSUMER:
         locations["checkpoints"] = settings.state.checkpoints
@@ -114,7 +116,7 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None)
         # The reader writes nothing, and the consumer only looks into the landing zone.
         writes = name != _LANDING if program is Program.CONSUMER else program is Program.PRODUCER
         checks.append(_location(name, uri, settings, writes))
-    if program is not Program.PRODUCER:
+    if lake and program is not Program.PRODUCER:
         checks.append(_catalog(settings, program))
     return checks
 

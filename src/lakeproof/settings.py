@@ -455,6 +455,47 @@ class CollectorSettings(_Concern, title="Collector"):
     )
 
 
+class ModeSettings(_InHome):
+    """What the two modes on Kafka alone have in common; each has variables and a settings file of its own."""
+
+    topic: Annotated[str, _checked(topic_name)] = Field("incoming-events", description="topic that is read")
+    starting_offsets: Annotated[str, _checked(_starting_offsets)] = Field(
+        "earliest", description="where the first run begins, as in `LAKE_KAFKA_STARTING_OFFSETS`"
+    )
+    max_offsets: int = Field(100_000, ge=1, description="offsets that one micro-batch takes at most, of all partitions")
+    event_id: str = Field("eventId", min_length=1, description="field with the id of an event")
+    event_time: str = Field("eventTime", min_length=1, description="field with the time of an event")
+    watermark: str = Field("10 minutes", description="how much older than the newest event an event may be")
+    parquet: _Place | None = Field(None, description="sink: a folder of Parquet files")
+    kafka: Annotated[str, _checked(topic_name)] | None = Field(None, description="sink: a topic")
+    aside_topic: Annotated[str, _checked(topic_name)] | None = Field(
+        None, description="topic of bad and late messages; if it is not set, they go to a folder"
+    )
+    checkpoint: _Place | None = Field(
+        None, description="folder of the checkpoint; if it is not set, a folder of its own below `LAKE_CHECKPOINTS`"
+    )
+
+
+class DedupeSettings(ModeSettings, title="Mode dedupe", alias_generator=lambda name: f"LAKE_DEDUPE_{name.upper()}"):
+    """The mode `dedupe`: each event of a topic once."""
+
+    aside: _Place = Field(
+        default_factory=_in_home("aside/dedupe"), description="folder of bad and late messages, as Parquet files"
+    )
+
+
+class WindowsSettings(ModeSettings, title="Mode windows", alias_generator=lambda name: f"LAKE_WINDOWS_{name.upper()}"):
+    """The mode `windows`: each event of a topic once, in windows of each user."""
+
+    user_id: str = Field("userId", min_length=1, description="field with the user of an event")
+    amount: str = Field("amount", min_length=1, description="field with the amount of an event")
+    event_type: str = Field("eventType", min_length=1, description="field with the type of an event")
+    window: str = Field("5 minutes", description="length of a window")
+    aside: _Place = Field(
+        default_factory=_in_home("aside/windows"), description="folder of bad and late messages, as Parquet files"
+    )
+
+
 class S3Settings(_Concern, title="S3"):
     """How to reach S3 or MinIO. All empty means: as the AWS tools find it."""
 
@@ -488,6 +529,8 @@ class Settings(_InHome, title="General"):
     topics: TopicSettings
     sinks: SinkSettings
     collector: CollectorSettings
+    dedupe: DedupeSettings
+    windows: WindowsSettings
     s3: S3Settings
 
 
@@ -502,8 +545,15 @@ VARIABLES = {field.alias for concern in CONCERNS.values() for field in concern.m
 """Names of the environment variables."""
 
 
-def load_settings() -> Settings:
+def load_settings(defaults: Mapping[str, str] | None = None, options: Mapping[str, str] | None = None) -> Settings:
     """Read the settings from the environment and ``.env``.
+
+    Parameters
+    ----------
+    defaults
+        Variables of a settings file, which the environment overrides.
+    options
+        Variables of the command line, which override the environment.
 
     Raises
     ------
@@ -516,7 +566,7 @@ def load_settings() -> Settings:
         _refuse_unknown(os.environ, "the environment")
         in_file = _not_empty(dotenv_values(_DEFAULTS, encoding="utf-8"))
         _refuse_unknown(in_file, _DEFAULTS)
-        return settings_of(in_file | _not_empty(os.environ))
+        return settings_of({**(defaults or {}), **in_file, **_not_empty(os.environ), **(options or {})})
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{Path(_DEFAULTS).absolute()} is not UTF-8: {error.reason} at byte {error.start}.",

@@ -12,7 +12,7 @@ from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectType, PrimitiveType, live
 from lakeproof.contracts.read.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names
 from lakeproof.contracts.read.fields import read_fields
-from lakeproof.contracts.read.names import identifier
+from lakeproof.contracts.read.names import RESERVED, identifier
 from lakeproof.contracts.read.problems import (
     ContractError,
     Problems,
@@ -203,6 +203,12 @@ def _contract(raw: Any, digest: str, due: str | None, problems: Problems) -> Con
 
 def _stream(name: str | None, due: str | None) -> str:
     stream = identifier(name, (*_TABLE, "name"), "the schema object")
+    if stream in RESERVED:
+        raise ContractError(
+            (*_TABLE, "name"),
+            f"a stream cannot be named {stream}: `consumer run {stream}` is a mode of its own.",
+            "Use another name, for the stream and for its file.",
+        )
     if due not in (None, stream):
         raise ContractError(
             (*_TABLE, "name"),
