@@ -54,9 +54,11 @@ def kept_before(kept: DataFrame, contract: Contract, start: int, end: int, oldes
 def content_hash(rows: DataFrame, contract: Contract) -> Column:
     """MD5 of a row's content: the contract's fields that are not null, as JSON, whatever the order within maps.
 
-    A contract can rename fields and list them in another order. That changes no content.
+    A contract can rename fields and list them in another order. That changes no content, and neither does what is
+    derived: a copy of a record is ingested at another time.
     """
-    first_names = {field.first_name: field.name for field in sorted(contract, key=lambda field: field.first_name)}
+    fields = sorted((field for field in contract if not field.derived), key=lambda field: field.first_name)
+    first_names = {field.first_name: field.name for field in fields}
     return F.unhex(F.md5(_json(rows, first_names)))
 
 

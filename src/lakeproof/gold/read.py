@@ -209,9 +209,9 @@ def _contract(stream: str, contract_of: Callable[[str], Contract]) -> Contract:
 
 
 def _key(name: str, place: Place, contract: Contract) -> Field:
-    field = next((field for field in contract.live if field.name == name), None)
+    field = next((field for field in contract.current if field.name == name), None)
     if field is None:
-        known = ", ".join(field.name for field in contract.live)
+        known = ", ".join(field.name for field in contract.current)
         hint = f"Use a field that is not inside an object. Available fields: {known}."
         raise ContractError(place, f"unknown field {name!r}.", _renamed(name, contract) or hint)
     if not isinstance(field.type, PrimitiveType | DecimalType) or field.type in _FLOATING:
@@ -260,7 +260,7 @@ def _measures(measures: Mapping[str, str], contract: Contract, problems: Problem
         place = ("measures", name)
         with problems.caught():
             try:
-                found.append(parse_measure(identifier(name, place, "a measure"), sql, contract.live))
+                found.append(parse_measure(identifier(name, place, "a measure"), sql, contract.current))
             except RuleError as error:
                 hint = (isinstance(error, UnknownFieldError) and _renamed(error.path, contract)) or error.hint
                 raise ContractError(place, f"invalid measure: {error}.", hint) from None
