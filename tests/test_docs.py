@@ -1,6 +1,7 @@
 """The commands in the docs do what the docs say."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ from tests.servers import KafkaServer
 
 from lakeproof.settings_help import as_markdown
 from lakeproof.storage.s3 import s3_client
+from reader.verify.receipts.findings import Outcome
 
 ROOT = Path(__file__).parents[1]
 
@@ -172,6 +174,45 @@ def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) 
     output = shell(script, {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"})
     assert f"incoming/0/{1:019}" in output
     assert "Clean: each landed unit is in exactly one table, once." in output
+
+
+@pytest.mark.spark
+def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, tmp_path: Path) -> None:
+    page = "docs/clickstream.md"
+    environment = {
+        "LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "LAKE_HOME": str(tmp_path / "lake"),
+        "LAKE_SPARK_UI_PORT": "0",
+        "LAKE_COLLECTOR_TOPIC": "documented.events",
+        "LAKE_COLLECTOR_PROBE_TOPIC": "documented.probes",
+    }
+    (console,) = blocks(page, "console")
+    (python,) = blocks(page, "python")
+    consume, verify = blocks(page, "sh")
+    with Collector(tmp_path, environment) as running:
+        running.ready()
+
+        def here(text: str) -> str:
+            return text.replace("127.0.0.1:8080", f"127.0.0.1:{running.port}")
+
+        command, expected = console.removeprefix("$ ").splitlines()
+        said, due = json.loads(shell(here(command), {})), json.loads(expected)
+        assert said["receipts"][0].keys() == due["receipts"][0].keys()
+        receipts = tmp_path / "receipts.jsonl"
+        receipts.write_text(json.dumps(said) + "\n")
+        (tmp_path / "send.py").write_text(here(python).replace("receipts.jsonl", str(receipts)))
+        shell(f"python {tmp_path}/send.py", {})
+    consumed = shell(consume.replace("acme.clickstream.raw.events", "documented.events"), environment)
+    assert all(word in consumed for word in ("/products/1", "/cart", "correlation_id"))
+    found = shell(verify.replace("receipts.jsonl", str(receipts)), environment)
+    assert re.search(r"clickstream +│ kept +│ +3 ", found)
+    assert re.search(r"clickstream +│ dead letter +│ +1 ", found)
+    assert "Each receipt is kept." in found
+    outcomes = re.findall(
+        r"^\| ([a-z ,]+) \| (?:the event is|in |not in|of another)", (ROOT / page).read_text(), re.MULTILINE
+    )
+    named = {name for line in outcomes for name in line.split(", ")} - {"outcome"}
+    assert named == {*Outcome} - {Outcome.BRONZE}
 
 
 def test_the_guide_has_the_settings_as_the_model_describes_them() -> None:
