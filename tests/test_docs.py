@@ -188,7 +188,7 @@ def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, t
     }
     (console,) = blocks(page, "console")
     (python,) = blocks(page, "python")
-    consume, verify = blocks(page, "sh")
+    consume, gold, verify = blocks(page, "sh")
     with Collector(tmp_path, environment) as running:
         running.ready()
 
@@ -204,6 +204,7 @@ def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, t
         shell(f"python {tmp_path}/send.py", {})
     consumed = shell(consume.replace("acme.clickstream.raw.events", "documented.events"), environment)
     assert all(word in consumed for word in ("/products/1", "/cart", "correlation_id"))
+    assert re.search(r"12:02:00.* /products/1 +│ +1 │ +1 ", shell(gold, environment))
     found = shell(verify.replace("receipts.jsonl", str(receipts)), environment)
     assert re.search(r"clickstream +│ kept +│ +3 ", found)
     assert re.search(r"clickstream +│ dead letter +│ +1 ", found)

@@ -36,7 +36,7 @@ def in_windows(rows: DataFrame, product: Product, event_time: str) -> DataFrame:
     starts = newest if size == every else F.explode(F.sequence(newest - (size - every), newest, F.lit(every)))
     return rows.where(F.col(event_time).isNotNull()).select(
         starts.alias(START),
-        *(_field((key.name,)).alias(name) for key, name in zip(product.keys, key_names(product), strict=True)),
+        *(_field(key.path).alias(name) for key, name in zip(product.keys, key_names(product), strict=True)),
         *(
             value_of(measure.argument).alias(_value(index))
             for index, measure in enumerate(product.measures)
