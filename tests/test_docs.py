@@ -171,8 +171,10 @@ def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) 
     kafka.new_topic(name="incoming")
     send(kafka, "incoming", [event(1), b"[%b, {}]" % event(2)], key=b"k")
     script = "\n".join(blocks("docs/kafka.md", "sh")).replace("localhost:9092", kafka.bootstrap_servers)
+    script = script.replace("target/", f"{tmp_path}/")
     output = shell(script, {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"})
     assert f"incoming/0/{1:019}" in output
+    assert json.loads((tmp_path / "report.json").read_bytes())["kafka"]["partitions"]["0"]["last"] > "incoming/0/"
     assert "Clean: each landed unit is in exactly one table, once." in output
 
 
