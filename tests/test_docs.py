@@ -190,7 +190,7 @@ def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, t
     }
     (console,) = blocks(page, "console")
     (python,) = blocks(page, "python")
-    consume, gold, verify = blocks(page, "sh")
+    produce, consume, gold, verify = blocks(page, "sh")
     with Collector(tmp_path, environment) as running:
         running.ready()
 
@@ -204,17 +204,24 @@ def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, t
         receipts.write_text(json.dumps(said) + "\n")
         (tmp_path / "send.py").write_text(here(python).replace("receipts.jsonl", str(receipts)))
         shell(f"python {tmp_path}/send.py", {})
-    consumed = shell(consume.replace("acme.clickstream.raw.events", "documented.events"), environment)
+        produce = produce.replace("receipts.jsonl", str(receipts)).replace("report.json", f"{tmp_path}/report.json")
+        shell(produce, environment | {"LAKE_COLLECTOR_PORT": str(running.port)})
+    report = json.loads((tmp_path / "report.json").read_text())
+    bronze, dead = report["expected"]["bronze"], sum(report["expected"]["dead_letters"].values())
+    assert (report["events"], bronze + dead, report["http"]["repeated"]) == (2000, 2000, 0)
+    consumed = shell(consume, environment)
     assert all(word in consumed for word in ("/products/1", "/cart", "correlation_id"))
     assert re.search(r"12:02:00.* /products/1 +│ +1 │ +1 ", shell(gold, environment))
     found = shell(verify.replace("receipts.jsonl", str(receipts)), environment)
-    assert re.search(r"clickstream +│ kept +│ +3 ", found)
-    assert re.search(r"clickstream +│ dead letter +│ +1 ", found)
+    counts = dict(re.findall(r"clickstream +│ (kept|duplicate|dead letter) +│ +([0-9,]+) ", found))
+    outcomes = {name: int(count.replace(",", "")) for name, count in counts.items()}
+    assert outcomes["kept"] + outcomes["duplicate"] == 3 + bronze
+    assert outcomes["dead letter"] == 1 + dead
     assert "Each receipt is kept." in found
-    outcomes = re.findall(
+    listed = re.findall(
         r"^\| ([a-z ,]+) \| (?:the event is|in |not in|of another)", (ROOT / page).read_text(), re.MULTILINE
     )
-    named = {name for line in outcomes for name in line.split(", ")} - {"outcome"}
+    named = {name for line in listed for name in line.split(", ")} - {"outcome"}
     assert named == {*Outcome} - {Outcome.BRONZE}
 
 

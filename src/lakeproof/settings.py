@@ -32,6 +32,8 @@ from lakeproof.kafka.offsets import starting_offsets
 _PREFIX = "LAKE_"
 _S3_PREFIX = "AWS_"
 _DEFAULTS = ".env"
+CLICKSTREAM = "clickstream"
+"""Name of the stream of the collector."""
 _OTHERS = {"LAKE_DEMO"}
 """Names that are the scripts'."""
 _MASTER = re.compile(
@@ -173,7 +175,10 @@ class KafkaSettings(_Concern, title="Kafka"):
         description="addresses of Kafka brokers: HOST:PORT, separated by commas",
     )
     topic: str | None = Field(
-        None, alias="LAKE_KAFKA_TOPIC", description="topic of a stream; if it is not set, the name of the stream"
+        None,
+        alias="LAKE_KAFKA_TOPIC",
+        description="topic of a stream; if it is not set, the name of the stream, or LAKE_COLLECTOR_TOPIC for the "
+        "clickstream",
     )
     starting_offsets: Annotated[str, _checked(_starting_offsets)] = Field(
         "earliest",
@@ -472,6 +477,10 @@ class Settings(_InHome, title="General"):
     topics: TopicSettings
     collector: CollectorSettings
     s3: S3Settings
+
+    def topic_of(self, stream: str) -> str:
+        """Name of the topic that a stream is read from and sent to: of the clickstream, the collector's."""
+        return self.kafka.topic or (self.collector.topic if stream == CLICKSTREAM else stream)
 
 
 CONCERNS: dict[str, type[BaseModel]] = {"": Settings} | {
