@@ -43,6 +43,7 @@ _MASTER = re.compile(
 _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ORIGIN = re.compile(r"https?://[^/\s,*?#@]+")
+_WEB = re.compile(r"https?://[^/\s?#@]+(/[^\s?#]*)?")
 _MEGABYTES = {"m": 1, "g": 1024, "t": 1024**2}
 _LEAST_MEGABYTES = 512
 
@@ -101,6 +102,12 @@ def _origins(text: str) -> str:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise UsageError(f"{origin!r} is not an origin.", "Write https://HOST or https://HOST:PORT, or *.")
     return ",".join(origins)
+
+
+def _web(text: str) -> str:
+    if not _WEB.fullmatch(text):
+        raise UsageError(f"{text!r} is not the address of a server.", "Write http://HOST:PORT, with a path if needed.")
+    return text
 
 
 def _starting_offsets(text: str) -> str:
@@ -355,6 +362,26 @@ class TopicSettings(_Concern, title="Kafka topics"):
     )
 
 
+class RegistrySettings(_Concern, title="Schema registry"):
+    """How to reach a schema registry with Confluent's API."""
+
+    url: Annotated[str, _checked(_web)] | None = Field(
+        None,
+        alias="LAKE_SCHEMA_REGISTRY_URL",
+        description="address of a schema registry, of Confluent's API; none: contracts are not registered",
+    )
+    username: str | None = Field(None, alias="LAKE_SCHEMA_REGISTRY_USERNAME", description="user of the registry")
+    password: SecretStr | None = Field(
+        None, alias="LAKE_SCHEMA_REGISTRY_PASSWORD", description="password of the registry's user"
+    )
+    timeout_seconds: float = Field(
+        5.0,
+        gt=0,
+        alias="LAKE_SCHEMA_REGISTRY_TIMEOUT_SECONDS",
+        description="how long an answer of the registry may take",
+    )
+
+
 class CollectorSettings(_Concern, title="Collector"):
     """What the collector accepts, and when it gives up."""
 
@@ -475,6 +502,7 @@ class Settings(_InHome, title="General"):
     silver: SilverSettings
     spark: SparkSettings
     topics: TopicSettings
+    registry: RegistrySettings
     collector: CollectorSettings
     s3: S3Settings
 

@@ -36,6 +36,8 @@ def _values(derived: Derived, values: pa.RecordBatch, origins: Mapping[str, Any]
     match derived.source:
         case DerivedFrom.CORRELATION:
             return _correlation_ids(values.column(derived.field), origins.get(HEADERS))
+        case DerivedFrom.SCHEMA:
+            return [batch.schema_id] * values.num_rows
         case DerivedFrom.INGESTION:
             return [batch.ingested_at] * values.num_rows
 

@@ -155,6 +155,8 @@ class DerivedFrom(StrEnum):
 
     CORRELATION = "correlationId"
     """Text that identifies an event, the same for each copy of it; see :mod:`lakeproof.kafka.correlation`."""
+    SCHEMA = "schemaId"
+    """The id of the contract in the schema registry; null without a registry."""
     INGESTION = "ingestionTimestamp"
     """When the micro-batch was judged."""
 

@@ -55,6 +55,13 @@ def test_the_ingestion_timestamp_is_that_of_the_micro_batch() -> None:
     assert row["ingestion_timestamp"] == row["_ingested_at"] == NOW
 
 
+@pytest.mark.parametrize("schema_id", [None, 7])
+def test_the_schema_id_is_that_of_the_micro_batch(schema_id: int | None) -> None:
+    (judged,) = Judge(CONTRACT).judge(b'[{"id":1,"type":"x","event":{"timestamp":"2026-11-22T00:00:00Z","page":"/"}}]')
+    found = derived_columns(judged.good.values, {}, MicroBatch(0, "c", CONTRACT, NOW, schema_id))
+    assert found["schema_id"].to_pylist() == [schema_id]
+
+
 def test_a_record_of_a_file_has_them_too() -> None:
     (judged,) = Judge(CONTRACT).judge(b'[{"id":-7,"type":"x","event":{"timestamp":"2026-11-22T00:00:00Z","page":"/"}}]')
     found = derived_columns(judged.good.values, {}, MicroBatch(0, "c", CONTRACT, NOW))

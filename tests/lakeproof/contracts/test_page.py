@@ -246,7 +246,7 @@ def test_a_field_is_derived_as_shown():
         ["correlation_id"],
     )
     values = [row[0] for row in table("value", "type", "content")]
-    assert values == ["`correlationId(FIELD)`", "`ingestionTimestamp`"]
+    assert values == ["`correlationId(FIELD)`", "`schemaId`", "`ingestionTimestamp`"]
     assert [value.strip("`").partition("(")[0] for value in values] == list(DerivedFrom)
 
 

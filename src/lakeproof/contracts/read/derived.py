@@ -12,8 +12,16 @@ from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import Place
 
 _FORM = re.compile(r"([A-Za-z]+)(?:\(([A-Za-z][A-Za-z0-9_]*)\))?")
-_FORMS = {DerivedFrom.CORRELATION: "correlationId(FIELD)", DerivedFrom.INGESTION: "ingestionTimestamp"}
-_TYPES = {DerivedFrom.CORRELATION: PrimitiveType.STRING, DerivedFrom.INGESTION: PrimitiveType.TIMESTAMP}
+_FORMS = {
+    DerivedFrom.CORRELATION: "correlationId(FIELD)",
+    DerivedFrom.SCHEMA: "schemaId",
+    DerivedFrom.INGESTION: "ingestionTimestamp",
+}
+_TYPES = {
+    DerivedFrom.CORRELATION: PrimitiveType.STRING,
+    DerivedFrom.SCHEMA: PrimitiveType.INT,
+    DerivedFrom.INGESTION: PrimitiveType.TIMESTAMP,
+}
 _IDENTIFIES = (PrimitiveType.STRING, PrimitiveType.INT, PrimitiveType.LONG)
 
 
@@ -48,6 +56,13 @@ def read_derived(item: SchemaProperty, kind: Type, place: Place, is_top: bool) -
             at,
             f"{derived} is {type_name(_TYPES[derived.source])}, but the field is {type_name(kind)}.",
             "Change the type of the field.",
+        )
+    if derived.source is DerivedFrom.SCHEMA and item.required:
+        raise ContractError(
+            (*place, "required"),
+            f"{derived} cannot be required: it is null without a schema registry.",
+            "Remove `required: true`.",
+            about_key=True,
         )
     for key in ("enum", "logicalTypeOptions"):
         if getattr(item, key):

@@ -43,6 +43,8 @@ def test_what_a_derived_field_says() -> None:
     assert contract.silver is not None
     when = parse(derived("ingestionTimestamp", "timestamp"))
     assert [field.derived for field in when.derived] == [Derived(DerivedFrom.INGESTION)]
+    which = parse(derived("schemaId", "integer", physicalType="int"))
+    assert [field.derived for field in which.derived] == [Derived(DerivedFrom.SCHEMA)]
 
 
 def test_records_do_not_have_it() -> None:
@@ -69,6 +71,8 @@ def test_a_dropped_one_is_not_derived() -> None:
         (derived(["correlationId(id)"]), "unknown derived"),
         (derived("ingestionTimestamp"), "ingestionTimestamp is timestamp, but the field is string."),
         (derived("correlationId(id)", "integer"), "correlationId(id) is string, but the field is long."),
+        (derived("schemaId", "integer"), "schemaId is int, but the field is long."),
+        (derived("schemaId", "integer", physicalType="int", required=True), "schemaId cannot be required"),
         (derived("correlationId(other)"), "'other' does not identify a record."),
         (derived("correlationId(d)"), "'d' does not identify a record."),
         (derived("correlationId(at)"), "'at' does not identify a record."),
