@@ -38,6 +38,8 @@ SCHEMA_IDS = "lakeproof.schema-ids"
 """Property of a ledger: the ids of contracts in the schema registry, by digest, as JSON."""
 RENAMED = "lakeproof.renamed-columns"
 """Property of a table: the columns that were renamed as JSON, each former name with the current one."""
+HASH_KIND = "lakeproof.content-hash"
+"""Property of a silver table: how the hashes of its rows were computed."""
 SCHEMA_CHANGES = "ops.schema_changes"
 """A row is a contract that was applied to a stream's tables."""
 
