@@ -71,11 +71,6 @@ class _Taken:
         return int(self.done.marker.contents) if self.done else None
 
 
-def gold_lease(product: str) -> str:
-    """Name of the lease that keeps a second query from filling a product."""
-    return f"gold.{product}"
-
-
 class GoldMicroBatches:
     """Fills the table of a product with what silver has.
 
