@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.running import Collector
+from tests.collector.running import Collector, messages
 from tests.messages import event, received, send
 from tests.servers import KafkaServer
 
@@ -222,6 +222,12 @@ def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, t
     assert outcomes["kept"] + outcomes["duplicate"] == 3 + bronze
     assert outcomes["dead letter"] == 1 + dead
     assert "Each receipt is kept." in found
+    latest = messages(kafka.bootstrap_servers, "acme.clickstream.latest.events")
+    assert len({message.key for message in latest}) == len(latest) == outcomes["kept"]
+    values = [json.loads(message.value) for message in latest]
+    assert [value["correlation_id"].encode() for value in values] == [message.key for message in latest]
+    assert {"/products/1", "/cart"} <= {value["event"]["page"] for value in values}
+    assert len(messages(kafka.bootstrap_servers, "acme.clickstream.dead.events")) == outcomes["dead letter"]
     listed = re.findall(
         r"^\| ([a-z ,]+) \| (?:the event is|in |not in|of another)", (ROOT / page).read_text(), re.MULTILINE
     )
