@@ -7,16 +7,15 @@ the table or expires its snapshots changes nothing.
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.commit.append import OpenTable
 from consumer.commit.marker import Committed
-from consumer.gold.columns import START, in_windows, key_names
-from consumer.gold.touched import touched_windows, within
+from consumer.gold.columns import START, key_names, micros
 from consumer.sinks.messages import of_dead_letters, of_gold, of_silver
 from lakeproof.catalog import CATALOG
 from lakeproof.checkpoint import bronze_query
@@ -147,12 +146,18 @@ def _corrected(
     silver = _rows(spark, silver_tables(product.stream).kept)
     number = F.col(MICRO_BATCH_ID)
     new = silver.where((number >= since.next_number) & (number < newest.next_number))
-    with touched_windows(in_windows(new, product, contract.event_time), product) as touched:
-        keys = zip(product.keys, key_names(product), strict=True)
-        marked = rows.where(within(WINDOW_START, touched.spans)).select(
-            "*", F.unix_micros(WINDOW_START).alias(START), *(F.col(f"`{key.name}`").alias(name) for key, name in keys)
-        )
-        yield Change(of_gold(touched.of(marked).select(*(f"`{name}`" for name in rows.columns)), product), newest)
+    touched = _windows_of(new, product, contract.event_time).persist()
+    try:
+        edges = touched.agg(F.min(START).alias("first"), F.max(START).alias("last")).first()
+        if edges is None or edges.first is None:
+            yield Change(of_gold(rows.limit(0), product), newest)
+            return
+        start = F.col(WINDOW_START)
+        near = rows.where((start >= _timestamp(edges.first)) & (start <= _timestamp(edges.last)))
+        same = (F.unix_micros(WINDOW_START).eqNullSafe(F.col(START)), *_same_keys(product))
+        yield Change(of_gold(near.join(touched, reduce(Column.__and__, same), "left_semi"), product), newest)
+    finally:
+        touched.unpersist()
 
 
 @contextmanager
@@ -172,3 +177,25 @@ def _closed(
 
 def _rows(spark: SparkSession, table: str) -> DataFrame:
     return spark.table(f"{CATALOG}.{table}")
+
+
+def _windows_of(rows: DataFrame, product: Product, event_time: str) -> DataFrame:
+    """Start and keys of the windows that rows of silver are in."""
+    size, every = micros(product.window.size), micros(product.window.every)
+    at = F.unix_micros(F.col(event_time))
+    newest = at - F.pmod(at, F.lit(every))
+    starts = newest if size == every else F.explode(F.sequence(newest - (size - every), newest, F.lit(every)))
+    keys = [F.col(f"`{key.name}`").alias(name) for key, name in zip(product.keys, key_names(product), strict=True)]
+    return rows.where(F.col(event_time).isNotNull()).select(starts.alias(START), *keys).distinct()
+
+
+def _same_keys(product: Product) -> list[Column]:
+    return [
+        F.col(f"`{key.name}`").eqNullSafe(F.col(name))
+        for key, name in zip(product.keys, key_names(product), strict=True)
+    ]
+
+
+def _timestamp(at: int) -> Column:
+    """A time from microseconds since 1970: Python's times end with the year 9999."""
+    return F.timestamp_micros(F.lit(at).cast("long"))
