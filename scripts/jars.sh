@@ -3,6 +3,7 @@
 #   scripts/jars.sh [spark]   Spark's jars (jars.sha256). Does nothing if they are up to date
 #   scripts/jars.sh rest      the jars of the tests' REST catalog (jars-rest.sha256)
 #   scripts/jars.sh kafka     the jars of the tests' Kafka broker (jars-kafka.sha256)
+#   scripts/jars.sh registry  the archive of the tests' schema registry (jars-registry.sha256)
 #   scripts/jars.sh --lock    retrieve all of them, and write their lists of hashes, after a change of ivy.xml
 # Ivy comes with the PySpark of .venv. IVY_SETTINGS names other settings, for a mirror.
 source "$(dirname "$0")/common.sh"
@@ -24,10 +25,10 @@ retrieve() {
       "Check the network, then try again. To use a mirror of Maven Central: make setup IVY_SETTINGS=<your ivysettings.xml>"
   fi
   if [[ $lock == --lock ]]; then
-    (cd "$new" && sha256 ./*.jar) >"$list"
+    (cd "$new" && sha256 ./*) >"$list"
   fi
   wanted=$(sed 's/^[0-9a-f]* [ *]//' "$list" | sort)
-  found=$(cd "$new" && find . -name '*.jar' | sort)
+  found=$(cd "$new" && find . -type f | sort)
   [[ $wanted == "$found" ]] || fail "The retrieved jars differ from $list." "If you changed ivy.xml, run make jars-lock."
   (cd "$new" && sha256 --check --quiet "$ROOT/$list") ||
     fail "The hash of a jar differs from $list. Nothing was installed." \
@@ -39,11 +40,12 @@ retrieve() {
 
 case ${1:-spark} in
   spark) retrieve spark jars.sha256 ;;
-  rest | kafka) retrieve "$1" "jars-$1.sha256" ;;
+  rest | kafka | registry) retrieve "$1" "jars-$1.sha256" ;;
   --lock)
     retrieve spark jars.sha256 --lock
     retrieve rest jars-rest.sha256 --lock
     retrieve kafka jars-kafka.sha256 --lock
+    retrieve registry jars-registry.sha256 --lock
     ;;
-  *) fail "Expected spark, rest, kafka or --lock, got $1." "Configurations are defined in ivy.xml." ;;
+  *) fail "Expected spark, rest, kafka, registry or --lock, got $1." "Configurations are defined in ivy.xml." ;;
 esac

@@ -33,6 +33,8 @@ from lakeproof.kafka.offsets import starting_offsets
 _PREFIX = "LAKE_"
 _S3_PREFIX = "AWS_"
 _DEFAULTS = ".env"
+CLICKSTREAM = "clickstream"
+"""Name of the stream of the collector."""
 _OTHERS = {"LAKE_DEMO"}
 """Names that are the scripts'."""
 _MASTER = re.compile(
@@ -41,6 +43,7 @@ _MASTER = re.compile(
 )
 _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
 _ORIGIN = re.compile(r"https?://[^/\s,*?#@]+")
+_WEB = re.compile(r"https?://[^/\s?#@]+(/[^\s?#]*)?")
 _MEGABYTES = {"m": 1, "g": 1024, "t": 1024**2}
 _LEAST_MEGABYTES = 512
 
@@ -95,6 +98,12 @@ def _origins(text: str) -> str:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise UsageError(f"{origin!r} is not an origin.", "Write https://HOST or https://HOST:PORT, or *.")
     return ",".join(origins)
+
+
+def _web(text: str) -> str:
+    if not _WEB.fullmatch(text):
+        raise UsageError(f"{text!r} is not the address of a server.", "Write http://HOST:PORT, with a path if needed.")
+    return text
 
 
 def _starting_offsets(text: str) -> str:
@@ -169,7 +178,10 @@ class KafkaSettings(_Concern, title="Kafka"):
         description="addresses of Kafka brokers: HOST:PORT, separated by commas",
     )
     topic: str | None = Field(
-        None, alias="LAKE_KAFKA_TOPIC", description="topic of a stream; if it is not set, the name of the stream"
+        None,
+        alias="LAKE_KAFKA_TOPIC",
+        description="topic of a stream; if it is not set, the name of the stream, or LAKE_COLLECTOR_TOPIC for the "
+        "clickstream",
     )
     starting_offsets: Annotated[str, _checked(_starting_offsets)] = Field(
         "earliest",
@@ -343,6 +355,26 @@ class TopicSettings(_Concern, title="Kafka topics"):
         "delete",
         alias="LAKE_TOPIC_CLEANUP",
         description="what becomes of old messages of a new topic; compact keeps the newest of a key",
+    )
+
+
+class RegistrySettings(_Concern, title="Schema registry"):
+    """How to reach a schema registry with Confluent's API."""
+
+    url: Annotated[str, _checked(_web)] | None = Field(
+        None,
+        alias="LAKE_SCHEMA_REGISTRY_URL",
+        description="address of a schema registry, of Confluent's API; none: contracts are not registered",
+    )
+    username: str | None = Field(None, alias="LAKE_SCHEMA_REGISTRY_USERNAME", description="user of the registry")
+    password: SecretStr | None = Field(
+        None, alias="LAKE_SCHEMA_REGISTRY_PASSWORD", description="password of the registry's user"
+    )
+    timeout_seconds: float = Field(
+        5.0,
+        gt=0,
+        alias="LAKE_SCHEMA_REGISTRY_TIMEOUT_SECONDS",
+        description="how long an answer of the registry may take",
     )
 
 
@@ -527,11 +559,16 @@ class Settings(_InHome, title="General"):
     silver: SilverSettings
     spark: SparkSettings
     topics: TopicSettings
+    registry: RegistrySettings
     sinks: SinkSettings
     collector: CollectorSettings
     dedupe: DedupeSettings
     windows: WindowsSettings
     s3: S3Settings
+
+    def topic_of(self, stream: str) -> str:
+        """Name of the topic that a stream is read from and sent to: of the clickstream, the collector's."""
+        return self.kafka.topic or (self.collector.topic if stream == CLICKSTREAM else stream)
 
 
 CONCERNS: dict[str, type[BaseModel]] = {"": Settings} | {
