@@ -2,6 +2,7 @@
 # Retrieve the jars of the tests' servers, and check their hashes. Spark's own jars are retrieved by `lakeproof setup`.
 #   scripts/jars.sh rest      the tests' REST catalog: target/jars/rest (jars-rest.sha256)
 #   scripts/jars.sh kafka     the tests' Kafka broker: target/jars/kafka (jars-kafka.sha256)
+#   scripts/jars.sh registry  the archive of the tests' schema registry: target/jars/registry (jars-registry.sha256)
 #   scripts/jars.sh --lock    retrieve all jars, and write all lists of hashes, after a change of ivy.xml
 # IVY_SETTINGS names other settings of Ivy, for a mirror of Maven Central.
 source "$(dirname "$0")/common.sh"
@@ -10,11 +11,12 @@ source "$(dirname "$0")/common.sh"
 retrieve() { "$BIN/lakeproof" jars "${@:3}" ${IVY_SETTINGS:+--ivy-settings "$IVY_SETTINGS"} "$1" "target/jars/$1" "$2"; }
 
 case ${1:-} in
-  rest | kafka) retrieve "$1" "jars-$1.sha256" ;;
+  rest | kafka | registry) retrieve "$1" "jars-$1.sha256" ;;
   --lock)
     retrieve spark "$JARS_LIST" --lock
     retrieve rest jars-rest.sha256 --lock
     retrieve kafka jars-kafka.sha256 --lock
+    retrieve registry jars-registry.sha256 --lock
     ;;
-  *) fail "Expected rest, kafka or --lock, got '${1:-}'." "Configurations are defined in src/lakeproof/install/ivy.xml." ;;
+  *) fail "Expected rest, kafka, registry or --lock, got '${1:-}'." "Configurations are defined in src/lakeproof/install/ivy.xml." ;;
 esac

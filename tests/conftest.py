@@ -10,7 +10,16 @@ from typing import TypeVar
 
 import hypothesis
 import pytest
-from tests.servers import KafkaServer, Minio, MinioServer, PostgresServer, RestCatalogServer, Server, ServerError
+from tests.servers import (
+    KafkaServer,
+    Minio,
+    MinioServer,
+    PostgresServer,
+    RegistryServer,
+    RestCatalogServer,
+    Server,
+    ServerError,
+)
 
 from lakeproof.settings import S3Settings, Settings, settings_of
 from lakeproof.storage.s3 import s3_client
@@ -73,6 +82,13 @@ def start_rest_catalog() -> Iterator[Callable[..., RestCatalogServer]]:
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """A Kafka broker for the whole test run; a test makes topics of its own in it."""
     with _started(lambda: KafkaServer(tmp_path_factory.mktemp("kafka"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServer]:
+    """A schema registry for the whole test run; a test has subjects of its own in it."""
+    with _started(lambda: RegistryServer(tmp_path_factory.mktemp("registry"))) as server:
         yield server
 
 

@@ -1,4 +1,5 @@
-"""Real servers for the tests, as processes of 127.0.0.1: MinIO, Postgres, an Iceberg REST catalog and a Kafka broker.
+"""Real servers for the tests, as processes of 127.0.0.1: MinIO, Postgres, an Iceberg REST catalog, a Kafka broker
+and a schema registry.
 
 Each keeps its folder and its port, so that it can be stopped, also within a test, and started again.
 """
@@ -10,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tarfile
 import tempfile
 import time
 import urllib.error
@@ -34,6 +36,7 @@ ROOT = Path(__file__).parents[1]
 MINIO = ROOT / "target" / "bin" / "minio"
 SPARK_JARS = ROOT / "target" / "jars" / "spark"
 REST_JARS = ROOT / "target" / "jars" / "rest"
+REGISTRY_JARS = ROOT / "target" / "jars" / "registry"
 KAFKA_JARS = ROOT / "target" / "jars" / "kafka"
 _HINT = "run `make setup-test`"
 _PATIENCE = 60.0
@@ -311,6 +314,35 @@ class RestCatalogServer(Server):
 
     def answers(self) -> bool:
         return answers(f"{self.uri}/v1/config")
+
+
+class RegistryServer(Server):
+    """A schema registry, Apicurio, which forgets everything when it stops."""
+
+    name = "The schema registry"
+
+    @property
+    def uri(self) -> str:
+        """The address of its API that is as Confluent's."""
+        return f"http://127.0.0.1:{self.port}/apis/ccompat/v7"
+
+    def prepare(self) -> None:
+        archives = list(REGISTRY_JARS.glob("*.tar.gz"))
+        if not archives:
+            raise ServerError(f"There is no archive in {REGISTRY_JARS}: {_HINT}")
+        with tarfile.open(archives[0]) as archive:
+            archive.extractall(self.folder, filter="data")
+
+    def command(self) -> list[str]:
+        (jar,) = self.folder.glob("*-runner.jar")
+        return [_java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(jar)]
+
+    def options(self) -> dict[str, Any]:
+        own = {"QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_HTTP_PORT": str(self.port)}
+        return {"env": os.environ | own, "cwd": self.folder}
+
+    def answers(self) -> bool:
+        return answers(f"{self.uri}/subjects")
 
 
 class KafkaServer(Server):

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.running import Collector
+from tests.collector.running import Collector, messages
 from tests.messages import event, received, send
 from tests.servers import KafkaServer
 
 from lakeproof.settings_help import as_markdown
 from lakeproof.storage.s3 import s3_client
+from reader.verify.receipts.findings import Outcome
 
 ROOT = Path(__file__).parents[1]
 JARS = {"LAKE_JARS": str(ROOT / "target" / "jars" / "spark")}
@@ -204,6 +205,75 @@ def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) 
     kept = {message.key() for message in received(kafka, "events.silver")}
     assert {b"e1", b"e2"} < kept
     assert {b"lakeproof-reasons"} < {name.encode() for name, _ in received(kafka, "events.dead")[0].headers() or []}
+
+
+@pytest.mark.spark
+def test_the_page_about_modes_keeps_an_event_once(kafka: KafkaServer, tmp_path: Path) -> None:
+    for topic in ("incoming-events", "deduped-events", "mode-b-aggregates"):
+        kafka.new_topic(name=topic)
+    (settings,) = blocks("docs/modes.md", "yaml")
+    (ROOT / "dedupe.yaml").read_text().index(settings.partition("parquet")[0])  # the file has these fields
+    script = "\n".join(blocks("docs/modes.md", "sh")).replace("localhost:9092", kafka.bootstrap_servers)
+    script = script.replace("target/send.py", f"{tmp_path}/send.py").replace("target/lake/", f"{tmp_path}/")
+    sinks = {f"LAKE_{name.upper()}_PARQUET": str(tmp_path / name) for name in ("dedupe", "windows")}
+    output = shell(script, {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0", **sinks})
+    assert [output] == blocks("docs/modes.md", "csv")
+    assert not (tmp_path / "lake" / "catalog.db").exists()
+    assert len(messages(kafka.bootstrap_servers, "deduped-events")) == 1
+    assert len(messages(kafka.bootstrap_servers, "mode-b-aggregates")) == 1
+
+
+@pytest.mark.spark
+def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, tmp_path: Path) -> None:
+    page = "docs/clickstream.md"
+    environment = {
+        "LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "LAKE_HOME": str(tmp_path / "lake"),
+        "LAKE_SPARK_UI_PORT": "0",
+        "LAKE_COLLECTOR_TOPIC": "documented.events",
+        "LAKE_COLLECTOR_PROBE_TOPIC": "documented.probes",
+    }
+    (console,) = blocks(page, "console")
+    (python,) = blocks(page, "python")
+    produce, consume, gold, verify = blocks(page, "sh")
+    with Collector(tmp_path, environment) as running:
+        running.ready()
+
+        def here(text: str) -> str:
+            return text.replace("127.0.0.1:8080", f"127.0.0.1:{running.port}")
+
+        command, expected = console.removeprefix("$ ").splitlines()
+        said, due = json.loads(shell(here(command), {})), json.loads(expected)
+        assert said["receipts"][0].keys() == due["receipts"][0].keys()
+        receipts = tmp_path / "receipts.jsonl"
+        receipts.write_text(json.dumps(said) + "\n")
+        (tmp_path / "send.py").write_text(here(python).replace("receipts.jsonl", str(receipts)))
+        shell(f"python {tmp_path}/send.py", {})
+        produce = produce.replace("receipts.jsonl", str(receipts)).replace("report.json", f"{tmp_path}/report.json")
+        shell(produce, environment | {"LAKE_COLLECTOR_PORT": str(running.port)})
+    report = json.loads((tmp_path / "report.json").read_text())
+    bronze, dead = report["expected"]["bronze"], sum(report["expected"]["dead_letters"].values())
+    assert (report["events"], bronze + dead, report["http"]["repeated"]) == (2000, 2000, 0)
+    consumed = shell(consume, environment)
+    assert all(word in consumed for word in ("/products/1", "/cart", "correlation_id"))
+    assert re.search(r"12:02:00.* /products/1 +│ +1 │ +1 ", shell(gold, environment))
+    found = shell(verify.replace("receipts.jsonl", str(receipts)), environment)
+    counts = dict(re.findall(r"clickstream +│ (kept|duplicate|dead letter) +│ +([0-9,]+) ", found))
+    outcomes = {name: int(count.replace(",", "")) for name, count in counts.items()}
+    assert outcomes["kept"] + outcomes["duplicate"] == 3 + bronze
+    assert outcomes["dead letter"] == 1 + dead
+    assert "Each receipt is kept." in found
+    latest = messages(kafka.bootstrap_servers, "acme.clickstream.latest.events")
+    assert len({message.key for message in latest}) == len(latest) == outcomes["kept"]
+    values = [json.loads(message.value) for message in latest]
+    assert [value["correlation_id"].encode() for value in values] == [message.key for message in latest]
+    assert {"/products/1", "/cart"} <= {value["event"]["page"] for value in values}
+    assert len(messages(kafka.bootstrap_servers, "acme.clickstream.dead.events")) == outcomes["dead letter"]
+    listed = re.findall(
+        r"^\| ([a-z ,]+) \| (?:the event is|in |not in|of another)", (ROOT / page).read_text(), re.MULTILINE
+    )
+    named = {name for line in listed for name in line.split(", ")} - {"outcome"}
+    assert named == {*Outcome} - {Outcome.BRONZE}
 
 
 def test_the_guide_has_the_settings_as_the_model_describes_them() -> None:

@@ -2,9 +2,11 @@
 
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
@@ -15,9 +17,13 @@ from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Product
 from lakeproof.gold.read import load_product, load_products
+from lakeproof.kafka.modes import ModeName, load_mode
 from lakeproof.kafka.names import topic_name
 from lakeproof.settings import Settings, load_settings
 from lakeproof.signals import AskedToEnd, asked_to_end
+
+if TYPE_CHECKING:
+    from consumer.app import Query
 
 app = application(
     "consumer",
@@ -61,7 +67,8 @@ class DataSource(StrEnum):
 @app.command("run")
 def run_streams(
     streams: Annotated[
-        list[str], typer.Argument(metavar="STREAM...", help="Names of the streams.", show_default=False)
+        list[str],
+        typer.Argument(metavar="STREAM...", help="Names of the streams; or dedupe, or windows.", show_default=False),
     ],
     data_source: Annotated[
         DataSource | None,
@@ -100,15 +107,39 @@ def run_streams(
         bool, typer.Option("--available-now", help="Process what has landed so far, then exit.")
     ] = False,
     trigger: Annotated[str, typer.Option(help="Interval between checks for new files or messages.")] = "1 second",
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Settings file, for dedupe and windows.", show_default="dedupe.yaml or windows.yaml"),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Another value for a field of the settings file."),
+    ] = None,
 ) -> None:
     """Run streams from their landing zones or topics into bronze, silver and gold, in one Spark application.
+
+    `consumer run dedupe` and `consumer run windows` need no lake: they read a Kafka topic, and write Parquet files and
+    topics. See docs/modes.md.
 
     On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits.
     """
     try:
         with logged_errors(), asked_to_end():
-            settings = _with_sinks(load_settings(), silver_topic, dead_letter_topic, streams)
-            _run(settings, list(dict.fromkeys(streams)), to, data_source, topic, available_now, trigger)
+            _check_trigger(trigger)
+            if mode := _mode_of(streams):
+                others = {
+                    "--to": to,
+                    "--data-source": None if data_source is DataSource.KAFKA else data_source,
+                    "--silver-topic": silver_topic,
+                    "--dead-letter-topic": dead_letter_topic,
+                }
+                _refuse_others(others, f"with {mode}", f"`consumer run {mode}` reads a Kafka topic into sinks.")
+                named = [f"topic={topic}"] if topic else []
+                _run_mode(mode, config, [*named, *(changes or [])], available_now, trigger)
+            else:
+                _refuse_others({"--config": config, "--set": changes}, "with streams", "Set the LAKE_ variables.")
+                settings = _with_sinks(load_settings(), silver_topic, dead_letter_topic, streams)
+                _run(settings, list(dict.fromkeys(streams)), to, data_source, topic, available_now, trigger)
     except AskedToEnd:  # while it started: nothing was begun
         structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
 
@@ -255,10 +286,6 @@ def _run(
     available_now: bool,
     every: str,
 ) -> None:
-    if not _TRIGGER.fullmatch(every):
-        raise UsageError(
-            f"--trigger: expected a duration, got {every!r}.", 'Use a value like "5 seconds" or "500 milliseconds".'
-        )
     settings = _with_topic(settings, data_source, topic, streams)
     _check_data_source(settings, data_source)
     source = "kafka" if data_source is DataSource.KAFKA else "files"
@@ -269,15 +296,10 @@ def _run(
     check_environment(settings, Program.CONSUMER)
 
     # Spark takes a second to import: only when everything cheap has been checked.
-    from py4j.protocol import Py4JNetworkError
-
-    from consumer.app import Query, run_queries
     from consumer.queries.bronze import BronzeQuery, Trigger
     from consumer.queries.gold import GoldQuery
     from consumer.queries.publishing import sinks_of, to_topic
     from consumer.queries.silver import SilverQuery
-    from consumer.screen import screen
-    from consumer.session import PLANNING_ONLY, start_session
     from consumer.sinks.changes import dead_letters_followed, silver_followed
 
     when, sinks = Trigger(available_now, every), settings.sinks
@@ -294,7 +316,26 @@ def _run(
         queries.append(to_topic(settings, silver_followed(contracts[stream]), own, when))
     for product in products:
         queries += sinks_of(settings, product, contracts[product.stream], when)
-    start = partial(start_session, settings, f"lakeproof consumer {' '.join(streams)}", PLANNING_ONLY)
+    _run_queries(settings, queries, " ".join(streams), available_now)
+
+
+def _run_mode(name: ModeName, config: Path | None, options: list[str], available_now: bool, every: str) -> None:
+    settings, mode = load_mode(name, config, options)
+    check_environment(settings, Program.CONSUMER, lake=False)
+    from consumer.queries.bronze import Trigger
+    from consumer.queries.modes import ModeQuery
+
+    _run_queries(settings, [ModeQuery(settings, mode, Trigger(available_now, every))], name, available_now)
+
+
+def _run_queries(settings: Settings, queries: Sequence["Query"], what: str, available_now: bool) -> None:
+    from py4j.protocol import Py4JNetworkError
+
+    from consumer.app import run_queries
+    from consumer.screen import screen
+    from consumer.session import PLANNING_ONLY, start_session
+
+    start = partial(start_session, settings, f"lakeproof consumer {what}", PLANNING_ONLY)
     try:
         with screen(available_now=available_now):
             run_queries(settings, queries, start, available_now=available_now)
@@ -303,6 +344,33 @@ def _run(
             "Spark's JVM exited: it was killed or ran out of memory.",
             f"Committed data is safe. Run the command again to resume. Details: {settings.logs / 'spark.log'}",
         ) from error
+
+
+def _check_trigger(every: str) -> None:
+    if not _TRIGGER.fullmatch(every):
+        raise UsageError(
+            f"--trigger: expected a duration, got {every!r}.", 'Use a value like "5 seconds" or "500 milliseconds".'
+        )
+
+
+def _mode_of(streams: list[str]) -> ModeName | None:
+    """The mode that is to be run; None for streams."""
+    modes = [name for name in streams if name in list(ModeName)]
+    if not modes:
+        return None
+    if len(set(streams)) > 1:
+        raise UsageError(
+            f"{modes[0]} is a mode of its own, and cannot run with {' and '.join(set(streams) - {modes[0]})}.",
+            "Run each in a process of its own.",
+        )
+    return ModeName(modes[0])
+
+
+def _refuse_others(options: Mapping[str, object], where: str, hint: str) -> None:
+    """Refuse options that would be ignored."""
+    for option, value in options.items():
+        if value:
+            raise UsageError(f"{option} cannot be used {where}.", hint)
 
 
 def _has_silver(contract: Contract, to: Layer | None) -> bool:

@@ -13,6 +13,7 @@ from pyspark import daemon
 
 import consumer.bronze.tasks
 import consumer.gold.tasks
+import consumer.modes.tasks
 import consumer.silver.tasks  # noqa: F401
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from lakeproof.storage.local import local_path
 _OLDEST_JAVA = 17
 _JAVA_VERSION = re.compile(r'(?:JAVA_VERSION=| version )"(?:1\.)?(\d+)')
 _LANDING = "landing zone"
+_CONNECT_SECONDS = 2.0
 
 
 class Program(StrEnum):
@@ -31,6 +33,7 @@ class Program(StrEnum):
     PRODUCER = "producer"
     CONSUMER = "consumer"
     READER = "reader"
+    COLLECTOR = "collector"
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Finding:
     error: LakeproofError | None
 
 
-def check_environment(settings: Settings, program: Program, landing: str | None = None) -> None:
+def check_environment(settings: Settings, program: Program, landing: str | None = None, *, lake: bool = True) -> None:
     """Make sure that `program` can run; what it can do without is logged as a warning.
 
     Parameters
@@ -72,13 +75,15 @@ def check_environment(settings: Settings, program: Program, landing: str | None 
         Which one.
     landing
         URI of the landing zone, where it is not that of the settings.
+    lake
+        Whether it needs a lake: contracts, a landing zone, a catalog.
 
     Raises
     ------
     LakeproofError
         The first need that is not met.
     """
-    for finding in examine(checks_for(settings, program, landing)):
+    for finding in examine(checks_for(settings, program, landing, lake=lake)):
         if finding.error and not finding.check.optional:
             raise finding.error
         if finding.error:
@@ -94,12 +99,15 @@ def examine(checks: list[Check]) -> Iterator[Finding]:
             yield Finding(check, error.message, error)
 
 
-def checks_for(settings: Settings, program: Program, landing: str | None = None) -> list[Check]:
-    """The needs of `program`, the cheapest first; `landing` as in :func:`check_environment`."""
+def checks_for(settings: Settings, program: Program, landing: str | None = None, *, lake: bool = True) -> list[Check]:
+    """The needs of `program`, the cheapest first; the others as in :func:`check_environment`."""
+    if program is Program.COLLECTOR:
+        return _of_collector(settings)
     # What reads only tables gets by without contracts: SQL, the shell, the list of tables.
-    checks = [] if program is Program.READER else [Check("contracts", lambda: _contracts(settings.contracts))]
-    locations = {_LANDING: landing or settings.landing.uri}
-    if program is not Program.PRODUCER:
+    needs_contracts = lake and program is not Program.READER
+    checks = [Check("contracts", lambda: _contracts(settings.contracts))] * needs_contracts
+    locations = {_LANDING: landing or settings.landing.uri} if lake else {}
+    if lake and program is not Program.PRODUCER:
         locations["warehouse"] = settings.catalog.warehouse_uri
     if program is Program.CONSUMER:
         locations["checkpoints"] = settings.state.checkpoints
@@ -107,7 +115,7 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None)
             Check("Java", _java),
             Check("jars", lambda: _jars(settings.spark.jars)),
             # A port that was asked for must be had; else Spark takes the next one that is free.
-            Check("Spark UI port", lambda: _port(settings.spark.ui_port), optional=not _asked_for_port(settings)),
+            Check("Spark UI port", lambda: _ui_port(settings), optional=not _asked_for_port(settings)),
             Check("logs", lambda: _writable(settings.logs)),
             _database("landing log", settings.state.database),
         ]
@@ -115,7 +123,7 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None)
         # The reader writes nothing, and the consumer only looks into the landing zone.
         writes = name != _LANDING if program is Program.CONSUMER else program is Program.PRODUCER
         checks.append(_location(name, uri, settings, writes))
-    if program is not Program.PRODUCER:
+    if lake and program is not Program.PRODUCER:
         checks.append(_catalog(settings, program))
     return checks
 
@@ -178,15 +186,67 @@ def _jars(folder: Path) -> str:
     return f"{count} in {folder}"
 
 
-def _port(port: int) -> str:
-    with socket.socket() as probe:
+def _of_collector(settings: Settings) -> list[Check]:
+    """Its needs. It starts without a broker, and waits for one."""
+    own = settings.collector
+    where = f"{own.host} port {own.port}"
+    checks = [
+        Check("collector port", lambda: _port(own.host, own.port, where, "LAKE_COLLECTOR_PORT")),
+        Check("open files", lambda: _open_files(own.max_connections), optional=True),
+        Check("Kafka", lambda: _brokers(settings.kafka.bootstrap_servers), optional=True),
+    ]
+    keys = own.keys
+    return [*checks, Check("API keys", lambda: _readable(keys))] if keys else checks
+
+
+def _open_files(connections: int) -> str:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < connections:
+        raise UnavailableError(
+            f"`ulimit -Hn` allows {most:,} open files, but LAKE_COLLECTOR_MAX_CONNECTIONS is {connections:,}.",
+            "Raise the limit, or accept fewer connections.",
+        )
+    return f"enough for {connections:,} connections"
+
+
+def _brokers(servers: str) -> str:
+    """One of the addresses must accept connections; a login is not tried."""
+    why = ""
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
+                return server.strip()
+        except (OSError, ValueError) as error:
+            why = str(getattr(error, "strerror", None) or error)
+    raise UnavailableError(
+        f"No Kafka broker responds at {servers}: {why}.", "Start one, or check LAKE_KAFKA_BOOTSTRAP_SERVERS."
+    )
+
+
+def _readable(file: Path) -> str:
+    try:
+        file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"Cannot read {file}: {error.strerror}.", "Check LAKE_COLLECTOR_KEYS.") from error
+    return str(file)
+
+
+def _ui_port(settings: Settings) -> str:
+    return _port(
+        "127.0.0.1", settings.spark.ui_port, f"port {settings.spark.ui_port} for the Spark UI", "LAKE_SPARK_UI_PORT"
+    )
+
+
+def _port(host: str, port: int, what: str, variable: str) -> str:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that was just closed is free
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except OSError as error:
             raise UnavailableError(
-                f"Cannot use port {port} for the Spark UI: {error.strerror}.",
-                "Stop the program that uses it, or set LAKE_SPARK_UI_PORT to another port (0: any free port).",
+                f"Cannot use {what}: {error.strerror}.",
+                f"Stop the program that uses it, or set {variable} to another port (0: any free port).",
             ) from error
     return str(port or "any")
 

@@ -36,6 +36,8 @@ from lakeproof.kafka.offsets import starting_offsets
 _PREFIX = "LAKE_"
 _S3_PREFIX = "AWS_"
 _DEFAULTS = ".env"
+CLICKSTREAM = "clickstream"
+"""Name of the stream of the collector."""
 _OTHERS = {"LAKE_DEMO"}
 """Names that are the scripts'."""
 _MASTER = re.compile(
@@ -46,6 +48,7 @@ _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
 _LEAST_TOKEN = 16
 _TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_LEAST_TOKEN},}}")
 _ORIGIN = re.compile(r"https?://[^/\s,*?#@]+")
+_WEB = re.compile(r"https?://[^/\s?#@]+(/[^\s?#]*)?")
 _MEGABYTES = {"m": 1, "g": 1024, "t": 1024**2}
 _LEAST_MEGABYTES = 512
 
@@ -109,6 +112,12 @@ def _origins(text: str) -> str:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise UsageError(f"{origin!r} is not an origin.", "Write https://HOST or https://HOST:PORT, or *.")
     return ",".join(origins)
+
+
+def _web(text: str) -> str:
+    if not _WEB.fullmatch(text):
+        raise UsageError(f"{text!r} is not the address of a server.", "Write http://HOST:PORT, with a path if needed.")
+    return text
 
 
 def _starting_offsets(text: str) -> str:
@@ -189,7 +198,10 @@ class KafkaSettings(_Concern, title="Kafka"):
         description="addresses of Kafka brokers: HOST:PORT, separated by commas",
     )
     topic: str | None = Field(
-        None, alias="LAKE_KAFKA_TOPIC", description="topic of a stream; if it is not set, the name of the stream"
+        None,
+        alias="LAKE_KAFKA_TOPIC",
+        description="topic of a stream; if it is not set, the name of the stream, or LAKE_COLLECTOR_TOPIC for the "
+        "clickstream",
     )
     starting_offsets: Annotated[str, _checked(_starting_offsets)] = Field(
         "earliest",
@@ -368,6 +380,26 @@ class TopicSettings(_Concern, title="Kafka topics"):
     )
 
 
+class RegistrySettings(_Concern, title="Schema registry"):
+    """How to reach a schema registry with Confluent's API."""
+
+    url: Annotated[str, _checked(_web)] | None = Field(
+        None,
+        alias="LAKE_SCHEMA_REGISTRY_URL",
+        description="address of a schema registry, of Confluent's API; none: contracts are not registered",
+    )
+    username: str | None = Field(None, alias="LAKE_SCHEMA_REGISTRY_USERNAME", description="user of the registry")
+    password: SecretStr | None = Field(
+        None, alias="LAKE_SCHEMA_REGISTRY_PASSWORD", description="password of the registry's user"
+    )
+    timeout_seconds: float = Field(
+        5.0,
+        gt=0,
+        alias="LAKE_SCHEMA_REGISTRY_TIMEOUT_SECONDS",
+        description="how long an answer of the registry may take",
+    )
+
+
 class SinkSettings(_InHome, title="Sinks"):
     """Where tables are published."""
 
@@ -491,6 +523,47 @@ class ServeSettings(_Concern, title="Serve"):
     )
 
 
+class ModeSettings(_InHome):
+    """What the two modes on Kafka alone have in common; each has variables and a settings file of its own."""
+
+    topic: Annotated[str, _checked(topic_name)] = Field("incoming-events", description="topic that is read")
+    starting_offsets: Annotated[str, _checked(_starting_offsets)] = Field(
+        "earliest", description="where the first run begins, as in `LAKE_KAFKA_STARTING_OFFSETS`"
+    )
+    max_offsets: int = Field(100_000, ge=1, description="offsets that one micro-batch takes at most, of all partitions")
+    event_id: str = Field("eventId", min_length=1, description="field with the id of an event")
+    event_time: str = Field("eventTime", min_length=1, description="field with the time of an event")
+    watermark: str = Field("10 minutes", description="how much older than the newest event an event may be")
+    parquet: _Place | None = Field(None, description="sink: a folder of Parquet files")
+    kafka: Annotated[str, _checked(topic_name)] | None = Field(None, description="sink: a topic")
+    aside_topic: Annotated[str, _checked(topic_name)] | None = Field(
+        None, description="topic of bad and late messages; if it is not set, they go to a folder"
+    )
+    checkpoint: _Place | None = Field(
+        None, description="folder of the checkpoint; if it is not set, a folder of its own below `LAKE_CHECKPOINTS`"
+    )
+
+
+class DedupeSettings(ModeSettings, title="Mode dedupe", alias_generator=lambda name: f"LAKE_DEDUPE_{name.upper()}"):
+    """The mode `dedupe`: each event of a topic once."""
+
+    aside: _Place = Field(
+        default_factory=_in_home("aside/dedupe"), description="folder of bad and late messages, as Parquet files"
+    )
+
+
+class WindowsSettings(ModeSettings, title="Mode windows", alias_generator=lambda name: f"LAKE_WINDOWS_{name.upper()}"):
+    """The mode `windows`: each event of a topic once, in windows of each user."""
+
+    user_id: str = Field("userId", min_length=1, description="field with the user of an event")
+    amount: str = Field("amount", min_length=1, description="field with the amount of an event")
+    event_type: str = Field("eventType", min_length=1, description="field with the type of an event")
+    window: str = Field("5 minutes", description="length of a window")
+    aside: _Place = Field(
+        default_factory=_in_home("aside/windows"), description="folder of bad and late messages, as Parquet files"
+    )
+
+
 class S3Settings(_Concern, title="S3"):
     """How to reach S3 or MinIO. All empty means: as the AWS tools find it."""
 
@@ -522,10 +595,17 @@ class Settings(_InHome, title="General"):
     silver: SilverSettings
     spark: SparkSettings
     topics: TopicSettings
+    registry: RegistrySettings
     sinks: SinkSettings
     collector: CollectorSettings
+    dedupe: DedupeSettings
+    windows: WindowsSettings
     serve: ServeSettings
     s3: S3Settings
+
+    def topic_of(self, stream: str) -> str:
+        """Name of the topic that a stream is read from and sent to: of the clickstream, the collector's."""
+        return self.kafka.topic or (self.collector.topic if stream == CLICKSTREAM else stream)
 
 
 CONCERNS: dict[str, type[BaseModel]] = {"": Settings} | {
@@ -539,8 +619,15 @@ VARIABLES = {field.alias for concern in CONCERNS.values() for field in concern.m
 """Names of the environment variables."""
 
 
-def load_settings() -> Settings:
+def load_settings(defaults: Mapping[str, str] | None = None, options: Mapping[str, str] | None = None) -> Settings:
     """Read the settings from the environment and ``.env``.
+
+    Parameters
+    ----------
+    defaults
+        Variables of a settings file, which the environment overrides.
+    options
+        Variables of the command line, which override the environment.
 
     Raises
     ------
@@ -553,7 +640,7 @@ def load_settings() -> Settings:
         _refuse_unknown(os.environ, "the environment")
         in_file = _not_empty(dotenv_values(_DEFAULTS, encoding="utf-8"))
         _refuse_unknown(in_file, _DEFAULTS)
-        return settings_of(in_file | _not_empty(os.environ))
+        return settings_of({**(defaults or {}), **in_file, **_not_empty(os.environ), **(options or {})})
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{Path(_DEFAULTS).absolute()} is not UTF-8: {error.reason} at byte {error.start}.",

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from random import Random
+from typing import Any, Protocol
 
 from lakeproof.contracts import Contract
 from lakeproof.reasons import Reason
 from producer.encoding import JsonStyle, encode_record, join_records
-from producer.events import Pools, make_event, make_pools
-from producer.faults import Chances, add_unknown_field, break_schema, cut_short
+from producer.events import Events, make_pools
+from producer.faults import Chances, add_unknown_field, break_schema, cut_short, part_of
 from producer.seeds import seeded
 
 # Duplicates are copies of one of so many earlier records.
@@ -29,7 +30,7 @@ class Record:
     duplicate
         Whether it is a copy of an earlier record; then `reasons` are that one's.
     key
-        What the record says its ``event_id`` is; None where that is no text.
+        What the record says its id is, as text; None where that is no text and no integer.
     """
 
     data: bytes
@@ -60,6 +61,24 @@ class Batch:
     corrupt: bool
 
 
+class Maker(Protocol):
+    """Makes records of one stream."""
+
+    @property
+    def key(self) -> str:
+        """The field that identifies a record."""
+        ...
+
+    @property
+    def inside(self) -> str:
+        """The object whose fields faults break; empty for those of the record itself."""
+        ...
+
+    def make(self, rng: Random, landing_at: datetime, sequence: int) -> dict[str, Any]:
+        """Make a sound record for the batch of that number, which lands at that time (UTC)."""
+        ...
+
+
 @dataclass(frozen=True)
 class Plan:
     """What to make.
@@ -88,7 +107,9 @@ class Plan:
     chances: Chances
 
 
-def make_batches(plan: Plan, contract: Contract, times: Iterable[datetime]) -> Iterator[Batch]:
+def make_batches(
+    plan: Plan, contract: Contract, times: Iterable[datetime], maker: Maker | None = None
+) -> Iterator[Batch]:
     """Make a batch for each of `times`.
 
     The same plan makes the same batches for the same times. For other times only the timestamps in them and their
@@ -99,11 +120,14 @@ def make_batches(plan: Plan, contract: Contract, times: Iterable[datetime]) -> I
     plan
         What to make.
     contract
-        The contract of the events, which faults break on purpose.
+        The contract of the records, which faults break on purpose.
     times
         When each batch lands, UTC; asked for one at a time.
+    maker
+        Makes the records; None for events.
     """
-    pools = make_pools(plan.seed, plan.users)
+    if maker is None:
+        maker = Events(make_pools(plan.seed, plan.users), plan.evolve_after)
     event_rng, fault_rng = seeded(plan.seed, "events"), seeded(plan.seed, "faults")
     memory: list[Record] = []
     for sequence, landing_at in enumerate(times):
@@ -113,7 +137,7 @@ def make_batches(plan: Plan, contract: Contract, times: Iterable[datetime]) -> I
                 original = fault_rng.choice(memory)
                 records.append(replace(original, duplicate=True))
             else:
-                record = _make_record(plan, contract, pools, event_rng, fault_rng, sequence, landing_at)
+                record = _make_record(plan, contract, maker, event_rng, fault_rng, sequence, landing_at)
                 records.append(record)
                 _remember(record, memory, fault_rng)
         data = join_records([record.data for record in records], plan.style)
@@ -129,20 +153,24 @@ def batch_name(landing_at: datetime, sequence: int) -> str:
 
 
 def _make_record(
-    plan: Plan, contract: Contract, pools: Pools, rng: Random, fault_rng: Random, sequence: int, landing_at: datetime
+    plan: Plan, contract: Contract, maker: Maker, rng: Random, fault_rng: Random, sequence: int, landing_at: datetime
 ) -> Record:
-    event = make_event(rng, pools, landing_at, with_product=sequence >= plan.evolve_after)
+    record = maker.make(rng, landing_at, sequence)
+    part, within = part_of(contract, maker.inside), record[maker.inside] if maker.inside else record
     reasons = []
     if fault_rng.random() < plan.chances.invalid_schema:
-        event, reason = break_schema(event, contract, fault_rng)
+        within, reason = break_schema(within, part, fault_rng)
         reasons.append(reason)
     if fault_rng.random() < plan.chances.extra_field:
-        event, reason = add_unknown_field(event, contract, fault_rng)
+        within, reason = add_unknown_field(within, part, fault_rng)
         reasons.append(reason)
-    key = event.get("event_id")
-    return Record(
-        encode_record(event, plan.style), tuple(sorted(reasons)), key=key if isinstance(key, str) and key else None
-    )
+    record = {**record, maker.inside: within} if maker.inside else within
+    return Record(encode_record(record, plan.style), tuple(sorted(reasons)), key=_key(record.get(maker.key)))
+
+
+def _key(value: object) -> str | None:
+    has_text = isinstance(value, str | int) and not isinstance(value, bool)
+    return (str(value) or None) if has_text else None
 
 
 def _remember(record: Record, memory: list[Record], rng: Random) -> None:

@@ -2,21 +2,42 @@
 
 import secrets
 import sys
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from lakeproof.command import application, run
 from lakeproof.doctor import Program, check_environment
-from lakeproof.settings import load_settings
+from lakeproof.errors import UsageError
+from lakeproof.settings import Settings, load_settings
 from producer.encoding import JsonStyle
-from producer.sinks import SinkKind, choose_sink, open_sink
+from producer.options import (
+    Batches,
+    BatchSize,
+    CorruptionChance,
+    DataSink,
+    DuplicateChance,
+    ExtraFieldChance,
+    InvalidSchemaChance,
+    Pause,
+    Receipts,
+    Report,
+    Seed,
+    Start,
+    Target,
+    TopicName,
+    Users,
+)
+from producer.sinks import Sink, SinkKind, choose_sink, open_sink
+
+if TYPE_CHECKING:
+    from producer.batches import Maker, Plan
 
 _ENDLESS_PAUSE = 1.0
-_YEARS = range(1970, 3000)
 
 app = application(
     "producer",
@@ -25,70 +46,16 @@ app = application(
 )
 
 
-def _time(text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-        time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise typer.BadParameter(f"expected an ISO 8601 time like 2026-01-31T12:00:00Z, got {text!r}.") from None
-    if time.year not in _YEARS:
-        raise typer.BadParameter(f"expected a time in the years {_YEARS[0]} to {_YEARS[-1]}, got {text!r}.")
-    return time
-
-
 @app.command()
 def events(
-    data_sink: Annotated[
-        SinkKind | None,
-        typer.Option(help="Where to write batches. Default: what matches the target.", rich_help_panel="Where"),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER|URI",
-            help="Folder or URI to land in. Default: events/ in the landing zone (LAKE_LANDING).",
-            rich_help_panel="Where",
-            show_default=False,
-        ),
-    ] = None,
-    topic: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOPIC",
-            help="Kafka topic to send to, with --data-sink kafka. Default: LAKE_KAFKA_TOPIC, or events.",
-            rich_help_panel="Where",
-            show_default=False,
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write what was generated, and the expected rows, to this file as JSON.",
-            dir_okay=False,
-            rich_help_panel="Where",
-        ),
-    ] = None,
-    batches: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Number of batches. Default: no limit.", rich_help_panel="What"),
-    ] = None,
-    batch_size: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Records per batch.", rich_help_panel="What")
-    ] = 100,
-    sleep_between_batches_seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=86_400,
-            metavar="S",
-            help="Pause between batches. Default: 0 with --batches, otherwise 1.",
-            rich_help_panel="Pace",
-            show_default=False,
-        ),
-    ] = None,
-    users: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Number of different users.", rich_help_panel="What")
-    ] = 1000,
+    data_sink: DataSink = None,
+    target: Target = None,
+    topic: TopicName = None,
+    report: Report = None,
+    batches: Batches = None,
+    batch_size: BatchSize = 100,
+    sleep_between_batches_seconds: Pause = None,
+    users: Users = 1000,
     evolve_after: Annotated[
         int,
         typer.Option(
@@ -107,56 +74,12 @@ def events(
             rich_help_panel="What",
         ),
     ] = JsonStyle.COMPACT,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Random seed. Together with --start, it fixes every byte and file name. Default: random.",
-            rich_help_panel="What",
-            show_default=False,
-        ),
-    ] = None,
-    start: Annotated[
-        datetime | None,
-        typer.Option(
-            parser=_time,
-            metavar="TIME",
-            help="Time of the first batch, ISO 8601 (UTC if it has no offset). The next ones follow at the interval of "
-            "the pause, or 1 s. Default: the current time.",
-            rich_help_panel="Pace",
-            show_default=False,
-        ),
-    ] = None,
-    corruption_chance: Annotated[
-        float,
-        typer.Option(min=0, max=1, metavar="0..1", help="Chance that a batch is truncated.", rich_help_panel="Faults"),
-    ] = 0.0,
-    invalid_schema_chance: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="0..1",
-            help="Chance that a record has a field that is missing or null, or of the wrong type or format.",
-            rich_help_panel="Faults",
-        ),
-    ] = 0.0,
-    extra_field_chance: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, metavar="0..1", help="Chance that a record has an unknown field.", rich_help_panel="Faults"
-        ),
-    ] = 0.0,
-    duplicate_chance: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="0..1",
-            help="Chance that a record is a copy of an earlier one, in any batch, including its faults.",
-            rich_help_panel="Faults",
-        ),
-    ] = 0.0,
+    seed: Seed = None,
+    start: Start = None,
+    corruption_chance: CorruptionChance = 0.0,
+    invalid_schema_chance: InvalidSchemaChance = 0.0,
+    extra_field_chance: ExtraFieldChance = 0.0,
+    duplicate_chance: DuplicateChance = 0.0,
 ) -> None:
     """Generate events of users: page views and purchases.
 
@@ -165,38 +88,104 @@ def events(
 
     On Ctrl-C or SIGTERM, the producer finishes the current batch, writes the report and exits.
     """
-    pause = sleep_between_batches_seconds
-    if pause is None:
-        pause = _ENDLESS_PAUSE if batches is None else 0.0
-    chances = (corruption_chance, invalid_schema_chance, extra_field_chance, duplicate_chance)
     settings = load_settings()
-    kind, uri = choose_sink(data_sink, target, "events", settings, topic)
-    if kind in (SinkKind.LOCAL, SinkKind.S3):
-        check_environment(settings, Program.PRODUCER, landing=uri)
-
+    kind, place = _choose(data_sink, target, "events", settings, topic)
     # Faker takes a second to import: only when everything cheap has been checked.
-    from lakeproof.contracts import load_contract
     from producer.batches import Plan
     from producer.faults import Chances
+
+    plan = Plan(
+        seed=secrets.randbits(32) if seed is None else seed,
+        users=users,
+        batch_size=batch_size,
+        evolve_after=evolve_after,
+        style=json_style,
+        chances=Chances(corruption_chance, invalid_schema_chance, extra_field_chance, duplicate_chance),
+    )
+    pace = _Pace(batches, sleep_between_batches_seconds, start, report)
+    _produce("events", plan, None, kind, open_sink(kind, place, settings), pace, settings)
+
+
+@app.command()
+def clickstream(
+    data_sink: DataSink = None,
+    target: Target = None,
+    topic: TopicName = None,
+    receipts: Receipts = None,
+    report: Report = None,
+    batches: Batches = None,
+    batch_size: BatchSize = 100,
+    sleep_between_batches_seconds: Pause = None,
+    users: Users = 1000,
+    seed: Seed = None,
+    start: Start = None,
+    corruption_chance: CorruptionChance = 0.0,
+    invalid_schema_chance: InvalidSchemaChance = 0.0,
+    extra_field_chance: ExtraFieldChance = 0.0,
+    duplicate_chance: DuplicateChance = 0.0,
+) -> None:
+    """Generate the clickstream of visitors who browse a shop: sessions with referrers, searches, products, a cart.
+
+    With --data-sink http, a batch is a post to the collector, which is repeated until it is accepted. A truncated batch
+    is refused, and the report does not count it. On Kafka and in files, events are as those of `producer events`.
+
+    On Ctrl-C or SIGTERM, the producer finishes the current batch, writes the report and exits.
+    """
+    settings = load_settings()
+    kind, place = _choose(data_sink, target, "clickstream", settings, topic)
+    if receipts and kind is not SinkKind.HTTP:
+        raise UsageError("--receipts is for --data-sink http.", "Add --data-sink http, or remove --receipts.")
+    from producer.batches import Plan
+    from producer.browsing import Browsing, make_shop
+    from producer.faults import Chances
+    from producer.sinks.http import connect
+
+    plan = Plan(
+        seed=secrets.randbits(32) if seed is None else seed,
+        users=users,
+        batch_size=batch_size,
+        evolve_after=0,
+        style=JsonStyle.COMPACT,
+        chances=Chances(corruption_chance, invalid_schema_chance, extra_field_chance, duplicate_chance),
+    )
+    sink = connect(place, settings, receipts) if kind is SinkKind.HTTP else open_sink(kind, place, settings)
+    pace = _Pace(batches, sleep_between_batches_seconds, start, report)
+    _produce("clickstream", plan, Browsing(make_shop(plan.seed, users)), kind, sink, pace, settings)
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """How many batches, how fast, from when on, and where the report goes."""
+
+    batches: int | None
+    pause: float | None
+    start: datetime | None
+    report: Path | None
+
+
+def _choose(
+    data_sink: SinkKind | None, target: str | None, stream: str, settings: Settings, topic: str | None
+) -> tuple[SinkKind, str]:
+    kind, place = choose_sink(data_sink, target, stream, settings, topic)
+    if kind in (SinkKind.LOCAL, SinkKind.S3):
+        check_environment(settings, Program.PRODUCER, landing=place)
+    return kind, place
+
+
+def _produce(
+    stream: str, plan: "Plan", maker: "Maker | None", kind: SinkKind, sink: Sink, pace: _Pace, settings: Settings
+) -> None:
+    from lakeproof.contracts import load_contract
     from producer.run import Run, produce
 
+    pause = pace.pause
+    if pause is None:
+        pause = _ENDLESS_PAUSE if pace.batches is None else 0.0
     console = Console(stderr=True)
     # Batches there would tear the progress bar.
     prints_on_terminal = kind is SinkKind.STDOUT and sys.stdout.isatty()
-    produce(
-        Plan(
-            seed=secrets.randbits(32) if seed is None else seed,
-            users=users,
-            batch_size=batch_size,
-            evolve_after=evolve_after,
-            style=json_style,
-            chances=Chances(*chances),
-        ),
-        load_contract(settings.contracts, "events"),
-        open_sink(kind, uri, settings),
-        Run(batches, pause, start, report, live=console.is_terminal and not prints_on_terminal),
-        console,
-    )
+    run = Run(pace.batches, pause, pace.start, pace.report, live=console.is_terminal and not prints_on_terminal)
+    produce(plan, load_contract(settings.contracts, stream), sink, run, console, maker)
 
 
 def main() -> None:

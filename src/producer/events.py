@@ -39,6 +39,28 @@ class Pools:
     currencies: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Events:
+    """Makes events; see :class:`producer.batches.Maker`.
+
+    Parameters
+    ----------
+    pools
+        The values to choose from.
+    evolve_after
+        How many batches come before purchases begin to have a ``product_id``.
+    """
+
+    pools: Pools
+    evolve_after: int
+    key: str = "event_id"
+    inside: str = ""
+
+    def make(self, rng: Random, landing_at: datetime, sequence: int) -> dict[str, Any]:
+        """Make an event."""
+        return make_event(rng, self.pools, landing_at, with_product=sequence >= self.evolve_after)
+
+
 def make_pools(seed: int, users: int) -> Pools:
     """Make the values that events draw from.
 

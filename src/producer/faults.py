@@ -1,7 +1,7 @@
 """What real producers get wrong. Each function takes something sound and a generator, and says what it did to it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -44,6 +44,16 @@ class Chances:
     invalid_schema: float
     extra_field: float
     duplicate: float
+
+
+def part_of(contract: Contract, inside: str) -> Contract:
+    """The contract of an object within records, as if it was a record; of the record itself where `inside` is empty."""
+    if not inside:
+        return contract
+    kind = next(field.type for field in contract if field.name == inside)
+    if not isinstance(kind, ObjectType):
+        raise TypeError(f"{inside} is no object.")
+    return replace(contract, fields=kind.fields, event_time=contract.event_time.removeprefix(f"{inside}."))
 
 
 def break_schema(record: Mapping[str, Any], contract: Contract, rng: Random) -> tuple[dict[str, Any], Reason]:

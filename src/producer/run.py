@@ -7,11 +7,11 @@ from pathlib import Path
 from rich.console import Console
 
 from lakeproof.contracts import Contract
-from producer.batches import Plan, make_batches
+from producer.batches import Maker, Plan, make_batches
 from producer.pace import landing_times, stop_on_signals
 from producer.progress import progress
 from producer.report import Tally, check_writable, write_report
-from producer.sinks import Sink, SinkClosed
+from producer.sinks import BatchRefused, Sink, SinkClosed
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ class Run:
     live: bool = False
 
 
-def produce(plan: Plan, contract: Contract, sink: Sink, run: Run, console: Console) -> Tally:
+def produce(
+    plan: Plan, contract: Contract, sink: Sink, run: Run, console: Console, maker: Maker | None = None
+) -> Tally:
     """Land batches until all are made, a signal asks for the end, or nobody takes them any more.
 
     However it ends, the report is written, and counts exactly the batches that landed.
@@ -59,11 +61,14 @@ def produce(plan: Plan, contract: Contract, sink: Sink, run: Run, console: Conso
     tally = Tally(plan.seed)
     closed = False
     with stop_on_signals() as stop:
-        batches = make_batches(plan, contract, landing_times(stop, run.batches, run.pause, run.start))
+        batches = make_batches(plan, contract, landing_times(stop, run.batches, run.pause, run.start), maker)
         try:
             with progress(console, run.batches, live=run.live) as show:
                 for batch in batches:
-                    sink.write(batch)
+                    try:
+                        sink.write(batch)
+                    except BatchRefused:
+                        continue
                     tally.add(batch)
                     show(tally)
         except SinkClosed:

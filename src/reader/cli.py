@@ -143,6 +143,13 @@ def verify(
     values: Annotated[
         bool, typer.Option("--values", help="Also compare the values of a sample of bronze rows with the landed files.")
     ] = False,
+    receipts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also check the collector's receipts in this file (JSON lines). Requires the name of the stream.",
+        ),
+    ] = None,
     report_format: Annotated[ReportFormat, typer.Option("--format", help="Output format.")] = ReportFormat.TABLE,
 ) -> None:
     """Recount the landing zone, and check for each source that each of its units is in exactly one table, once.
@@ -158,12 +165,15 @@ def verify(
     For each data product that reads the stream, also recompute its windows from silver, and compare them with the table
     of gold. If gold is behind silver, the rows that it does not have yet are left out; that is not a problem.
 
-    Exit code 0: clean. 1: a source, a silver table or a table of gold has a problem. 2: could not check.
+    With --receipts, also check that each event which the collector has accepted is in bronze once, or is a dead letter,
+    and is in silver once.
+
+    Exit code 0: clean. 1: a source, a silver table, a table of gold or a receipt has a problem. 2: could not check.
     """
     from reader.verify.report import write_report
     from reader.verify.streams import verify as verify_streams
 
-    found = verify_streams(load_settings(), stream, values)
+    found = verify_streams(load_settings(), stream, values, receipts)
     write_report(found, report_format, sys.stdout)
     raise typer.Exit(not all(verification.clean for verification in found))
 

@@ -23,7 +23,7 @@ def refuse(settings: Settings, program: Program = Program.CONSUMER) -> Lakeproof
 
 @pytest.fixture
 def settings(lake_settings):
-    return changed(lake_settings, LAKE_SPARK_UI_PORT=0)
+    return changed(lake_settings, LAKE_SPARK_UI_PORT=0, LAKE_COLLECTOR_PORT=0)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -48,7 +48,7 @@ def _seconds(call) -> float:
 @pytest.mark.s3
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_lake_on_s3_passes(s3_lake_settings, program):
-    check_environment(changed(s3_lake_settings, LAKE_SPARK_UI_PORT=0), program)
+    check_environment(changed(s3_lake_settings, LAKE_SPARK_UI_PORT=0, LAKE_COLLECTOR_PORT=0), program)
 
 
 def test_no_java(settings, monkeypatch, tmp_path):
@@ -152,3 +152,39 @@ def test_the_doctor_goes_on_after_a_failure(settings, tmp_path):
     )
     assert {finding.check.name for finding in findings if finding.error} == {"jars", "contracts"}
     assert len(findings) > 6
+
+
+def found_for_the_collector(settings, **changes):
+    """Texts of what a collector lacks, by the check."""
+    checks = checks_for(changed(settings, **changes), Program.COLLECTOR)
+    return {finding.check.name: finding.detail for finding in examine(checks) if finding.error}
+
+
+def test_what_a_collector_needs(settings, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("")
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        servers = f"127.0.0.1:1, 127.0.0.1:{broker.getsockname()[1]}"
+        own = {"LAKE_COLLECTOR_KEYS": keys, "LAKE_COLLECTOR_MAX_CONNECTIONS": 10}
+        assert found_for_the_collector(settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=servers, **own) == {}
+
+
+def test_what_a_collector_lacks(settings, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        found = found_for_the_collector(
+            settings,
+            LAKE_COLLECTOR_PORT=port,
+            LAKE_COLLECTOR_KEYS=tmp_path / "none",
+            LAKE_COLLECTOR_MAX_CONNECTIONS=2**60,
+            LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1,nonsense",
+        )
+        assert refuse(changed(settings, LAKE_COLLECTOR_PORT=port), Program.COLLECTOR).hint.count("LAKE_COLLECTOR_PORT")
+    assert found["collector port"] == f"Cannot use 127.0.0.1 port {port}: Address already in use."
+    assert found["API keys"] == f"Cannot read {tmp_path / 'none'}: No such file or directory."
+    assert "but LAKE_COLLECTOR_MAX_CONNECTIONS is" in found["open files"]
+    assert found["Kafka"].startswith("No Kafka broker responds at 127.0.0.1:1,nonsense: ")
+
+
+def test_a_collector_waits_for_its_broker(settings):
+    check_environment(changed(settings, LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1"), Program.COLLECTOR)

@@ -1,6 +1,6 @@
 """A micro-batch is judged once, then appended to bronze, the dead letters and the ledger, in this order."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -45,6 +45,8 @@ class MicroBatches(Generic[PartT]):
         How large batches and records may be.
     s3
         How to reach S3, to write data files.
+    schema_id_of
+        Gives the id of a contract in the schema registry.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class MicroBatches(Generic[PartT]):
         lease: Lease,
         limits: Limits,
         s3: S3Settings,
+        schema_id_of: Callable[[Contract], int | None] = lambda _: None,
     ) -> None:
         self._stream = stream
         self._query = query
@@ -65,6 +68,7 @@ class MicroBatches(Generic[PartT]):
         self._lease = lease
         self._limits = limits
         self._s3 = s3
+        self._schema_id_of = schema_id_of
         self.count = 0
         self.failure: Exception | None = None
 
@@ -129,7 +133,8 @@ class MicroBatches(Generic[PartT]):
             return {"done": "before"}
         least = int(ledger.property(NEXT_MICRO_BATCH) or 0)
         marker = replace(marker, micro_batch_id=_number(marker, begun, before, least))
-        batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC))
+        schema_id = self._schema_id_of(contract)
+        batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC), schema_id)
         limits = begun.marker.limits if begun and begun.marker.holds_the_same(marker) else marker.limits
         task = Task(batch, bronze.target(marker), dead_letters.target(marker), self._source.reader, self._s3, limits)
         written = write_judged(spark, self._source, parts, task)

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from consumer.bronze.derived import derived_columns
 from consumer.commit.ledger import MicroBatch
 from consumer.judge.judged import ArrowColumn, Bad, Good
 from consumer.sources.envelope import Envelope, Headers, Messages
@@ -76,10 +77,11 @@ class Origins:
 
 
 def bronze_rows(good: Good, origins: dict[str, Any], batch: MicroBatch) -> pa.RecordBatch:
-    """Rows of ``bronze.<stream>``: good records, with columns of their origins."""
+    """Rows of ``bronze.<stream>``: good records, with what is derived, and columns of their origins."""
     columns: dict[str, Any] = dict(zip(good.values.schema.names, good.values.columns, strict=True))
     if good.rescued is not None:
         columns[tables.RESCUED] = good.rescued
+    columns |= derived_columns(good.values, origins, batch)
     return pa.RecordBatch.from_pydict(columns | _provenance(origins, batch, good.positions))
 
 

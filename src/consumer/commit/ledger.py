@@ -52,12 +52,15 @@ class MicroBatch:
         The contract that judges it.
     ingested_at
         When it was judged, UTC.
+    schema_id
+        Id of the contract in the schema registry; None if it is not known.
     """
 
     id: int
     checkpoint_id: str
     contract: Contract
     ingested_at: datetime
+    schema_id: int | None = None
 
 
 def ledger_rows(

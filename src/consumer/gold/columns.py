@@ -24,7 +24,7 @@ _compute: Any = pc  # its stubs lack functions
 
 def columns_of(product: Product, event_time: str, *, measures: bool) -> list[str]:
     """Names of the columns of silver that :func:`in_windows` takes."""
-    paths = [key.name for key in product.keys]
+    paths = [str(key) for key in product.keys]
     if measures:
         paths += sorted(set().union(*(fields_in(each.argument) for each in product.measures if each.argument)))
     return list(dict.fromkeys(path.partition(".")[0] for path in [*paths, event_time]))
@@ -43,7 +43,7 @@ def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measu
     if at.null_count:
         columns = {name: column.filter(at.is_valid()) for name, column in columns.items()}
         at = at.drop_null()
-    found = {name: _normal(_at(columns, key.name)) for key, name in zip(product.keys, key_names(product), strict=True)}
+    found = {name: _normal(_at(columns, str(key))) for key, name in zip(product.keys, key_names(product), strict=True)}
     for index, measure in enumerate(product.measures if measures else ()):
         if measure.argument:
             found[_value(index)] = _values(measure, measure.argument, columns, len(at))

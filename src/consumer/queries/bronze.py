@@ -16,11 +16,12 @@ from consumer.commit.marker import Marker
 from consumer.commit.recovery import Standing, standing
 from consumer.queries.declining import Declining
 from consumer.queries.failures import explained
+from consumer.sources.kafka.schema_ids import SchemaIds
 from consumer.sources.registry import SOURCES, OpenSource
 from consumer.sources.source import Source
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder
-from lakeproof.contracts import Contract
+from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.history.apply import adopt
 from lakeproof.settings import Settings
@@ -104,7 +105,7 @@ class BronzeQuery:
         plan = self._prepared
         limits = self._settings.limits
         self._process = MicroBatches(
-            self.stream, self.name, plan.source, plan.contracts, held, limits, self._settings.s3
+            self.stream, self.name, plan.source, plan.contracts, held, limits, self._settings.s3, plan.schema_ids.of
         )
         if plan.unfinished:
             self._process.finish(spark, plan.unfinished)
@@ -163,6 +164,7 @@ class _Plan:
     contracts: ContractLog
     source: Source[Any]
     unfinished: Marker | None
+    schema_ids: SchemaIds
 
 
 def _prepare(settings: Settings, stream: str, query: str, open_source: OpenSource, trigger: Trigger) -> _Plan:
@@ -173,12 +175,15 @@ def _prepare(settings: Settings, stream: str, query: str, open_source: OpenSourc
     names = stream_tables(stream)
     if not catalog.table_exists(names.bronze):
         source.check_without_tables()
+    schema_ids = SchemaIds(settings, stream)
+    schema_ids.check(load_contract(settings.contracts, stream))
     contract = adopt(catalog, settings, stream, contracts)
     source.prepare(catalog)
+    schema_ids.prepare(contract)
     found = standing(catalog, names, query, source.is_origin)
     if not found.unfinished:
         _resume(catalog, names, source, found)
-    return _Plan(contract, contracts, source, found.unfinished)
+    return _Plan(contract, contracts, source, found.unfinished, schema_ids)
 
 
 def _resume(catalog: "Catalog", names: StreamTables, source: Source[Any], found: Standing) -> None:

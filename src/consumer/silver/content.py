@@ -27,9 +27,10 @@ def keys(rows: pa.RecordBatch, contract: Contract) -> Any:
 
 
 def content_hashes(rows: pa.RecordBatch, contract: Contract) -> Any:
-    """BLAKE2b (128 bits) of the contract's fields of each row.
+    """BLAKE2b (128 bits) of the contract's fields of each row, but for derived ones.
 
-    A contract can rename fields and list them in another order. That changes no content.
+    A contract can rename fields and list them in another order. That changes no content, and neither does what is
+    derived: a copy of a record is ingested at another time.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ def content_hashes(rows: pa.RecordBatch, contract: Contract) -> Any:
     contract
         The contract.
     """
-    fields = sorted(contract, key=lambda field: field.first_name)
+    fields = sorted((field for field in contract if not field.derived), key=lambda field: field.first_name)
     texts: list[Any] = texts_of_fields(
         {field.first_name: (rows.column(field.name), field.type) for field in fields}
     ).to_pylist()

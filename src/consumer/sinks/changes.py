@@ -20,7 +20,7 @@ from consumer.sinks.messages import of_dead_letters, of_gold, of_silver
 from lakeproof.catalog import CATALOG
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract
-from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product, Publish
+from lakeproof.gold.model import WINDOW_END, WINDOW_START, Key, Product, Publish
 from lakeproof.tables.names import (
     MICRO_BATCH_ID,
     gold_query,
@@ -185,8 +185,12 @@ def _windows_of(rows: DataFrame, product: Product, event_time: str) -> DataFrame
     at = F.unix_micros(F.col(event_time))
     newest = at - F.pmod(at, F.lit(every))
     starts = newest if size == every else F.explode(F.sequence(newest - (size - every), newest, F.lit(every)))
-    keys = [F.col(f"`{key.name}`").alias(name) for key, name in zip(product.keys, key_names(product), strict=True)]
+    keys = [F.col(_path(key)).alias(name) for key, name in zip(product.keys, key_names(product), strict=True)]
     return rows.where(F.col(event_time).isNotNull()).select(starts.alias(START), *keys).distinct()
+
+
+def _path(key: Key) -> str:
+    return ".".join(f"`{name}`" for name in key.path)
 
 
 def _same_keys(product: Product) -> list[Column]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, sleep
 
 import pyarrow as pa
 import structlog
@@ -12,7 +12,7 @@ from consumer.commit.append import OpenTable, open_table
 from consumer.commit.marker import Committed, MarkerLostError
 from consumer.commit.tasks import write_in_tasks
 from consumer.sinks.changes import Followed
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.create import Topic as Wanted
 from lakeproof.kafka.create import ensure_topic
 from lakeproof.kafka.sending import Outgoing, Sending
@@ -22,6 +22,9 @@ from lakeproof.state.lease import Lease
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 
 log = structlog.get_logger()
+
+_KNOWN_SECONDS = 10.0
+_POLL_SECONDS = 0.1
 
 
 def sink_name(table: str, topic: str) -> str:
@@ -119,9 +122,17 @@ class TopicSink:
     def _ready(self) -> str:
         """Create the topic if it is missing; return its id."""
         kafka = self._settings.kafka
-        if ensure_topic(kafka, Wanted.of(self._topic, self._settings.topics)):
+        created = ensure_topic(kafka, Wanted.of(self._topic, self._settings.topics))
+        if created:
             log.info("topic created", topic=self._topic, partitions=self._settings.topics.partitions)
-        return Topic(kafka, self._topic).identity()[0]
+        known_by = monotonic() + (_KNOWN_SECONDS if created else 0)
+        while True:
+            try:
+                return Topic(kafka, self._topic).identity()[0]
+            except UnavailableError:  # a broker hears of a new topic a moment after the one that created it
+                if monotonic() >= known_by:
+                    raise
+                sleep(_POLL_SECONDS)
 
 
 @dataclass

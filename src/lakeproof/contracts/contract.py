@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lakeproof.contracts.model import DriftPolicy, Field, ObjectType, Silver, live
+from lakeproof.contracts.model import DriftPolicy, Field, ObjectType, Silver, current, live
 from lakeproof.contracts.rules.expression import Rule
 
 
@@ -54,8 +54,18 @@ class Contract:
 
     @property
     def live(self) -> tuple[Field, ...]:
-        """The fields that records may have: without those that were dropped."""
+        """The fields that records may have: without derived ones, and those that were dropped."""
         return live(self.fields)
+
+    @property
+    def current(self) -> tuple[Field, ...]:
+        """The fields whose columns have values in new rows: those that are live, and derived ones."""
+        return current(self.fields)
+
+    @property
+    def derived(self) -> tuple[Field, ...]:
+        """The fields that are derived, not read from records."""
+        return tuple(field for field in self.fields if field.derived and not field.dropped)
 
     @property
     def deprecated(self) -> tuple[str, ...]:

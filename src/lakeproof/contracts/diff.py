@@ -140,6 +140,8 @@ def _removed(field: Field, path: str) -> Change:
     if field.dropped:
         return Change(path, "dropped field removed", True, True, "its column stays, so the contract keeps the field")
     obstacle = "its column stays: deprecate the field, then drop it"
+    if field.derived:
+        return Change(path, "derived field removed", True, True, obstacle)
     return Change(path, f"{_need(field)} field removed", False, not field.required, obstacle)
 
 
@@ -147,6 +149,8 @@ def _added(field: Field, path: str) -> Change:
     if field.dropped:
         return Change(path, "dropped field added", True, True)
     obstacle = _LACKED if field.required else ""
+    if field.derived:
+        return Change(path, "derived field added", True, True, obstacle)
     return Change(path, f"{_need(field)} field added", not field.required, False, obstacle)
 
 
@@ -169,6 +173,10 @@ def _of_field(old: Field, new: Field, path: str) -> Iterator[Change]:
         yield Change(path, "deprecated" if new.deprecated else "no longer deprecated", True, True)
     if old.dropped or new.dropped:
         yield from _of_dropped(old, new, path)
+        return
+    if old.derived != new.derived:
+        what = f"derived from {old.derived or 'records'} → {new.derived or 'records'}"
+        yield _breaking(path, what, "existing rows have the old values")
         return
     if old.required != new.required:
         what = f"{_need(old)} → {_need(new)}"

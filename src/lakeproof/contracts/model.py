@@ -150,9 +150,39 @@ class Constraints:
 _UNCONSTRAINED = Constraints()
 
 
+class DerivedFrom(StrEnum):
+    """What the value of a derived field is made of."""
+
+    CORRELATION = "correlationId"
+    """Text that identifies an event, the same for each copy of it; see :mod:`lakeproof.kafka.correlation`."""
+    SCHEMA = "schemaId"
+    """The id of the contract in the schema registry; null without a registry."""
+    INGESTION = "ingestionTimestamp"
+    """When the micro-batch was judged."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """How the value of a derived field is found.
+
+    Parameters
+    ----------
+    source
+        The source of the value.
+    field
+        Of a correlation id: the field that identifies an event which was sent without an idempotency key.
+    """
+
+    source: DerivedFrom
+    field: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source}({self.field})" if self.field else self.source
+
+
 @dataclass(frozen=True)
 class Field:
-    """A named value in a record.
+    """A named value in a record, or one that is derived when a record is ingested.
 
     Parameters
     ----------
@@ -174,6 +204,8 @@ class Field:
         Whether records cannot have it any more. Its column stays, with the values of older rows.
     former_names
         Names that it had before, the oldest first.
+    derived
+        How its value is derived; then records cannot have it. None for a value of the record.
     """
 
     name: str
@@ -185,6 +217,7 @@ class Field:
     deprecated: bool = False
     dropped: bool = False
     former_names: tuple[str, ...] = ()
+    derived: Derived | None = None
 
     @property
     def first_name(self) -> str:
@@ -193,7 +226,12 @@ class Field:
 
 
 def live(fields: Iterable[Field]) -> tuple[Field, ...]:
-    """Fields that records may have: without those that were dropped, at any depth."""
+    """Fields that records may have: without derived ones, and those that were dropped, at any depth."""
+    return tuple(field for field in current(fields) if not field.derived)
+
+
+def current(fields: Iterable[Field]) -> tuple[Field, ...]:
+    """Fields whose columns have values in new rows: without those that were dropped, at any depth."""
     return tuple(replace(field, type=_live(field.type)) for field in fields if not field.dropped)
 
 

@@ -56,11 +56,11 @@ def check(
 def _fields(product: Product) -> set[str]:
     """Paths of the fields that a product uses."""
     arguments = [fields_in(measure.argument) for measure in product.measures if measure.argument]
-    return {key.name for key in product.keys}.union(*arguments)
+    return {str(key) for key in product.keys}.union(*arguments)
 
 
 def _summary(product: Product) -> str:
-    keys = ", ".join(key.name for key in product.keys) or "none"
+    keys = ", ".join(map(str, product.keys)) or "none"
     measures = ", ".join(measure.name for measure in product.measures)
     return (
         f"silver {product.stream}, key {keys}, window {product.window}, measures {measures}, publish {product.publish}"

@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from lakeproof.contracts.duration import duration_text
-from lakeproof.contracts.model import Field, Type
+from lakeproof.contracts.model import Type
 from lakeproof.contracts.rules.expression import Expression
 from lakeproof.gold.meaning import meaning
 
@@ -85,6 +85,31 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Key:
+    """A field that the records of a window are grouped by.
+
+    Parameters
+    ----------
+    path
+        Its name, after those of the objects that it is in.
+    type, description
+        Of the field.
+    """
+
+    path: tuple[str, ...]
+    type: Type
+    description: str
+
+    @property
+    def name(self) -> str:
+        """Name of the column: that of the field."""
+        return self.path[-1]
+
+    def __str__(self) -> str:
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True)
 class Measure:
     """A column of a product that is computed from the records of a window.
 
@@ -134,7 +159,7 @@ class Product:
     name: str
     stream: str
     description: str
-    keys: tuple[Field, ...]
+    keys: tuple[Key, ...]
     window: Window
     measures: tuple[Measure, ...]
     publish: Publish
@@ -150,7 +175,7 @@ class Product:
         says = {
             "name": self.name,
             "stream": self.stream,
-            "keys": [key.name for key in self.keys],
+            "keys": [str(key) for key in self.keys],
             "window": [int(length.total_seconds()) for length in (self.window.size, self.window.every)],
             "measures": [
                 [measure.name, measure.aggregate, measure.argument and meaning(measure.argument)]

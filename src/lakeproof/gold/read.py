@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from lakeproof.contracts.contract import Contract
-from lakeproof.contracts.model import DecimalType, Field, PrimitiveType, type_name
+from lakeproof.contracts.model import DecimalType, Field, ObjectType, PrimitiveType, type_name
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, expected, located_at, refused, validated
 from lakeproof.contracts.read.source import Place, read_source
 from lakeproof.errors import UsageError
-from lakeproof.gold.model import WINDOW_END, WINDOW_START, Measure, Product, Publish, Sink, SinkKind
+from lakeproof.gold.model import WINDOW_END, WINDOW_START, Key, Measure, Product, Publish, Sink, SinkKind
 from lakeproof.gold.window import read_window
 from lakeproof.kafka.names import topic_name
 
@@ -149,7 +149,7 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
         problems.add(
             ContractError(("measures",), "expected at least one measure.", "Add one, like `events: count(*)`.")
         )
-    columns: dict[Place, str] = {("keys", index): key for index, key in enumerate(document.keys)}
+    columns: dict[Place, str] = {("keys", index): key.rpartition(".")[2] for index, key in enumerate(document.keys)}
     _check_columns(columns | {("measures", measure): measure for measure in document.measures}, problems)
     contract = None
     with problems.caught():
@@ -233,19 +233,25 @@ def _contract(stream: str, contract_of: Callable[[str], Contract]) -> Contract:
     return contract
 
 
-def _key(name: str, place: Place, contract: Contract) -> Field:
-    field = next((field for field in contract.live if field.name == name), None)
-    if field is None:
-        known = ", ".join(field.name for field in contract.live)
-        hint = f"Use a field that is not inside an object. Available fields: {known}."
-        raise ContractError(place, f"unknown field {name!r}.", _renamed(name, contract) or hint)
-    if not isinstance(field.type, PrimitiveType | DecimalType) or field.type in _FLOATING:
+def _key(path: str, place: Place, contract: Contract) -> Key:
+    fields: tuple[Field, ...] = contract.current
+    field = None
+    for name in path.split("."):
+        field = next((field for field in fields if field.name == name), None)
+        if field is None:
+            known = ", ".join(field.name for field in fields)
+            raise ContractError(
+                place, f"unknown field {path!r}.", _renamed(path, contract) or f"Available fields: {known or 'none'}."
+            )
+        fields = field.type.fields if isinstance(field.type, ObjectType) else ()
+    if field is None or not isinstance(field.type, PrimitiveType | DecimalType) or field.type in _FLOATING:
+        kind = type_name(field.type) if field else "nothing"
         raise ContractError(
             place,
-            f"expected a scalar that is not a floating-point number, but {name} is {type_name(field.type)}.",
+            f"expected a scalar that is not a floating-point number, but {path} is {kind}.",
             "Use another field.",
         )
-    return field
+    return Key(tuple(path.split(".")), field.type, field.description)
 
 
 def _renamed(path: str, contract: Contract) -> str:
@@ -285,7 +291,7 @@ def _measures(measures: Mapping[str, str], contract: Contract, problems: Problem
         place = ("measures", name)
         with problems.caught():
             try:
-                found.append(parse_measure(identifier(name, place, "a measure"), sql, contract.live))
+                found.append(parse_measure(identifier(name, place, "a measure"), sql, contract.current))
             except RuleError as error:
                 hint = (isinstance(error, UnknownFieldError) and _renamed(error.path, contract)) or error.hint
                 raise ContractError(place, f"invalid measure: {error}.", hint) from None

@@ -3,7 +3,7 @@
 import hashlib
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib.resources import files
 from importlib.util import find_spec
@@ -64,7 +64,7 @@ def retrieve(
     """
     wanted = {} if lock else read_hashes(hashes)
     before = _put_by_us(folder)
-    if not lock and hashes_in(folder) == wanted:
+    if not lock and hashes_in(folder, wanted) == wanted:
         with suppress(PermissionError):  # somebody else's folder with the right jars will do
             _remember(folder, wanted)
         return False
@@ -78,7 +78,7 @@ def retrieve(
     # In the same file system, so that each jar appears as a whole.
     with tempfile.TemporaryDirectory(prefix="new-", dir=folder.parent) as new:
         _run_ivy(java, configuration, Path(new), folder.parent / "ivy.log", ivy_settings)
-        found = hashes_in(Path(new))
+        found = hashes_in(Path(new), [path.name for path in Path(new).iterdir()])
         if lock:
             lines = (f"{digest}  ./{name}\n" for name, digest in sorted(found.items()))
             hashes.write_text("".join(lines))
@@ -98,12 +98,13 @@ def read_hashes(path: Path) -> dict[str, str]:
     return {name.removeprefix("./"): digest for digest, name in pairs}
 
 
-def hashes_in(folder: Path) -> dict[str, str]:
-    """Names and hashes of the jars in a folder."""
+def hashes_in(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Names and hashes of the jars in a folder, and of other files of these names."""
     found = {}
-    for jar in folder.glob("*.jar"):
-        with jar.open("rb") as content:
-            found[jar.name] = hashlib.file_digest(content, "sha256").hexdigest()
+    for path in {*folder.glob("*.jar"), *(folder / name for name in names)}:
+        if path.is_file():
+            with path.open("rb") as content:
+                found[path.name] = hashlib.file_digest(content, "sha256").hexdigest()
     return found
 
 

@@ -21,6 +21,7 @@ _OPTIONS: dict[str, Any] = {
     "enable.idempotence": True,
     "linger.ms": 5,
     "compression.type": "lz4",
+    "message.max.bytes": 1_000_000_000,  # the topic decides what is too large
     "partitioner": "murmur2_random",  # as Java's clients: a key is in the same partition, whoever sent it
     "queue.buffering.max.messages": 100_000,
     "queue.buffering.max.kbytes": 64 * 1024,

@@ -86,3 +86,23 @@ class Storage(Protocol):
             It cannot be written.
         """
         ...
+
+    def replace(self, uri: str, data: bytes) -> None:
+        """Write a file whole or not at all, also over an existing one: a reader sees one of them.
+
+        Raises
+        ------
+        UnavailableError
+            It cannot be written.
+        """
+        ...
+
+    def remove(self, uri: str) -> None:
+        """Remove a file, if it is there.
+
+        Raises
+        ------
+        UnavailableError
+            It cannot be removed.
+        """
+        ...

@@ -5,6 +5,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -105,23 +106,48 @@ class LocalStorage:
         """Write beside the final name under a name that readers skip, then link it into place."""
         path = local_path(uri)
         taken = False
+        with _written_beside(path, data) as part:
+            try:
+                os.link(part, path)
+            except FileExistsError:
+                taken = True
+        if taken:
+            raise FileExistsError(uri)
+
+    def replace(self, uri: str, data: bytes) -> None:
+        """Write beside the final name under a name that readers skip, then rename it; see the protocol."""
+        path = local_path(uri)
+        with _written_beside(path, data) as part:
+            part.replace(path)
+
+    def remove(self, uri: str) -> None:
+        """Remove a file; see the protocol."""
+        path = local_path(uri)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp") as file:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise UnavailableError(f"Cannot remove {path}: {error.strerror}.", "Check its permissions.") from error
+
+
+@contextmanager
+def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
+    """A file with `data` in the folder of `path`, on the disk; it is gone at the end unless it was renamed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
+            part = Path(file.name)
+            try:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                Path(file.name).chmod(0o644)
-                try:
-                    os.link(file.name, path)
-                except FileExistsError:
-                    taken = True
-        except OSError as error:
-            raise UnavailableError(
-                f"Cannot write {path}: {error.strerror}.", "Check the folder, its permissions and the disk."
-            ) from error
-        if taken:
-            raise FileExistsError(uri)
+                part.chmod(0o644)
+                yield part
+            finally:
+                part.unlink(missing_ok=True)
+    except OSError as error:
+        raise UnavailableError(
+            f"Cannot write {path}: {error.strerror}.", "Check the folder, its permissions and the disk."
+        ) from error
 
 
 def _scan(folder: str, root: Path) -> tuple[list[StoredFile], list[str]]:

@@ -194,6 +194,24 @@ class S3Storage:
         except BotoCoreError as error:
             raise _unavailable(f"Cannot write {uri}", error) from error
 
+    def replace(self, uri: str, data: bytes) -> None:
+        """Put an object, whatever its key has; see the protocol."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            self._client.put_object(Bucket=self._bucket, Key=self._key(uri), Body=data)
+        except (BotoCoreError, ClientError) as error:
+            raise _unavailable(f"Cannot write {uri}", error) from error
+
+    def remove(self, uri: str) -> None:
+        """Delete an object; see the protocol."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(uri))
+        except (BotoCoreError, ClientError) as error:
+            raise _unavailable(f"Cannot remove {uri}", error) from error
+
     def _key(self, uri: str) -> str:
         return uri.removeprefix(f"s3://{self._bucket}/")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lakeproof.addresses import as_uri, place
 from lakeproof.errors import UsageError
-from lakeproof.settings import Settings
+from lakeproof.settings import CLICKSTREAM, Settings
 
 if TYPE_CHECKING:
     from producer.batches import Batch
@@ -20,6 +20,7 @@ class SinkKind(StrEnum):
     LOCAL = "local"
     S3 = "s3"
     KAFKA = "kafka"
+    HTTP = "http"
 
 
 class Sink(Protocol):
@@ -34,6 +35,8 @@ class Sink(Protocol):
             There is a batch of that name already; it is left as it was.
         UnavailableError
             The batch cannot be written.
+        BatchRefused
+            It was cut short, and whoever takes batches refuses such ones; the producer goes on.
         SinkClosed
             Nobody takes any more; the producer ends quietly.
         """
@@ -42,6 +45,10 @@ class Sink(Protocol):
     def landed(self) -> dict[str, Any]:
         """What the report says about the places where batches landed, where the batches do not say it."""
         ...
+
+
+class BatchRefused(Exception):  # noqa: N818 - as expected, not an error
+    """A batch that was cut short is not taken, and counts as not made."""
 
 
 class SinkClosed(Exception):  # noqa: N818 - an end, not an error
@@ -53,9 +60,11 @@ _MODULES = {
     SinkKind.LOCAL: "producer.sinks.files",
     SinkKind.S3: "producer.sinks.files",
     SinkKind.KAFKA: "producer.sinks.kafka",
+    SinkKind.HTTP: "producer.sinks.http",
 }
 _KIND_OF_SCHEME = {"file": SinkKind.LOCAL, "s3": SinkKind.S3}
 _EXAMPLES = {SinkKind.LOCAL: "FOLDER", SinkKind.S3: "s3://BUCKET/PREFIX"}
+_WEB = ("http://", "https://")
 
 
 def choose_sink(
@@ -89,9 +98,18 @@ def choose_sink(
     if kind is SinkKind.KAFKA:
         if target:
             raise UsageError("--data-sink kafka cannot be used with --target.", "Use --topic TOPIC.")
-        return kind, topic or settings.kafka.topic or stream
+        return kind, topic or settings.topic_of(stream)
     if topic:
         raise UsageError("--topic is for --data-sink kafka.", "Add --data-sink kafka, or remove --topic.")
+    if kind is SinkKind.HTTP or (kind is None and (target or "").startswith(_WEB)):
+        if stream != CLICKSTREAM:
+            raise UsageError(f"--data-sink http is for the {CLICKSTREAM}.", "Use `producer clickstream`.")
+        url = target or f"http://{settings.collector.host}:{settings.collector.port}/collect"
+        if not url.startswith(_WEB):
+            raise UsageError(
+                f"--data-sink http does not match --target {target}.", "Use --target http://HOST:PORT/collect."
+            )
+        return SinkKind.HTTP, url
     if kind is SinkKind.STDOUT:
         if target:
             raise UsageError("--data-sink stdout cannot be used with --target.", "Remove one of them.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from reader.output import console
 from reader.verify.gold.report import gold_as_json, print_gold
+from reader.verify.receipts.report import print_receipts, receipts_as_json
 from reader.verify.silver.report import print_silver, silver_as_json
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _as_json(verifications: Sequence["Verification"]) -> dict[str, Any]:
                 "resent": found.resent,
                 "silver": silver_as_json(found.silver) if found.silver else None,
                 "gold": gold_as_json(found.gold),
+                "receipts": receipts_as_json(found.receipts) if found.receipts else None,
             }
             for found in verifications
         ],
@@ -92,6 +94,7 @@ def _print(verifications: Sequence["Verification"]) -> None:
             out.print(Text(f"{found.stream}: {problem}", "red"), soft_wrap=True)
     print_silver({found.stream: found.silver for found in verifications if found.silver})
     print_gold({found.stream: found.gold for found in verifications if found.gold})
+    print_receipts({found.stream: found.receipts for found in verifications if found.receipts})
     out.print(_verdict(verifications))
 
 
@@ -109,12 +112,16 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
         wrong.append("silver is not what bronze makes it")
     if not all(each.clean for each in gold):
         wrong.append("gold is not what silver makes it")
+    receipts = [found.receipts for found in verifications if found.receipts]
+    if not all(each.clean for each in receipts):
+        wrong.append("receipts are not kept")
     if wrong:
         return Text(f"Not clean: {', and '.join(wrong)} (see above).", "red")
     pending = sum(found.counts()[Status.PENDING] for found in verifications)
     undecided = sum(each.undecided for each in silver)
     behind = [each for each in gold if each.behind]
-    if pending or undecided or behind:
+    waiting = sum(each.waiting for each in receipts)
+    if pending or undecided or behind or waiting:
         text = "Nothing is lost or doubled so far."
         if pending:
             text += f" {_are(pending, 'file', 'files')} not consumed yet."
@@ -122,12 +129,16 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
             text += f" {_are(undecided, 'row of bronze', 'rows of bronze')} not decided in silver yet."
         for each in behind:
             text += f" gold.{each.product} is behind by {_count(each.behind, 'row', 'rows')} of silver."
+        if waiting:
+            text += f" {_are(waiting, 'receipt', 'receipts')} not in silver yet."
         return Text(text, "yellow")
     clean = "Clean: each landed unit is in exactly one table, once."
     if silver:
         clean += " Each row of bronze has its verdict in silver."
     if gold:
         clean += " Each window of gold agrees with silver."
+    if receipts:
+        clean += " Each receipt is kept."
     return Text(clean, "green")
 
 

@@ -26,6 +26,7 @@ from reader.verify.kafka.run import verify_topic
 from reader.verify.lake import StreamLake
 from reader.verify.landing import recount, same_size
 from reader.verify.progress import accounted_position, passed_files
+from reader.verify.receipts.findings import ReceiptsVerification
 from reader.verify.silver.findings import SilverVerification
 from reader.verify.silver.run import verify_silver
 from reader.verify.units import Units
@@ -68,6 +69,8 @@ class Verification:
         What was found in the silver tables; None where the stream has none.
     gold
         What was found in the tables of the data products that read the stream.
+    receipts
+        What became of the collector's receipts; None where none were checked.
     """
 
     stream: str
@@ -81,6 +84,7 @@ class Verification:
     resent: tuple[tuple[str, ...], ...]
     silver: SilverVerification | None = None
     gold: tuple[ProductVerification, ...] = ()
+    receipts: ReceiptsVerification | None = None
 
     @property
     def off(self) -> list[Finding]:
@@ -95,7 +99,8 @@ class Verification:
     @property
     def clean(self) -> bool:
         """Whether nothing is wrong."""
-        return self.accounted and (self.silver is None or self.silver.clean) and all(each.clean for each in self.gold)
+        layers = (self.silver, self.receipts, *self.gold)
+        return self.accounted and all(each is None or each.clean for each in layers)
 
     def counts(self) -> dict[Status, int]:
         """How many sources are what."""

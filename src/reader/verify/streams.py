@@ -1,14 +1,17 @@
 """Which streams can be verified, and verifying them one after the other."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import load_contract
-from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.settings import Settings
 from lakeproof.tables.names import stream_tables
 from reader.connect import connect
+from reader.verify.receipts.run import verify_receipts
 from reader.verify.run import Verification, verify_stream
 
 if TYPE_CHECKING:
@@ -27,7 +30,9 @@ class CannotCheckYetError(CannotCheckError):
     retryable = True
 
 
-def verify(settings: Settings, stream: str | None = None, values: bool = False) -> list[Verification]:
+def verify(
+    settings: Settings, stream: str | None = None, values: bool = False, receipts: Path | None = None
+) -> list[Verification]:
     """Verify a stream, or each one that has a contract and tables; shows its progress on a terminal.
 
     Parameters
@@ -38,6 +43,8 @@ def verify(settings: Settings, stream: str | None = None, values: bool = False) 
         Name of the stream; None for all.
     values
         Whether to compare the values of a sample of bronze rows.
+    receipts
+        File of the collector's receipts for events of the stream.
 
     Raises
     ------
@@ -49,6 +56,8 @@ def verify(settings: Settings, stream: str | None = None, values: bool = False) 
 
     terminal = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    if receipts and not stream:
+        raise UsageError("Receipts are of one stream.", "Add its name: reader verify STREAM --receipts FILE.")
     try:
         names = _streams(settings, stream)
         with (
@@ -60,7 +69,11 @@ def verify(settings: Settings, stream: str | None = None, values: bool = False) 
             def show(what: str, done: int, due: int) -> None:
                 progress.update(task, description=what, completed=done, total=due or None)
 
-            return [verify_stream(settings, session, name, values, show) for name in names]
+            found = [verify_stream(settings, session, name, values, show) for name in names]
+            if receipts and stream:
+                show(f"{stream}: receipts", 0, 0)
+                found = [replace(each, receipts=verify_receipts(settings, session, stream, receipts)) for each in found]
+            return found
     except LakeproofError as error:
         kind = CannotCheckYetError if error.retryable else CannotCheckError
         raise kind(f"Could not check. {error.message}", error.hint) from error

@@ -78,8 +78,9 @@ measures:
     timedelta(hours=6),
 )
 FINAL = Spec(
-    SPENDING.text.replace("name: spending", "name: closed") + "publish: final\n",
-    SPENDING.keys,
+    SPENDING.text.replace("name: spending", "name: closed").replace("count]", "count, place.city]")
+    + "publish: final\n",
+    (*SPENDING.keys, "city"),
     SPENDING.measures,
     timedelta(hours=1),
     timedelta(hours=1),
@@ -108,8 +109,9 @@ _OPTIONAL = "{name: ordered_at, logicalType: timestamp}"
 
 
 def order(at: datetime | None, customer: str | None = "a", total: str | None = "1.00", **others: Any) -> Order:
-    """An order."""
-    made = {"customer": customer, "channel": "web", "count": 1, "ratio": 0.5} | others
+    """An order; its city is below its place."""
+    made = {"customer": customer, "channel": "web", "count": 1, "ratio": 0.5, "city": None} | others
+    made["place"] = others.get("place", {"city": made["city"]})
     return made | {"ordered_at": at, "total": None if total is None else Decimal(total)}
 
 

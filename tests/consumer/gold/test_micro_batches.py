@@ -68,6 +68,7 @@ def some(chance: random.Random, now: datetime) -> list[Order]:
             channel=chance.choice((None, "web", "shop")),
             count=chance.choice((None, 1, 2)),
             ratio=chance.choice((None, -1.5, 2.0)),
+            **chance.choice(({"city": None}, {"city": "x"}, {"place": None})),
         )
         for _ in range(chance.randint(0, 12))
     ]

@@ -1,5 +1,6 @@
 """Texts and hashes of content: the same for the same content, and for no other."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.silver.content import content_hashes, keys
-from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType
+from lakeproof.contracts import (
+    Contract,
+    DecimalType,
+    Derived,
+    DerivedFrom,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+)
 from lakeproof.contracts.model import Type
 
 STRING, DOUBLE = PrimitiveType.STRING, PrimitiveType.DOUBLE
@@ -165,3 +176,13 @@ def test_hashes_are_equal_for_equal_records_alone(records: list[dict[str, Any]],
     for one, its in zip(of, found, strict=True):
         for other, others in zip(of, found, strict=True):
             assert (its == others) == (one == other), (one, other)
+
+
+def test_what_is_derived_is_no_content() -> None:
+    derived = tuple(
+        replace(field, derived=Derived(DerivedFrom.INGESTION)) if field.name == "at" else field for field in CONTRACT
+    )
+    one, other = (batch(BASE | {"at": at}) for at in (AT, AT + timedelta(1)))
+    contract = replace(CONTRACT, fields=derived)
+    assert content_hashes(one, contract) == content_hashes(other, contract)
+    assert content_hashes(one, CONTRACT) != content_hashes(other, CONTRACT)

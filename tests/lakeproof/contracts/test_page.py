@@ -16,7 +16,15 @@ import yaml
 from tests.judging import units_of
 
 from consumer.judge.batch import Judge
-from lakeproof.contracts import DecimalType, DriftPolicy, PrimitiveType, Silver, SilverStrategy, parse_contract
+from lakeproof.contracts import (
+    DecimalType,
+    DerivedFrom,
+    DriftPolicy,
+    PrimitiveType,
+    Silver,
+    SilverStrategy,
+    parse_contract,
+)
 from lakeproof.contracts.constraints import known_options
 from lakeproof.contracts.diff import Compatibility, changes, compatibility
 from lakeproof.contracts.infer.draft import MIN_FOR_EACH, MIN_FOR_ENUM
@@ -29,7 +37,7 @@ from lakeproof.errors import UsageError
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "docs" / "contracts" / f"{name}.md" for name in ("README", "schema", "rules", "drift", "change")]
 PAGE = "\n".join(page.read_text() for page in PAGES)
-EXAMPLE, *SNIPPETS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+EXAMPLE, DERIVED, *SNIPPETS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def table(*header: str) -> list[list[str]]:
@@ -223,6 +231,23 @@ def test_a_mistake_is_shown_with_carets(tmp_path):
     wrong = EXAMPLE.replace("name: channel, logicalType: string", "name: channel, logicalType: strin")
     (tmp_path / "contracts" / "orders.yaml").write_text(wrong)
     assert lakeproof("contract", "check", cwd=tmp_path).stderr == shown
+
+
+def test_a_field_is_derived_as_shown():
+    document = yaml.safe_load(EXAMPLE)
+    identity = {"name": "id", "logicalType": "integer", "required": True}
+    document["schema"][0]["properties"] = [
+        {key: value for key, value in each.items() if key != "primaryKey"}
+        for each in [*document["schema"][0]["properties"], identity]
+    ] + yaml.safe_load(DERIVED)
+    contract = parse_contract(yaml.safe_dump(document).encode(), "x")
+    assert (contract.primary_key, [field.name for field in contract.derived]) == (
+        ("correlation_id",),
+        ["correlation_id"],
+    )
+    values = [row[0] for row in table("value", "type", "content")]
+    assert values == ["`correlationId(FIELD)`", "`schemaId`", "`ingestionTimestamp`"]
+    assert [value.strip("`").partition("(")[0] for value in values] == list(DerivedFrom)
 
 
 def test_fields_are_dropped_and_renamed_as_shown():

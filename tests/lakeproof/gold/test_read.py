@@ -63,6 +63,20 @@ def test_keys_are_scalars(key):
     assert [field.name for field in product("[customer]", f"[{key}]").keys] == key.split(", ")
 
 
+def test_a_key_inside_an_object_has_the_name_of_the_field():
+    (key,) = product("[customer]", "[place.city]").keys
+    assert (key.name, key.path, str(key)) == ("city", ("place", "city"), "place.city")
+    assert product("[customer]", "[place.city]").digest != product().digest
+
+
+def test_a_derived_field_can_be_a_key():
+    derived = "{name: d, logicalType: string, customProperties: [{property: derived, value: correlationId(order_id)}]}"
+    (key,) = product(
+        "[customer]", "[d]", CONTRACT.replace("{name: customer", f"{derived}\n      - {{name: customer")
+    ).keys
+    assert key.name == "d"
+
+
 MISTAKES = [
     ("name: spending", "name: 5", 1, "name: expected a string, got a number."),
     ("name: spending", "name: _spending", 1, "name: '_spending' is not a valid name for a product."),
@@ -77,7 +91,11 @@ MISTAKES = [
     ("keys: [customer]", "keys: customer", 4, "keys: expected a list, got a string."),
     ("keys: [customer]", "keys:\n  - customer\n  - nobody", 6, "keys[1]: unknown field 'nobody'."),
     ("keys: [customer]", "keys: [Customer]", 4, "keys[0]: unknown field 'Customer'."),
-    ("keys: [customer]", "keys: [place.city]", 4, "keys[0]: unknown field 'place.city'."),
+    ("keys: [customer]", "keys: [place.town]", 4, "keys[0]: unknown field 'place.town'."),
+    ("keys: [customer]", "keys: [customer.city]", 4, "keys[0]: unknown field 'customer.city'."),
+    ("keys: [customer]", "keys: [place.]", 4, "keys[0]: unknown field 'place.'."),
+    ("keys: [customer]", "keys: ['']", 4, "keys[0]: unknown field ''."),
+    ("keys: [customer]", "keys: [place.city, City]", 4, "keys[1]: 'city' and 'City' would be one column"),
     ("keys: [customer]", "keys: [true]", 4, "keys[0]: expected a string, got a boolean."),
     ("keys: [customer]", "keys: [customer, customer]", 4, "keys[1]: 'customer' and 'customer' would be one column"),
     ("keys: [customer]", "keys: [window_start]", 4, "keys[0]: the name 'window_start' is reserved."),

@@ -197,3 +197,13 @@ def test_a_folder_in_the_way_cannot_be_written(tmp_path):
     storage = open_storage((tmp_path / "file").as_uri(), NO_S3)
     with pytest.raises(UnavailableError, match="Cannot write"):
         storage.write_new((Path(tmp_path) / "file" / "a").as_uri(), b"")
+
+
+def test_a_file_is_replaced_whole_and_removed(storage, name_of):
+    for content in (b"first", b"second"):
+        storage.replace(name_of("a"), content)
+        assert storage.read(name_of("a")) == content
+    assert [file.uri for file in storage.list()] == [name_of("a")]
+    storage.remove(name_of("a"))
+    storage.remove(name_of("a"))
+    assert list(storage.list()) == []

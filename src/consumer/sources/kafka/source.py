@@ -73,7 +73,7 @@ class KafkaSource:
         self._kafka = settings.kafka
         self._stream = stream
         self._query = query
-        self._topic = Topic(settings.kafka, settings.kafka.topic or stream)
+        self._topic = Topic(settings.kafka, settings.topic_of(stream))
         self._contracts = ContractLog(settings.state.database)
         self._recorded: Recorded | None = None
         self._start: Offsets | None = None

@@ -16,10 +16,11 @@ DRIFT_POLICY = "driftPolicy"
 SILVER_HORIZON = "silverHorizon"
 SILVER_STRATEGY = "silverStrategy"
 
+DERIVED = "derived"
 DROPPED = "dropped"
 RENAMED_FROM = "renamedFrom"
 
-_OF_FIELDS = (DROPPED, RENAMED_FROM)
+_OF_FIELDS = (DERIVED, DROPPED, RENAMED_FROM)
 _OURS = {name.lower(): name for name in (EVENT_TIME, DRIFT_POLICY, SILVER_HORIZON, SILVER_STRATEGY, *_OF_FIELDS)}
 _KEY = "customProperties"
 _LIKENESS = 0.8

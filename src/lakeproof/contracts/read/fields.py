@@ -7,6 +7,7 @@ from open_data_contract_standard.model import SchemaProperty
 
 from lakeproof.contracts.constraints import read_allowed, read_constraints
 from lakeproof.contracts.model import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.contracts.read.derived import read_derived
 from lakeproof.contracts.read.lifecycle import read_lifecycle
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems
@@ -71,6 +72,9 @@ def _field(item: SchemaProperty, place: Place, problems: Problems) -> Field | No
     lifecycle = read_lifecycle(item, place, is_top, problems)
     if name is None or kind is None:
         return None
+    derived = None
+    with problems.caught():
+        derived = read_derived(item, kind, place, is_top)
     values = [value.value for value in item.enum or []]
     return Field(
         name=name,
@@ -82,6 +86,7 @@ def _field(item: SchemaProperty, place: Place, problems: Problems) -> Field | No
         deprecated=lifecycle.deprecated,
         dropped=lifecycle.dropped,
         former_names=lifecycle.former_names,
+        derived=derived,
     )
 
 

@@ -5,6 +5,9 @@ import re
 from lakeproof.contracts.read.problems import ContractError
 from lakeproof.contracts.read.source import Place
 
+RESERVED = ("dedupe", "windows")
+"""Names that `consumer run` reads as modes, see :mod:`lakeproof.kafka.modes`: no stream has one of them."""
+
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*", re.IGNORECASE | re.ASCII)
 
 

@@ -11,8 +11,9 @@ from open_data_contract_standard.model import CustomProperty, OpenDataContractSt
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectType, PrimitiveType, live
 from lakeproof.contracts.read.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names
+from lakeproof.contracts.read.derived import check_derived
 from lakeproof.contracts.read.fields import read_fields
-from lakeproof.contracts.read.names import identifier
+from lakeproof.contracts.read.names import RESERVED, identifier
 from lakeproof.contracts.read.problems import (
     ContractError,
     Problems,
@@ -181,6 +182,7 @@ def _contract(raw: Any, digest: str, due: str | None, problems: Problems) -> Con
     properties = table.properties or []
     fields = read_fields(properties, _FIELDS, problems)
     places = {item.name: (*_FIELDS, index) for index, item in enumerate(properties) if item.name}
+    check_derived(fields, lambda name: places[name], problems)
     primary_key = _primary_key(properties, fields, places, problems)
     customs = document.customProperties or []
     event_time, drift = "", DriftPolicy.FREEZE
@@ -203,6 +205,12 @@ def _contract(raw: Any, digest: str, due: str | None, problems: Problems) -> Con
 
 def _stream(name: str | None, due: str | None) -> str:
     stream = identifier(name, (*_TABLE, "name"), "the schema object")
+    if stream in RESERVED:
+        raise ContractError(
+            (*_TABLE, "name"),
+            f"a stream cannot be named {stream}: `consumer run {stream}` is a mode of its own.",
+            "Use another name, for the stream and for its file.",
+        )
     if due not in (None, stream):
         raise ContractError(
             (*_TABLE, "name"),

@@ -98,7 +98,8 @@ class Windows:
             if measure.argument
         }
         selected = [
-            f"_silver.{identifier(key.name)} AS {column}" for column, key in zip(keys, self._product.keys, strict=True)
+            f"{'.'.join(['_silver', *map(identifier, key.path)])} AS {column}"
+            for column, key in zip(keys, self._product.keys, strict=True)
         ]
         selected += [f"{value} AS {column}" for column, value in arguments.items()]
         measures = [

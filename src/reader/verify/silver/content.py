@@ -24,8 +24,10 @@ def key(contract: Contract, columns: str) -> list[str]:
 
 
 def content(contract: Contract, columns: str) -> str:
-    """SQL of a digest of all fields of a contract, the same for the same content: a record may be large."""
-    return f"unhex(sha256(to_json({_struct(comparable(contract, columns))})::VARCHAR))"
+    """SQL of a digest of all fields that come from records, the same for the same content: a record may be large."""
+    values = comparable(contract, columns)
+    landed = {field.name: values[field.name] for field in contract if not field.derived}
+    return f"unhex(sha256(to_json({_struct(landed)})::VARCHAR))"
 
 
 def event_time(contract: Contract, columns: str) -> str:

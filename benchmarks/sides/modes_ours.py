@@ -1,0 +1,34 @@
+"""A mode of lakeproof over a topic: ``python -m benchmarks.sides.modes_ours windows``."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.sides.modes_plain import WATERMARK, WINDOW, written
+from consumer.modes.micro_batches import MicroBatches
+from consumer.session import PLANNING_ONLY, start_session
+from lakeproof.kafka.modes import ModeName, load_mode
+
+
+def main() -> None:
+    """Run it, timed; then count."""
+    name, folder = ModeName(sys.argv[1]), Path(os.environ["BENCH_FOLDER"]) / "out"
+    options = [f"parquet={folder}", f"watermark={WATERMARK}"]
+    options += [f"window={WINDOW}"] * (name is ModeName.WINDOWS)
+    settings, mode = load_mode(name, None, options)
+    spark = start_session(settings, "benchmark: modes", PLANNING_ONLY)
+    began = time.monotonic()
+    process = MicroBatches(settings, mode, to_the_end=True)
+    process.prepare()
+    while process.take(spark):
+        pass
+    seconds = time.monotonic() - began
+    process.close()
+    spark.stop()
+    print(json.dumps({"seconds": seconds} | written(folder, name)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The modes on Kafka alone: `dedupe` and `windows`, which need no lake."""

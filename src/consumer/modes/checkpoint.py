@@ -1,0 +1,284 @@
+"""The checkpoint of a mode: its identity, what each micro-batch holds, and what is known after it.
+
+::
+
+    mode.json            its identity; written once
+    plans/N.json         what micro-batch N holds; written before anything of it is read
+    state/…              tables of what is known, as Parquet
+    commits/N.json       micro-batch N is done: position, watermark, counts, and the files of `state` that count
+
+Plans and commits are created, never replaced: of two consumers with one checkpoint, one gets an error.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from consumer.modes.plan import Micros, Plan
+from lakeproof.errors import LakeproofError
+from lakeproof.kafka.modes import Mode
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.settings import S3Settings
+from lakeproof.storage import open_storage
+from lakeproof.storage.errors import FileAbsentError
+
+FORMAT = 1
+_KEPT = 20
+"""Plans and commits that are kept behind the newest one, for people who look for what happened."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What became of messages: each is in one of these.
+
+    Parameters
+    ----------
+    kept, duplicates, late, bad
+        How many.
+    """
+
+    kept: int = 0
+    duplicates: int = 0
+    late: int = 0
+    bad: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        """Count both."""
+        return Counts(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
+
+    @property
+    def messages(self) -> int:
+        """How many there are together."""
+        return sum(asdict(self).values())
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What is known after a micro-batch.
+
+    Parameters
+    ----------
+    number
+        Of the micro-batch.
+    id
+        Of this commit alone: a copy of the state knows by it which commit it belongs to.
+    end
+        Where the next micro-batch starts.
+    watermark
+        The watermark of the next micro-batch; None while no event has been seen.
+    keys, windows
+        Files of the state that count: ids of kept events, and open windows.
+    counts, totals
+        What became of the messages of the micro-batch, and of all so far.
+    """
+
+    number: int
+    id: str
+    end: Offsets
+    watermark: Micros | None
+    keys: tuple[str, ...] = ()
+    windows: str | None = None
+    counts: Counts = field(default_factory=Counts)
+    totals: Counts = field(default_factory=Counts)
+
+    def as_json(self) -> bytes:
+        """Write it down."""
+        return json.dumps(asdict(self) | {"end": str(self.end)}).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read what :meth:`as_json` wrote."""
+        found = json.loads(text)
+        found |= {"end": Offsets.parse(found["end"]), "keys": tuple(found["keys"])}
+        return cls(**found | {name: Counts(**found[name]) for name in ("counts", "totals")})
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a checkpoint belongs to.
+
+    Parameters
+    ----------
+    id
+        Its own, which sinks record.
+    topic_id
+        The id that the brokers gave the topic when it was created.
+    start
+        Where in the topic it begins.
+    pinned
+        Fields of the mode that cannot change, as texts: what is known depends on them.
+    """
+
+    id: str
+    topic_id: str
+    start: Offsets
+    pinned: Mapping[str, Any]
+
+
+def pinned(mode: Mode) -> dict[str, Any]:
+    """The fields of a mode that cannot change under a checkpoint; durations are in microseconds."""
+    fields = {name: value for name, value in asdict(mode.fields).items() if value}
+    window = {"window": mode.window} if mode.window else {}
+    return {"mode": str(mode.name), "topic": mode.topic, **fields, "watermark": mode.watermark, **window}
+
+
+class Checkpoint:
+    """A checkpoint.
+
+    Parameters
+    ----------
+    root
+        Its URI.
+    s3
+        How to reach S3.
+    """
+
+    def __init__(self, root: str, s3: S3Settings) -> None:
+        self.root = root
+        self._storage = open_storage(root, s3)
+
+    def identity(self) -> Identity | None:
+        """What it belongs to; None for a new one.
+
+        Raises
+        ------
+        LakeproofError
+            It cannot be read, or another version wrote it.
+        """
+        try:
+            found = json.loads(self._storage.read(f"{self.root}/mode.json"))
+            if found["format"] != FORMAT:
+                raise self._unusable()
+            return Identity(found["id"], found["topic_id"], Offsets.parse(found["start"]), found["pinned"])
+        except FileAbsentError:
+            if self._numbers("plans") or self._numbers("commits"):
+                raise self._unusable() from None
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._unusable() from error
+
+    def create(self, mode: Mode, topic_id: str, start: Offsets) -> Identity:
+        """Write down what it belongs to."""
+        made = Identity(uuid.uuid4().hex, topic_id, start, pinned(mode))
+        text = asdict(made) | {"format": FORMAT, "start": str(start)}
+        self._write_new("mode.json", json.dumps(text, indent=2).encode())
+        return made
+
+    def check(self, identity: Identity, mode: Mode, topic_id: str) -> None:
+        """Make sure that a mode may resume from here.
+
+        Raises
+        ------
+        LakeproofError
+            What is known here was computed for other keys, windows, or another topic.
+        """
+        wanted = pinned(mode)
+        changed = [name for name in (*identity.pinned, *wanted) if identity.pinned.get(name) != wanted.get(name)]
+        if changed:
+            name = changed[0]
+            was, now = (_shown(name, each.get(name)) for each in (identity.pinned, wanted))
+            raise LakeproofError(
+                f"The checkpoint {self.root} was made with {name} {was}, not {now}.",
+                f"Set {name} back to {was}. Or begin again with a new checkpoint and new sinks.",
+            )
+        if identity.topic_id != topic_id:
+            raise LakeproofError(
+                f"The topic {mode.topic} was deleted and created again: its offsets begin again.",
+                "Restore the topic. Or begin again with a new checkpoint and new sinks.",
+            )
+
+    def newest(self) -> tuple[Commit | None, Plan | None]:
+        """The newest commit, and the plan of the micro-batch that was begun after it, if there is one.
+
+        Raises
+        ------
+        LakeproofError
+            They do not fit together.
+        """
+        commits, plans = self._numbers("commits"), self._numbers("plans")
+        done = max(commits, default=-1)
+        begun = max(plans, default=-1)
+        if begun not in (done, done + 1):
+            raise self._unusable()
+        try:
+            commit = Commit.from_json(self._storage.read(f"{self.root}/commits/{done}.json")) if done >= 0 else None
+            plan = Plan.from_json(self._storage.read(f"{self.root}/plans/{begun}.json")) if begun > done else None
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._unusable() from error
+        if commit and plan and plan.start != commit.end:
+            raise self._unusable()
+        return commit, plan
+
+    def recent(self) -> list[Commit]:
+        """The commits that are kept."""
+        numbers = self._numbers("commits")
+        return [Commit.from_json(self._storage.read(f"{self.root}/commits/{number}.json")) for number in numbers]
+
+    def begin(self, plan: Plan) -> None:
+        """Write down what a micro-batch holds."""
+        self._write_new(f"plans/{plan.number}.json", plan.as_json())
+
+    def commit(self, commit: Commit) -> None:
+        """Write down that a micro-batch is done."""
+        self._write_new(f"commits/{commit.number}.json", commit.as_json())
+
+    def write_state(self, name: str, data: bytes) -> str:
+        """Write a file of the state; return its name. One of a micro-batch that was begun before is replaced."""
+        self._storage.replace(f"{self.root}/state/{name}", data)
+        return name
+
+    def read_state(self, name: str) -> bytes:
+        """Read a file of the state.
+
+        Raises
+        ------
+        LakeproofError
+            It is missing.
+        """
+        try:
+            return self._storage.read(f"{self.root}/state/{name}")
+        except FileAbsentError as error:
+            raise self._unusable() from error
+
+    def tidy(self, commit: Commit) -> None:
+        """Remove files of the state that do not count after a commit, and old plans and commits."""
+        wanted = {*commit.keys, commit.windows}
+        for file in list(self._storage.list()):
+            *_, folder, name = file.uri.split("/")
+            number = name.removesuffix(".json")
+            if (folder == "state" and name.endswith(".parquet") and name not in wanted) or (
+                folder in ("plans", "commits") and number.isdecimal() and int(number) < commit.number - _KEPT
+            ):
+                self._storage.remove(file.uri)
+
+    def _numbers(self, folder: str) -> list[int]:
+        names = (file.uri.split("/")[-2:] for file in self._storage.list())
+        found = [name.removesuffix(".json") for place, name in names if place == folder]
+        return [int(name) for name in found if name.isdecimal()]
+
+    def _write_new(self, name: str, data: bytes) -> None:
+        try:
+            self._storage.write_new(f"{self.root}/{name}", data)
+        except FileExistsError:
+            raise LakeproofError(
+                f"Another consumer uses the checkpoint {self.root}.", "Stop it, then run this one again."
+            ) from None
+
+    def _unusable(self) -> LakeproofError:
+        return LakeproofError(
+            f"Cannot resume from the checkpoint {self.root}: files of it are missing or damaged.",
+            "Restore the whole folder. Or begin again with a new checkpoint and new sinks.",
+        )
+
+
+def with_totals(commit: Commit, before: Commit | None) -> Commit:
+    """A commit with the counts of all micro-batches so far."""
+    return replace(commit, totals=(before.totals if before else Counts()) + commit.counts)
+
+
+def _shown(name: str, value: Any) -> str:
+    if name in ("watermark", "window") and value:
+        return f"{value / 1_000_000:g} seconds"
+    return str(value)

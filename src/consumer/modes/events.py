@@ -1,0 +1,147 @@
+"""Messages to events: the few fields that a mode needs, strictly; the rest of a message stays as it is."""
+
+import json
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Any, NamedTuple
+
+import msgspec
+
+from consumer.judge.scalars import UnfitError, shown, to_timestamp
+from lakeproof.kafka.modes import Fields
+from lakeproof.reasons import Reason
+
+AMOUNT_PRECISION, AMOUNT_SCALE = 18, 6
+"""Digits of an amount, and how many of them are behind the point."""
+
+_UNIT = Decimal((0, (1,), -AMOUNT_SCALE))
+_EXACT = Context(prec=AMOUNT_PRECISION, traps=[Inexact, InvalidOperation])
+_NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+
+
+class BadMessageError(Exception):
+    """A message is not an event.
+
+    Parameters
+    ----------
+    reason
+        Code of the reason.
+    detail
+        What was expected, and what was found.
+    """
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Event(NamedTuple):
+    """What a mode reads of a message.
+
+    Parameters
+    ----------
+    id
+        Id of the event.
+    time
+        When it happened, in microseconds since 1970.
+    user, amount
+        Of the mode `windows`; else None.
+    """
+
+    id: str
+    time: int
+    user: str | None = None
+    amount: Decimal | None = None
+
+
+def parser(fields: Fields) -> Callable[[bytes], Event]:
+    """Return what reads the value of a message, a JSON object in UTF-8.
+
+    It raises :class:`BadMessageError` for a message that is none, lacks a field, or has one of another type.
+    """
+    names = {name: field for name, field in vars(fields).items() if field}
+    types = {name: msgspec.Raw if name == "amount" else str for name in names}
+    model = msgspec.defstruct("Fields", list(types.items()), rename=names)
+    decode: Callable[[bytes], Any] = msgspec.json.Decoder(model).decode
+    quoted = [json.dumps(field).encode() for field in names.values()]
+    of_user = fields.user_id is not None
+
+    def parse(value: bytes) -> Event:
+        try:
+            found = decode(value)
+            if not value.isascii():
+                value.decode()
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise _bad(error) from error
+        for name in quoted:
+            if value.count(name) > 1:
+                _check_keys(value, names.values())
+        if not found.event_id:
+            raise BadMessageError(Reason.WRONG_LENGTH, f"{fields.event_id}: expected an id, got an empty string")
+        time = _read(fields.event_time, to_timestamp, found.event_time)
+        if not of_user:
+            return Event(found.event_id, time)
+        return Event(found.event_id, time, found.user_id, _read(str(fields.amount), _amount, found.amount))
+
+    return parse
+
+
+def _read(field: str, convert: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return convert(value)
+    except UnfitError as error:
+        raise BadMessageError(error.code, f"{field}: {error.detail}") from error
+
+
+def _amount(raw: msgspec.Raw) -> Decimal:
+    text = bytes(raw)
+    if not _NUMBER.fullmatch(text):
+        raise UnfitError(
+            Reason.NULL_FIELD if text == b"null" else Reason.WRONG_TYPE,
+            f"expected a number, got {shown(msgspec.json.decode(text))}",
+        )
+    try:
+        number = Decimal(text.decode())
+        return _UNIT * 0 if not number else number.quantize(_UNIT, context=_EXACT)
+    except (Inexact, InvalidOperation):
+        raise UnfitError(
+            Reason.OUT_OF_RANGE,
+            f"expected a number with at most {AMOUNT_PRECISION - AMOUNT_SCALE} digits before the decimal point and "
+            f"{AMOUNT_SCALE} after it, got {shown(text.decode())}",
+        ) from None
+
+
+def _bad(error: Exception) -> BadMessageError:
+    """Say why a value is not read."""
+    if isinstance(error, RecursionError):
+        return BadMessageError(Reason.TOO_DEEP, "nested too deeply")
+    if isinstance(error, UnicodeDecodeError):
+        return BadMessageError(Reason.INVALID_UTF8, f"{error.reason} at byte {error.start}")
+    detail = str(error)
+    if not isinstance(error, msgspec.ValidationError):
+        return BadMessageError(Reason.MALFORMED_RECORD, detail)
+    code = Reason.WRONG_TYPE
+    if "missing required field" in detail:
+        code = Reason.MISSING_FIELD
+    elif "`null`" in detail:
+        code = Reason.NULL_FIELD
+    elif detail.startswith("Expected `object`"):
+        code = Reason.NOT_AN_OBJECT
+    return BadMessageError(code, detail)
+
+
+def _check_keys(value: bytes, fields: Any) -> None:
+    """Refuse an object that has one of the fields twice; objects within it may have fields of the same name."""
+
+    def keys(pairs: list[tuple[str, Any]]) -> list[str]:
+        return [key for key, _ in pairs]
+
+    try:
+        found = json.loads(value, object_pairs_hook=keys)
+    except (RecursionError, ValueError) as error:  # ValueError: a number with thousands of digits
+        raise BadMessageError(Reason.MALFORMED_RECORD, str(error)) from error
+    for field in fields:
+        if found.count(field) > 1:
+            raise BadMessageError(Reason.DUPLICATE_KEY, f"{field}: the object has it twice")

@@ -1,0 +1,126 @@
+"""Which events are kept: the first one with each id; and the files of the checkpoint that have the ids of kept ones."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from consumer.modes.checkpoint import Checkpoint, Commit
+from consumer.modes.keys import Keys, Progress
+from consumer.modes.plan import Micros
+
+_SMALL_ROWS = 1_000_000
+_MANY = 64
+_COLUMNS: dict[str, pa.DataType] = {"id": pa.binary(), "time": pa.int64()}
+_SCHEMA = pa.schema(_COLUMNS)
+
+
+def first_ones(ids: Any) -> Any:
+    """Indexes of the first of each id, in their order."""
+    table = pa.table({"id": ids, "index": np.arange(len(ids))})
+    return np.sort(np.asarray(table.group_by("id").aggregate([("index", "min")])["index_min"]))
+
+
+def decide(ids: Any, keys: Keys, oldest: Micros | None) -> Any:
+    """Which events are kept, as an array of booleans: those whose id none before them had.
+
+    Parameters
+    ----------
+    ids
+        An Arrow array of texts: the ids of the events of a micro-batch, in their order.
+    keys
+        Ids of the events that were kept before.
+    oldest
+        Events that were kept, and are of a time before this one, do not count.
+    """
+    kept = np.zeros(len(ids), bool)
+    firsts = first_ones(ids)
+    texts: list[bytes] = ids.take(pa.array(firsts)).cast(pa.binary()).to_pylist()
+    known = np.array(keys.known(texts, oldest), bool)
+    kept[firsts[~known]] = True
+    return kept
+
+
+class KeyFile(NamedTuple):
+    """A file of ids; what is known of it is in its name.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    rows
+        How many ids it has.
+    newest
+        The greatest time of an event in it.
+    """
+
+    name: str
+    rows: int
+    newest: Micros
+
+    @classmethod
+    def of(cls, name: str) -> "KeyFile":
+        """Read a name."""
+        _, _, rows, newest = name.removesuffix(".parquet").split("_")
+        return cls(name, int(rows), int(newest))
+
+
+def write_keys(
+    checkpoint: Checkpoint, number: int, before: Sequence[str], rows: pa.Table, oldest: Micros | None
+) -> tuple[str, ...]:
+    """Write the ids of a micro-batch, and return the files that count after it.
+
+    Files whose events cannot meet a duplicate any more do not count. Many small files become one.
+    """
+    files = [file for file in map(KeyFile.of, before) if oldest is None or file.newest >= oldest]
+    if rows.num_rows:
+        files.append(_write(checkpoint, number, "one", rows))
+    small = [file for file in files if file.rows < _SMALL_ROWS]
+    if len(small) >= _MANY:
+        merged = pa.concat_tables([read_keys(checkpoint, file.name) for file in small])
+        if oldest is not None:
+            compute: Any = pc
+            merged = merged.filter(compute.greater_equal(merged["time"], oldest))
+        files = [file for file in files if file not in small]
+        if merged.num_rows:
+            files.append(_write(checkpoint, number, "many", merged))
+    return tuple(file.name for file in files)
+
+
+def read_keys(checkpoint: Checkpoint, name: str) -> pa.Table:
+    """Read a file of ids."""
+    return pq.read_table(pa.BufferReader(checkpoint.read_state(name)), schema=_SCHEMA)
+
+
+def follow(
+    keys: Keys, checkpoint: Checkpoint, commit: Commit | None, known: Sequence[Commit], oldest: Micros | None
+) -> None:
+    """Let `keys` have the ids of a commit: only what they lack, where they belong to one of the `known` commits."""
+    if commit is None:
+        if keys.progress:
+            keys.clear()
+        return
+    has = keys.progress
+    if has and has.id == commit.id:
+        return
+    base = next((each for each in known if has and each.id == has.id), None)
+    if has and base is None:
+        keys.clear()
+    for name in commit.keys:
+        if base is None or name not in base.keys:
+            rows = read_keys(checkpoint, name)
+            pairs: Any = zip(rows["id"].to_pylist(), rows["time"].to_pylist(), strict=True)
+            keys.add(pairs, Progress(-1, ""), oldest)
+    keys.add((), Progress(commit.number, commit.id), oldest)
+
+
+def _write(checkpoint: Checkpoint, number: int, kind: str, rows: pa.Table) -> KeyFile:
+    newest = pc.max(rows["time"]).as_py()
+    name = f"keys-{kind}_{number}_{rows.num_rows}_{newest}.parquet"
+    output = pa.BufferOutputStream()
+    pq.write_table(rows.cast(_SCHEMA), output, compression="zstd")
+    checkpoint.write_state(name, output.getvalue().to_pybytes())
+    return KeyFile(name, rows.num_rows, newest)

@@ -1,0 +1,105 @@
+"""What a micro-batch of a mode holds, fixed before anything of it is read: repeated, it is the same."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from consumer.sources.kafka.read import OffsetRange
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.topic import Extent
+
+Micros = int
+"""A time in microseconds since 1970, UTC."""
+
+_OFFSETS_PER_TASK = 10_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A micro-batch.
+
+    Parameters
+    ----------
+    number
+        Its number in the checkpoint, from 0 on.
+    start, end
+        The positions of the topic that it lies between.
+    tasks
+        What each task reads, in the order of partitions and offsets: it decides which of two events comes first.
+    watermark
+        Events from before it are late; None while no event has been seen.
+    at
+        When it was planned. Events of a later time do not move the watermark beyond it.
+    """
+
+    number: int
+    start: Offsets
+    end: Offsets
+    tasks: tuple[tuple[OffsetRange, ...], ...]
+    watermark: Micros | None
+    at: Micros
+
+    def as_json(self) -> bytes:
+        """Write it down."""
+        return json.dumps(
+            {
+                "number": self.number,
+                "start": str(self.start),
+                "end": str(self.end),
+                "tasks": [[[part.partition, part.start, part.end] for part in task] for task in self.tasks],
+                "watermark": self.watermark,
+                "at": self.at,
+            }
+        ).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read what :meth:`as_json` wrote."""
+        found = json.loads(text)
+        topic = Offsets.parse(found["end"]).topic
+        return cls(
+            number=found["number"],
+            start=Offsets.parse(found["start"]),
+            end=Offsets.parse(found["end"]),
+            tasks=tuple(
+                tuple(OffsetRange(topic, partition, start, end, start) for partition, start, end in task)
+                for task in found["tasks"]
+            ),
+            watermark=found["watermark"],
+            at=found["at"],
+        )
+
+
+def next_end(start: Offsets, extents: Mapping[int, Extent], most: int) -> Offsets:
+    """Where a micro-batch ends that takes at most `most` offsets: of each partition its share of what is there."""
+    left = {partition: max(extent.end - start.next(partition), 0) for partition, extent in extents.items()}
+    total = sum(left.values())
+    ends = {}
+    for partition, count in left.items():
+        share = count if total <= most else -(-count * most // total)
+        ends[partition] = start.next(partition) + min(count, share)
+    return Offsets.of(start.topic, ends)
+
+
+def tasks_between(start: Offsets, end: Offsets, pieces: int) -> tuple[tuple[OffsetRange, ...], ...]:
+    """Cut what lies between two positions for about `pieces` tasks, none with few offsets unless there are few."""
+    ranges = [
+        (partition, start.next(partition), behind)
+        for partition, behind in end.entries
+        if behind > start.next(partition)
+    ]
+    size = max(_OFFSETS_PER_TASK, -(-sum(behind - first for _, first, behind in ranges) // max(pieces, 1)))
+    tasks: list[tuple[OffsetRange, ...]] = []
+    task: list[OffsetRange] = []
+    room = size
+    for partition, first, behind in ranges:
+        while first < behind:
+            until = min(behind, first + room)
+            task.append(OffsetRange(end.topic, partition, first, until, first))
+            room -= until - first
+            first = until
+            if not room:
+                tasks.append(tuple(task))
+                task, room = [], size
+    return (*tasks, tuple(task)) if task else tuple(tasks)

@@ -1,0 +1,247 @@
+"""What the tasks of a micro-batch do: read messages, judge them, set aside bad and late ones, and write kept ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from consumer.modes.events import BadMessageError, Event, parser
+from consumer.modes.plan import Micros
+from consumer.modes.rows import ASIDE, KEPT, LATE, from_bytes, header_column, times_of, to_bytes
+from consumer.modes.sinks import Folder, aside_messages, kept_messages
+from consumer.modes.windows import AMOUNT
+from consumer.sources.envelope import Envelope, Headers, Messages
+from consumer.sources.kafka.read import OffsetRange, envelopes
+from lakeproof.errors import LakeproofError
+from lakeproof.kafka.modes import Mode, ModeName
+from lakeproof.kafka.offsets import OFFSET_DIGITS
+from lakeproof.kafka.sending import Sending
+from lakeproof.reasons import Reason
+from lakeproof.settings import KafkaSettings, Limits, S3Settings
+
+_ASIDE_BYTES = 64 << 20
+"""Bytes of messages that are set aside at once."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a task has to know beside what it reads. Can be pickled.
+
+    Parameters
+    ----------
+    mode
+        What to do.
+    number, watermark, at
+        Of the micro-batch, see :class:`consumer.modes.plan.Plan`.
+    kafka, limits, s3
+        How to reach things, and how large a message may be.
+    """
+
+    mode: Mode
+    number: int
+    watermark: Micros | None
+    at: Micros
+    kafka: KafkaSettings
+    limits: Limits
+    s3: S3Settings
+
+
+@dataclass
+class Piece:
+    """What a task read.
+
+    Parameters
+    ----------
+    index
+        Which task.
+    events
+        Its events in their order, as bytes of an Arrow table with the columns id and time, and user and amount.
+    rows
+        The same events as rows of the sinks; None where the sinks do not have them.
+    bad, late
+        How many messages were set aside.
+    newest
+        The greatest time of an event, none later than the micro-batch; None without events.
+    failure
+        Why it could not do its work.
+    """
+
+    index: int
+    events: bytes = b""
+    rows: bytes | None = None
+    bad: int = 0
+    late: int = 0
+    newest: Micros | None = None
+    failure: LakeproofError | None = None
+
+    @property
+    def head(self) -> "Piece":
+        """The same without rows, for the driver."""
+        return replace(self, rows=None)
+
+
+def judge(work: Work, index: int, parts: Sequence[OffsetRange]) -> Piece:
+    """Read the messages of some ranges, and set aside those that are bad or late."""
+    aside = _Aside(work, index)
+    events = _Events(work, aside)
+    try:
+        for found in envelopes(parts, work.kafka, work.limits):
+            events.add(found)
+        aside.close()
+    except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
+        return Piece(index, failure=error)
+    newest = max((min(time, work.at) for time in events.times), default=None)
+    return Piece(index, events.table(), events.rows(), aside.bad, aside.late, newest)
+
+
+def write_kept(work: Work, kept: bytes, piece: Piece) -> Piece:
+    """Write those rows of a piece whose bits are set in `kept`."""
+    table = from_bytes(piece.rows or b"")
+    mask = np.unpackbits(np.frombuffer(kept, np.uint8), count=table.num_rows).astype(bool)
+    rows = table.filter(pa.array(mask))
+    mode = work.mode
+    try:
+        if mode.parquet:
+            Folder(mode.parquet, work.s3).write("part", work.number, f"{piece.index:04}", rows)
+        if mode.kafka:
+            Sending(work.kafka, mode.kafka).send(kept_messages(rows))
+    except LakeproofError as error:
+        return Piece(piece.index, failure=error)
+    return Piece(piece.index)
+
+
+@dataclass
+class _Message:
+    """A message on its way."""
+
+    source: str
+    value: bytes | None
+    key: bytes | None
+    headers: Headers | None
+    landed_at: int | None
+
+
+class _Events:
+    """The events of a task."""
+
+    def __init__(self, work: Work, aside: "_Aside") -> None:
+        self._parse = parser(work.mode.fields)
+        self._watermark = work.watermark
+        self._mode = work.mode
+        self._aside = aside
+        self._with_rows = work.mode.name is ModeName.DEDUPE
+        self._found: list[Event] = []
+        self._messages: list[_Message] = []
+        self.times: list[Micros] = []
+
+    def add(self, found: Envelope | Messages) -> None:
+        """Judge a message, or many."""
+        if isinstance(found, Envelope):
+            landed_at = None if found.landed_at is None else round(found.landed_at.timestamp() * 1000)
+            own = found.message
+            message = _Message(
+                found.source, found.value, own.key if own else None, own.headers if own else None, landed_at
+            )
+            if found.failure or found.value is None:
+                self._aside.add(message, *(found.failure or (Reason.TOMBSTONE, "message has no value")))
+            else:
+                self._judge(found.value, message)
+            return
+        columns = zip(found.offsets, found.values, found.keys, found.headers, found.landed_at, strict=True)
+        for offset, value, key, headers, landed in columns:
+            source = f"{found.prefix}{offset:0{OFFSET_DIGITS}}"
+            self._judge(value, _Message(source, value, key, headers, landed))
+
+    def _judge(self, value: bytes, message: _Message) -> None:
+        try:
+            event = self._parse(value)
+        except BadMessageError as error:
+            self._aside.add(message, error.reason, error.detail)
+            return
+        if self._watermark is not None and event.time < self._watermark:
+            detail = f"{self._mode.fields.event_time} is {_seconds(self._watermark - event.time)} before the watermark"
+            self._aside.add(message, LATE, detail)
+            return
+        self.times.append(event.time)
+        self._found.append(event)
+        if self._with_rows:
+            self._messages.append(message)
+
+    def table(self) -> bytes:
+        """The events, for the driver."""
+        columns: dict[str, Any] = {
+            "id": pa.array([event.id for event in self._found], pa.string()),
+            "time": pa.array(self.times, pa.int64()),
+        }
+        if self._mode.window:
+            columns["user"] = pa.array([event.user for event in self._found], pa.string())
+            columns["amount"] = pa.array([event.amount for event in self._found], AMOUNT)
+        return to_bytes(pa.table(columns))
+
+    def rows(self) -> bytes | None:
+        """The events as rows of the sinks, with the same order."""
+        if not self._with_rows:
+            return None
+        columns: dict[str, Any] = {
+            "event_id": pa.array([event.id for event in self._found], pa.string()),
+            "event_time": pa.array(self.times, pa.int64()).cast(KEPT.field("event_time").type),
+            "value": pa.array([message.value for message in self._messages], pa.binary()).cast(pa.string()),
+        }
+        return to_bytes(pa.table(columns | _of_messages(self._messages), schema=KEPT))
+
+
+@dataclass
+class _Aside:
+    """Sets messages aside."""
+
+    work: Work
+    index: int
+    bad: int = 0
+    late: int = 0
+    _files: int = 0
+    _bytes: int = 0
+    _rows: list[tuple[_Message, str, str]] = field(default_factory=list)
+
+    def add(self, message: _Message, reason: str, detail: str) -> None:
+        """Set a message aside."""
+        self.late += reason == LATE
+        self.bad += reason != LATE
+        self._rows.append((message, reason, detail))
+        self._bytes += len(message.value or b"")
+        if self._bytes >= _ASIDE_BYTES:
+            self.close()
+
+    def close(self) -> None:
+        """Write what is left."""
+        if not self._rows:
+            return
+        messages = [message for message, _, _ in self._rows]
+        columns: dict[str, Any] = {
+            "reason": pa.array([str(reason) for _, reason, _ in self._rows], pa.string()),
+            "detail": pa.array([detail for _, _, detail in self._rows], pa.string()),
+            "value": pa.array([message.value for message in messages], pa.binary()),
+        }
+        rows = pa.table(columns | _of_messages(messages), schema=ASIDE)
+        mode = self.work.mode
+        if mode.aside_topic:
+            Sending(self.work.kafka, mode.aside_topic).send(aside_messages(rows))
+        else:
+            piece = f"{self.index:04}_{self._files:04}"
+            Folder(mode.aside, self.work.s3).write("aside", self.work.number, piece, rows)
+        self._rows, self._bytes = [], 0
+        self._files += 1
+
+
+def _of_messages(messages: Sequence[_Message]) -> dict[str, Any]:
+    return {
+        "_key": pa.array([message.key for message in messages], pa.binary()),
+        "_headers": header_column([message.headers for message in messages]),
+        "_source": pa.array([message.source for message in messages], pa.string()),
+        "_landed_at": times_of([message.landed_at for message in messages]),
+    }
+
+
+def _seconds(microseconds: Micros) -> str:
+    return f"{microseconds / 1_000_000:g} s"

@@ -1,0 +1,102 @@
+"""The ids that a schema registry has given to a stream's contracts; the ledger of the stream keeps them.
+
+So a registry that is away changes nothing for a contract that was registered before. One that was not has no id until
+the registry is back: a wrong id would be worse than none.
+"""
+
+import json
+from time import monotonic
+
+import structlog
+
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import Contract
+from lakeproof.errors import LakeproofError
+from lakeproof.kafka.registry import IncompatibleError, Registry
+from lakeproof.settings import Settings
+from lakeproof.tables.names import SCHEMA_IDS, stream_tables
+
+log = structlog.get_logger()
+
+_PAUSE_SECONDS = 30.0
+
+
+class SchemaIds:
+    """Ids of the contracts of a stream.
+
+    Parameters
+    ----------
+    settings
+        Where the registry is; without an address, no contract has an id.
+    stream
+        Name of the stream.
+    """
+
+    def __init__(self, settings: Settings, stream: str) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._registry = Registry(settings.registry, settings.topic_of(stream)) if settings.registry.url else None
+        self._ids: dict[str, int] = {}
+        self._refused: set[str] = set()
+        self._next_try = 0.0
+
+    def check(self, contract: Contract) -> None:
+        """Make sure that the registry takes a contract, before anything follows it.
+
+        Raises
+        ------
+        IncompatibleError
+            It does not.
+        """
+        if self._registry:
+            try:
+                self._registry.check(contract)
+            except IncompatibleError:
+                raise
+            except LakeproofError as error:
+                self._warn(error)
+
+    def prepare(self, contract: Contract) -> None:
+        """Read what the ledger has kept, and register a contract.
+
+        Raises
+        ------
+        IncompatibleError
+            The registry refuses it.
+        """
+        if self._registry:
+            ledger = open_catalog(self._settings).load_table(stream_tables(self._stream).ledger)
+            self._ids = json.loads(ledger.properties.get(SCHEMA_IDS, "{}"))
+            self._register(self._registry, contract)
+
+    def of(self, contract: Contract) -> int | None:
+        """The id of a contract; it is registered if it was not, as one that was applied to a running stream."""
+        if self._registry is None:
+            return None
+        wanted = contract.digest not in self._ids and contract.digest not in self._refused
+        if wanted and monotonic() >= self._next_try:
+            try:
+                self._register(self._registry, contract)
+            except IncompatibleError as error:
+                self._refused.add(contract.digest)
+                log.warning("schema not registered", stream=self._stream, message=error.message, hint=error.hint)
+        return self._ids.get(contract.digest)
+
+    def _register(self, registry: Registry, contract: Contract) -> None:
+        try:
+            found = registry.register(contract)
+        except IncompatibleError:
+            raise
+        except LakeproofError as error:
+            self._next_try = monotonic() + _PAUSE_SECONDS
+            self._warn(error)
+            return
+        if self._ids.get(contract.digest) != found:
+            self._ids[contract.digest] = found
+            ledger = open_catalog(self._settings).load_table(stream_tables(self._stream).ledger)
+            with ledger.transaction() as transaction:
+                transaction.set_properties({SCHEMA_IDS: json.dumps(self._ids, sort_keys=True)})
+            log.info("schema registered", stream=self._stream, subject=registry.subject, id=found)
+
+    def _warn(self, error: LakeproofError) -> None:
+        log.warning("no schema registry", stream=self._stream, message=error.message, hint=error.hint)

@@ -1,0 +1,224 @@
+"""The modes on Kafka alone, `dedupe` and `windows`: their settings files, and what the settings mean."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+
+import yaml
+
+from lakeproof.addresses import as_uri, encoded
+from lakeproof.contracts.duration import FORM, FORM_HINT, read_duration
+from lakeproof.errors import UsageError
+from lakeproof.settings import CONCERNS, Settings, WindowsSettings, load_settings
+
+_DAY = timedelta(days=1)
+_MICROSECOND = timedelta(microseconds=1)
+_NOT_IN_FILES = ("home",)
+
+
+class ModeName(StrEnum):
+    """The modes, by their names in `consumer run`."""
+
+    DEDUPE = "dedupe"
+    WINDOWS = "windows"
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Which fields of a message are read; the last three only by `windows`.
+
+    Parameters
+    ----------
+    event_id, event_time, user_id, amount, event_type
+        Their names in the JSON object.
+    """
+
+    event_id: str
+    event_time: str
+    user_id: str | None = None
+    amount: str | None = None
+    event_type: str | None = None
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What a mode does.
+
+    Parameters
+    ----------
+    name
+        Which one.
+    topic, starting_offsets, max_offsets
+        What is read, from where, and how many offsets a micro-batch takes.
+    fields
+        Names of the fields.
+    watermark
+        How much older than the newest event an event may be, in microseconds.
+    window
+        Length of a window in microseconds; None in the mode `dedupe`.
+    checkpoint
+        URI of the checkpoint.
+    parquet, kafka
+        The sinks: URI of a folder, name of a topic. At least one is set.
+    aside, aside_topic
+        Where bad and late messages go: URI of a folder, unless there is a topic.
+    """
+
+    name: ModeName
+    topic: str
+    starting_offsets: str
+    max_offsets: int
+    fields: Fields
+    watermark: int
+    window: int | None
+    checkpoint: str
+    parquet: str | None
+    kafka: str | None
+    aside: str
+    aside_topic: str | None
+
+
+def load_mode(name: ModeName, file: Path | None, options: Iterable[str] = ()) -> tuple[Settings, Mode]:
+    """Read the settings of a mode: of each field, an option wins over the environment, and that over the file.
+
+    Parameters
+    ----------
+    name
+        Which mode.
+    file
+        Its settings file; None for ``<name>.yaml`` in the working directory, which need not exist.
+    options
+        ``field=value`` of the command line.
+
+    Raises
+    ------
+    UsageError
+        A field does not exist, or has a value that cannot be used; there is no sink; two places are the same.
+    """
+    defaults = _of_file(name, file)
+    own = _of_options(name, options)
+    settings = load_settings(defaults, own)
+    return settings, mode_of(name, settings)
+
+
+def mode_of(name: ModeName, settings: Settings) -> Mode:
+    """What the settings of a mode mean.
+
+    Raises
+    ------
+    UsageError
+        As :func:`load_mode`.
+    """
+    own = settings.windows if name is ModeName.WINDOWS else settings.dedupe
+    window = None
+    fields = Fields(own.event_id, own.event_time)
+    if isinstance(own, WindowsSettings):
+        window = _window(own.window) // _MICROSECOND
+        fields = Fields(own.event_id, own.event_time, own.user_id, own.amount, own.event_type)
+    mode = Mode(
+        name=name,
+        topic=own.topic,
+        starting_offsets=own.starting_offsets,
+        max_offsets=own.max_offsets,
+        fields=fields,
+        watermark=_duration("watermark", own.watermark) // _MICROSECOND,
+        window=window,
+        checkpoint=as_uri(own.checkpoint) if own.checkpoint else encoded(f"{settings.state.checkpoints}/{name}"),
+        parquet=as_uri(own.parquet) if own.parquet else None,
+        kafka=own.kafka,
+        aside=as_uri(own.aside),
+        aside_topic=own.aside_topic,
+    )
+    _check(mode)
+    return mode
+
+
+def _check(mode: Mode) -> None:
+    if not (mode.parquet or mode.kafka):
+        raise UsageError(
+            f"The mode {mode.name} has no sink.",
+            f"Set parquet to a folder, kafka to a topic, or both: in {mode.name}.yaml, or with --set parquet=FOLDER.",
+        )
+    names = [name for name in vars(mode.fields).values() if name]
+    if len(set(names)) < len(names):
+        raise UsageError(f"Two fields of a message have the same name: {', '.join(names)}.", "Use different names.")
+    topics = {"topic": mode.topic, "kafka": mode.kafka, "aside_topic": mode.aside_topic}
+    places = {
+        "parquet": mode.parquet,
+        "aside": None if mode.aside_topic else mode.aside,
+        "checkpoint": mode.checkpoint,
+    }
+    for kind, named in (("topic", topics), ("folder", places)):
+        seen: dict[str, str] = {}
+        for field, place in named.items():
+            if place and place in seen:
+                raise UsageError(
+                    f"{seen[place]} and {field} of the mode {mode.name} are the same {kind}, {place}.",
+                    f"Use a {kind} of its own for each.",
+                )
+            if place:
+                seen[place] = field
+
+
+def _duration(field: str, text: str) -> timedelta:
+    found = read_duration(text)
+    if found is None:
+        raise UsageError(f"{field}: expected {FORM}, got {text!r}.", FORM_HINT)
+    return found
+
+
+def _window(text: str) -> timedelta:
+    length = _duration("window", text)
+    if length % _DAY and _DAY % length:
+        raise UsageError(
+            f"window: {text} does not divide a day, and is not a number of days.",
+            "Windows start at midnight UTC. Use a duration like 5 minutes, 1 hour or 1 day.",
+        )
+    return length
+
+
+def _of_file(name: ModeName, file: Path | None) -> dict[str, str]:
+    """The variables that a settings file sets."""
+    path = file or Path(f"{name}.yaml")
+    try:
+        # As texts, like those of the environment: a time stays as it is written.
+        found = yaml.load(path.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506 - it makes texts, lists and dicts
+    except FileNotFoundError:
+        if file is None:
+            return {}
+        raise UsageError(f"The settings file {path} does not exist.", "Check --config.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid YAML: {str(error).splitlines()[0]}.", "Correct the file.") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or any(not isinstance(value, str) for value in found.values()):
+        raise UsageError(f"{path}: expected lines of the form `field: value`.", f"See docs/modes.md for {name}.yaml.")
+    return _variables(name, found, str(path))
+
+
+def _of_options(name: ModeName, options: Iterable[str]) -> dict[str, str]:
+    pairs = {}
+    for option in options:
+        field, equals, value = option.partition("=")
+        if not equals:
+            raise UsageError(f"--set: expected FIELD=VALUE, got {option!r}.", "Example: --set watermark='1 hour'.")
+        pairs[field.strip()] = value.strip()
+    return _variables(name, pairs, "--set")
+
+
+def _variables(name: ModeName, pairs: Mapping[str, str], origin: str) -> dict[str, str]:
+    """Values by the variables of their fields; an empty value is none."""
+    fields = {
+        field: info.alias
+        for field, info in CONCERNS[name].model_fields.items()
+        if info.alias and field not in _NOT_IN_FILES
+    }
+    for field in pairs:
+        if field not in fields:
+            likely = get_close_matches(field, fields, n=1)
+            hint = f"Did you mean {likely[0]}?" if likely else f"Fields: {', '.join(sorted(fields))}."
+            raise UsageError(f"{origin}: the mode {name} has no field {field!r}.", hint)
+    return {str(fields[field]): value for field, value in pairs.items() if value not in ("", "null", "~")}

@@ -1,0 +1,157 @@
+"""A schema registry: contracts are registered as JSON Schema, and get ids. The API is Confluent's."""
+
+import json
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Iterator
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import quote
+
+from lakeproof.contracts import Contract
+from lakeproof.contracts.json_schema import json_schema
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.settings import RegistrySettings
+
+_TYPE = "application/vnd.schemaregistry.v1+json"
+_COMPATIBILITY = "BACKWARD"
+_SHOWN = 10
+_SAYS_NOTHING = ("$comment", "description", "title")
+
+
+class IncompatibleError(UsageError):
+    """A contract cannot read what was written under the one that is registered."""
+
+
+class Registry:
+    """The subject of a topic in a registry.
+
+    Parameters
+    ----------
+    settings
+        How to reach it; the address is set.
+    topic
+        Name of the topic. The subject is ``<topic>-value``, as serializers have it.
+    """
+
+    def __init__(self, settings: RegistrySettings, topic: str) -> None:
+        self._settings = settings
+        self._url = (settings.url or "").rstrip("/")
+        self.subject = f"{topic}-value"
+
+    def check(self, contract: Contract) -> None:
+        """Make sure that a contract can be registered; nothing is changed.
+
+        Raises
+        ------
+        IncompatibleError
+            It cannot. The message has the differences.
+        UnavailableError
+            The registry does not respond.
+        """
+        path = f"/compatibility/subjects/{quote(self.subject, safe='')}/versions/latest"
+        status, found = self._ask("POST", path, _body(contract))
+        if status == HTTPStatus.OK and not found.get("is_compatible", True):
+            raise self._incompatible(contract)
+        if status not in (HTTPStatus.OK, HTTPStatus.NOT_FOUND):
+            raise self._refused(status, found)
+
+    def register(self, contract: Contract) -> int:
+        """Register a contract; return its id. One that is registered already keeps its id.
+
+        A new subject gets the compatibility BACKWARD. That of an existing one is its operator's.
+
+        Raises
+        ------
+        IncompatibleError
+            It cannot be registered. The message has the differences.
+        UnavailableError
+            The registry does not respond.
+        """
+        subject = quote(self.subject, safe="")
+        status, found = self._ask("GET", f"/subjects/{subject}/versions")
+        if status == HTTPStatus.NOT_FOUND:
+            status, found = self._ask("PUT", f"/config/{subject}", {"compatibility": _COMPATIBILITY})
+        if status != HTTPStatus.OK:
+            raise self._refused(status, found)
+        status, found = self._ask("POST", f"/subjects/{subject}/versions", _body(contract))
+        if status == HTTPStatus.CONFLICT:
+            raise self._incompatible(contract)
+        if status != HTTPStatus.OK:
+            raise self._refused(status, found)
+        return int(found["id"])
+
+    def _incompatible(self, contract: Contract) -> IncompatibleError:
+        status, found = self._ask("GET", f"/subjects/{quote(self.subject, safe='')}/versions/latest")
+        lines = []
+        if status == HTTPStatus.OK:
+            lines = list(differences(json.loads(found["schema"]), json_schema(contract)))
+        more = [f"and {len(lines) - _SHOWN:,} more"] if len(lines) > _SHOWN else []
+        return IncompatibleError(
+            f"The schema registry refuses contract {contract.version} of {contract.stream}: it cannot read what was "
+            f"written under version {found.get('version', '?')} of {self.subject}. "
+            f"{'; '.join([*lines[:_SHOWN], *more]) or 'The registry does not say why'}.",
+            f"Make the change compatible (see `lakeproof contract diff`), or change the compatibility of "
+            f"{self.subject} in the registry.",
+        )
+
+    def _refused(self, status: int, found: dict[str, Any]) -> LakeproofError:
+        text = str(found.get("message") or HTTPStatus(status).phrase).rstrip(".")
+        message = f"The schema registry at {self._url} answered {status}: {text}."
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
+            return UnavailableError(message, "Check the registry.")
+        return UsageError(message, "Check LAKE_SCHEMA_REGISTRY_URL, and the username and the password.")
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        """Ask the registry; an answer that is no object counts as an empty one."""
+        request = urllib.request.Request(  # noqa: S310 - the settings take http and https only
+            self._url + path, json.dumps(body).encode() if body else None, {"Content-Type": _TYPE}, method=method
+        )
+        password = self._settings.password.get_secret_value() if self._settings.password else ""
+        if self._settings.username:
+            login = b64encode(f"{self._settings.username}:{password}".encode()).decode()
+            request.add_header("Authorization", f"Basic {login}")
+        try:
+            with urllib.request.urlopen(request, timeout=self._settings.timeout_seconds) as answer:  # noqa: S310
+                return answer.status, _object(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, _object(error.read())
+        except (OSError, HTTPException) as error:
+            raise UnavailableError(
+                f"The schema registry at {self._url} does not respond: {getattr(error, 'reason', None) or error}.",
+                "Start it, or check LAKE_SCHEMA_REGISTRY_URL.",
+            ) from error
+
+
+def differences(old: Any, new: Any, path: str = "$") -> Iterator[str]:
+    """Tell what differs between two JSON Schemas, but for descriptions: the path, and both values."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            # A field may be called like a word of JSON Schema.
+            if key not in _SAYS_NOTHING or path.endswith(".properties"):
+                yield from differences(old.get(key, _Absent), new.get(key, _Absent), f"{path}.{key}")
+    elif old != new:
+        yield f"{path}: {_text(old)} → {_text(new)}"
+
+
+class _Absent:
+    """What a schema does not have."""
+
+
+def _text(value: Any) -> str:
+    return "none" if value is _Absent else json.dumps(value, ensure_ascii=False)
+
+
+def _body(contract: Contract) -> dict[str, str]:
+    return {"schemaType": "JSON", "schema": json.dumps(json_schema(contract), sort_keys=True)}
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

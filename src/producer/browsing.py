@@ -1,0 +1,127 @@
+"""Visitors who browse a shop: sessions that begin with a referrer, searches, products, and what goes into the cart."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+from faker import Faker
+
+from producer.seeds import seeded
+
+_MAX_AGE_US = 10_000_000
+"""An event happened at most this long before its batch landed."""
+_LEAVES = 0.15
+_DIRECT = 0.3
+_REFERRERS = 50
+_QUERIES = 200
+_PRODUCTS = 500
+_AGENTS = 100
+_RESULTS = 20
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Who browses."""
+
+    id: str
+    ip: str
+    user_agent: str
+
+
+@dataclass(frozen=True)
+class Shop:
+    """Values made once by Faker, which is too slow to ask for each event."""
+
+    visitors: tuple[Visitor, ...]
+    referrers: tuple[str, ...]
+    queries: tuple[str, ...]
+    products: tuple[str, ...]
+
+
+def make_shop(seed: int, visitors: int) -> Shop:
+    """Make the values that events draw from.
+
+    Parameters
+    ----------
+    seed
+        Fixes them all.
+    visitors
+        How many visitors there are.
+    """
+    rng = seeded(seed, "shop")
+    fake = Faker("en_US")
+    fake.seed_instance(rng.getrandbits(64))
+    browsers = (fake.chrome, fake.safari, fake.opera)  # Firefox's holds a date, which depends on the time zone
+    agents = [rng.choice(browsers)() for _ in range(_AGENTS)]
+    return Shop(
+        visitors=tuple(
+            Visitor(
+                f"visitor-{rng.getrandbits(64):016x}",
+                fake.ipv6() if rng.random() < 0.5 else fake.ipv4_public(),
+                rng.choice(agents),
+            )
+            for _ in range(visitors)
+        ),
+        referrers=tuple(fake.uri() for _ in range(_REFERRERS)),
+        queries=tuple(" ".join(fake.words(rng.choice((1, 1, 2, 3)))) for _ in range(_QUERIES)),
+        products=tuple(fake.bothify("P-####??").upper() for _ in range(_PRODUCTS)),
+    )
+
+
+@dataclass
+class Browsing:
+    """Makes events of the clickstream; see :class:`producer.batches.Maker`.
+
+    Faults break the fields of ``event``: the collector refuses a post whose events have no id or type.
+
+    Parameters
+    ----------
+    shop
+        The values to choose from.
+    """
+
+    shop: Shop
+    key: str = "id"
+    inside: str = "event"
+    _pages: dict[str, str] = field(default_factory=dict)
+    """The page that each visitor is on; one who is not in it begins a session."""
+
+    def make(self, rng: Random, landing_at: datetime, sequence: int) -> dict[str, Any]:  # noqa: ARG002 - nothing evolves
+        """Make what a visitor does next."""
+        visitor = rng.choice(self.shop.visitors)
+        before = self._pages.get(visitor.id)
+        kind, action = self._begin(rng) if before is None else self._go_on(rng, before)
+        if rng.random() < _LEAVES:
+            self._pages.pop(visitor.id, None)
+        else:
+            self._pages[visitor.id] = action["page"]
+        happened_at = landing_at - timedelta(microseconds=rng.randrange(_MAX_AGE_US))
+        event = {
+            "visitor": visitor.id,
+            "user_agent": visitor.user_agent,
+            "ip": visitor.ip,
+            "timestamp": happened_at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z",
+        }
+        return {"id": rng.getrandbits(53), "type": kind, "event": event | action}
+
+    def _begin(self, rng: Random) -> tuple[str, dict[str, Any]]:
+        page = rng.choice(("/", "/", "/sale", self._product(rng)))
+        return "page_view", {"page": page} if rng.random() < _DIRECT else {
+            "page": page,
+            "referrer": rng.choice(self.shop.referrers),
+        }
+
+    def _go_on(self, rng: Random, before: str) -> tuple[str, dict[str, Any]]:
+        chance = rng.random()
+        if before == "/search" and chance < 0.6:
+            product = rng.choice(self.shop.products)
+            return "click", {"page": before, "product": product, "position": rng.randrange(_RESULTS)}
+        if before.startswith("/products/") and chance < 0.3:
+            return "add_to_cart", {"page": before, "product": before.removeprefix("/products/")}
+        if chance < 0.5:
+            return "search", {"page": "/search", "query": rng.choice(self.shop.queries), "referrer": before}
+        return "page_view", {"page": rng.choice(("/", "/cart", self._product(rng))), "referrer": before}
+
+    def _product(self, rng: Random) -> str:
+        return f"/products/{rng.choice(self.shop.products)}"

@@ -1,0 +1,128 @@
+"""Post batches to the collector, each until it is accepted."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.settings import Settings
+from producer.sinks import BatchRefused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from producer.batches import Batch
+
+_PATIENCE_SECONDS = 120.0
+_PAUSE_SECONDS = 1.0
+_TIMEOUT_SECONDS = 60.0
+_AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def connect(url: str, settings: Settings, receipts: "Path | None" = None) -> "HttpSink":  # noqa: ARG001 - as all sinks
+    """Post to a collector, which is reached for at the first write; keep its answers in a file if there is one."""
+    try:
+        file = receipts.open("ab") if receipts else None
+    except OSError as error:
+        raise UsageError(
+            f"Cannot write receipts to {receipts}: {error.strerror}.", "Use another --receipts."
+        ) from error
+    return HttpSink(url, file)
+
+
+class HttpSink:
+    """See :class:`producer.sinks.Sink`.
+
+    Parameters
+    ----------
+    url
+        Where the collector takes posts. It may have an API key: ``…/collect?key=KEY``.
+    receipts
+        Gets each answer as a line; None if nobody wants them.
+    """
+
+    def __init__(self, url: str, receipts: IO[bytes] | None) -> None:
+        self._url = url
+        self._receipts = receipts
+        self._posts = 0
+        self._repeated = 0
+        self._refused = 0
+
+    def write(self, batch: "Batch") -> None:
+        """Post a batch until it is accepted; see the protocol."""
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self._url, batch.data, headers, method="POST")  # noqa: S310 - http or https
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            pause = _PAUSE_SECONDS
+            try:
+                with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+                    body = answer.read()
+            except urllib.error.HTTPError as error:
+                with error:
+                    if error.code not in _AGAIN:
+                        raise self._not_accepted(batch, error) from None
+                    pause, why = _retry_after(error), _detail(error)
+            except (OSError, HTTPException) as error:
+                why = f"{getattr(error, 'reason', None) or error or type(error).__name__}."
+            else:
+                self._accepted(body)
+                return
+            if time.monotonic() + pause > deadline:
+                raise UnavailableError(
+                    f"The collector at {self._where} does not accept events: {why}",
+                    "Start it with `collector run`, or check --target.",
+                )
+            self._repeated += 1
+            time.sleep(pause)
+
+    def landed(self) -> dict[str, Any]:
+        """How many posts were accepted, sent again (then their events may be there twice), and refused."""
+        return {"http": {"posts": self._posts, "repeated": self._repeated, "refused": self._refused}}
+
+    @property
+    def _where(self) -> str:
+        """The address, without the key that it may have."""
+        return urlsplit(self._url)._replace(query="").geturl()
+
+    def _accepted(self, body: bytes) -> None:
+        self._posts += 1
+        if self._receipts:
+            try:
+                self._receipts.write(body.rstrip() + b"\n")
+                self._receipts.flush()
+            except OSError as error:
+                raise UsageError(f"Cannot write receipts: {error.strerror}.", "Use another --receipts.") from error
+
+    def _not_accepted(self, batch: "Batch", error: urllib.error.HTTPError) -> Exception:
+        if batch.corrupt and error.code == HTTPStatus.BAD_REQUEST:
+            self._refused += 1
+            return BatchRefused()
+        hints = {
+            HTTPStatus.UNAUTHORIZED: "Add an API key to the address: --target 'http://HOST:PORT/collect?key=KEY'.",
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Use a smaller --batch-size, or raise LAKE_COLLECTOR_MAX_EVENTS.",
+        }
+        return UsageError(
+            f"The collector at {self._where} refused a post with status {error.code}: {_detail(error)}",
+            hints.get(HTTPStatus(error.code), "Check --target: it is the address that ends with /collect."),
+        )
+
+
+def _retry_after(error: urllib.error.HTTPError) -> float:
+    try:
+        return min(float(error.headers.get("Retry-After", "")), _PATIENCE_SECONDS)
+    except ValueError:
+        return _PAUSE_SECONDS
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    """What the collector says, or the name of the status if somebody else answered."""
+    try:
+        return str(json.loads(error.read())["detail"])
+    except (OSError, ValueError, KeyError, TypeError, HTTPException):
+        return f"{error.reason}."

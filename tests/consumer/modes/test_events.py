@@ -1,0 +1,105 @@
+"""Messages to events: what is read, and why the others are set aside."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer.modes.events import BadMessageError, Event, parser
+from lakeproof.kafka.modes import Fields
+
+DEDUPE = Fields("eventId", "eventTime")
+WINDOWS = Fields("eventId", "eventTime", "userId", "amount", "eventType")
+TIME = 1_704_067_200_000_000
+GOOD: dict[str, Any] = {
+    "eventId": "1",
+    "eventTime": "2024-01-01T00:00:00Z",
+    "userId": "u",
+    "amount": 1.5,
+    "eventType": "buy",
+}
+
+
+def value(**changes: object) -> bytes:
+    return json.dumps(GOOD | changes).encode()
+
+
+def test_two_fields_are_enough() -> None:
+    text = b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z","payload":"hello"}'
+    assert parser(DEDUPE)(text) == Event("1", TIME)
+
+
+def test_names_of_fields_can_be_others() -> None:
+    text = b'{"id":"1", "at":"2024-01-01T01:00:00+01:00", "eventId": 5}'
+    assert parser(Fields("id", "at"))(text) == Event("1", TIME)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "words"),
+    [
+        (b"", "malformed_record", "truncated"),
+        (b"\x00\xff\xfe", "malformed_record", "invalid character"),
+        (b"[]", "not_an_object", "array"),
+        (b'"text"', "not_an_object", "str"),
+        (b'{"eventTime":"2024-01-01T00:00:00Z"}', "missing_field", "eventId"),
+        (b'{"eventId":null,"eventTime":"2024-01-01T00:00:00Z"}', "null_field", "eventId"),
+        (b'{"eventId":1,"eventTime":"2024-01-01T00:00:00Z"}', "wrong_type", "eventId"),
+        (b'{"eventId":"","eventTime":"2024-01-01T00:00:00Z"}', "wrong_length", "eventId"),
+        (b'{"eventId":"1","eventTime":1704067200}', "wrong_type", "eventTime"),
+        (b'{"eventId":"1","eventTime":"2024-01-01"}', "wrong_format", "eventTime"),
+        (b'{"eventId":"1","eventTime":"2024-01-01T00:00:00"}', "wrong_format", "eventTime"),
+        (b'{"eventId":"1","eventId":"2","eventTime":"2024-01-01T00:00:00Z"}', "duplicate_key", "eventId"),
+        (b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z","x":"\xff"}', "invalid_utf8", "byte"),
+        (b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z"} {}', "malformed_record", "trailing"),
+        (b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z","x":' + b"[" * 100_000, "too_deep", "deeply"),
+    ],
+)
+def test_a_message_that_is_no_event_has_a_reason(text: bytes, reason: str, words: str) -> None:
+    with pytest.raises(BadMessageError) as caught:
+        parser(DEDUPE)(text)
+    assert caught.value.reason == reason
+    assert words in caught.value.detail
+
+
+def test_an_object_within_may_have_a_field_of_the_same_name() -> None:
+    text = b'{"inner":{"eventId":"9","eventId":"8"},"eventId":"1","eventTime":"2024-01-01T00:00:00Z"}'
+    assert parser(DEDUPE)(text).id == "1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"amount": None}, "null_field"),
+        ({"amount": "1.5"}, "wrong_type"),
+        ({"amount": True}, "wrong_type"),
+        ({"amount": 0.1234567}, "out_of_range"),
+        ({"amount": 10**12}, "out_of_range"),
+        ({"userId": None}, "null_field"),
+        ({"eventType": 5}, "wrong_type"),
+    ],
+)
+def test_windows_need_a_user_an_amount_and_a_type(changes: dict[str, object], reason: str) -> None:
+    assert parser(WINDOWS)(value()) == Event("1", TIME, "u", Decimal("1.5"))
+    with pytest.raises(BadMessageError) as caught:
+        parser(WINDOWS)(value(**changes))
+    assert caught.value.reason == reason
+
+
+@given(st.decimals(-(10**12) + 1, 10**12 - 1, places=6))
+def test_amounts_are_exact(amount: Decimal) -> None:
+    text = value().replace(b"1.5", f"{amount:f}".encode())
+    assert parser(WINDOWS)(text).amount == amount
+
+
+@given(
+    st.binary(max_size=60) | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps).map(str.encode)
+)
+def test_any_message_is_an_event_or_has_a_reason(text: bytes) -> None:
+    try:
+        known = parser(DEDUPE)(text).id
+    except BadMessageError as error:
+        known = error.detail
+    assert known

@@ -1,0 +1,120 @@
+"""The ids of contracts: kept by the ledger, used while the registry is away, and never wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from tests.consumer.lake import Drain, rows
+from tests.consumer.queries.test_streams import GOOD
+from tests.lakes import changed
+from tests.servers import RegistryServer, free_port
+
+from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.sources.kafka import schema_ids
+from consumer.sources.kafka.schema_ids import SchemaIds
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.history.apply import adopt
+from lakeproof.kafka.registry import IncompatibleError
+from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.tables.names import SCHEMA_IDS
+
+
+@pytest.fixture
+def lake(lake_settings: Settings, registry: RegistryServer, tmp_path: Path) -> Settings:
+    """A lake with a contract that a test can edit, and a subject of its own."""
+    folder = tmp_path / "contracts"
+    folder.mkdir()
+    (folder / "clickstream.yaml").write_bytes((lake_settings.contracts / "clickstream.yaml").read_bytes())
+    return changed(
+        lake_settings,
+        LAKE_CONTRACTS=str(folder),
+        LAKE_SCHEMA_REGISTRY_URL=registry.uri,
+        LAKE_COLLECTOR_TOPIC=tmp_path.name,
+    )
+
+
+def edit(settings: Settings, old: str, new: str) -> None:
+    path = settings.contracts / "clickstream.yaml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def away(settings: Settings) -> Settings:
+    return changed(settings, LAKE_SCHEMA_REGISTRY_URL=f"http://127.0.0.1:{free_port()}")
+
+
+def ids_of(settings: Settings) -> tuple[SchemaIds, Any]:
+    contract = adopt(open_catalog(settings), settings, "clickstream", ContractLog(settings.state.database))
+    found = SchemaIds(settings, "clickstream")
+    found.prepare(contract)
+    return found, contract
+
+
+def test_the_ledger_keeps_the_id_while_the_registry_is_away(lake: Settings) -> None:
+    ids, contract = ids_of(lake)
+    known = ids.of(contract)
+    assert known is not None
+    properties = open_catalog(lake).load_table("ledger.clickstream").properties
+    assert properties[SCHEMA_IDS] == f'{{"{contract.digest}": {known}}}'
+    with structlog.testing.capture_logs() as logs:
+        later, _ = ids_of(away(lake))
+    assert later.of(contract) == known
+    assert [(line["event"], line["log_level"]) for line in logs] == [("no schema registry", "warning")]
+
+
+def test_a_new_contract_has_no_id_until_the_registry_is_back(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids_of(lake)
+    edit(lake, "version: 3.0.0", "version: 3.0.1")
+    ids, contract = ids_of(away(lake))
+    assert ids.of(contract) is None
+    monkeypatch.setattr(ids, "_registry", SchemaIds(lake, "clickstream")._registry)
+    assert ids.of(contract) is None  # it does not ask again at once
+    monkeypatch.setattr(schema_ids, "monotonic", lambda: float("inf"))
+    assert ids.of(contract) is not None
+
+
+def test_without_a_registry_there_are_no_ids(lake: Settings) -> None:
+    settings = changed(lake, LAKE_SCHEMA_REGISTRY_URL=None)
+    ids, contract = ids_of(settings)
+    ids.check(contract)
+    assert ids.of(contract) is None
+    assert SCHEMA_IDS not in open_catalog(settings).load_table("ledger.clickstream").properties
+
+
+def test_an_incompatible_contract_starts_nothing_and_changes_no_table(lake: Settings) -> None:
+    query = BronzeQuery(lake, "clickstream", Trigger(available_now=True))
+    query.prepare()
+    edit(lake, "version: 3.0.0", "version: 3.1.0")
+    edit(lake, "maxLength: 64", "maxLength: 8")
+    with pytest.raises(IncompatibleError) as error:
+        BronzeQuery(lake, "clickstream", Trigger(available_now=True)).prepare()
+    assert "$.properties.type.maxLength: 64 → 8" in error.value.message
+    assert error.value.exit_code == 2
+    assert len(rows(lake, "ops.schema_changes")) == 1
+
+
+def test_a_contract_that_is_refused_while_the_stream_runs_has_no_id(lake: Settings) -> None:
+    ids, _ = ids_of(lake)
+    edit(lake, "version: 3.0.0", "version: 3.1.0")
+    edit(lake, "maxLength: 64", "maxLength: 8")
+    narrower = load_contract(lake.contracts, "clickstream")
+    with structlog.testing.capture_logs() as logs:
+        assert [ids.of(narrower), ids.of(narrower)] == [None, None]
+    assert [line["event"] for line in logs] == ["schema not registered"]
+
+
+@pytest.mark.spark
+def test_each_row_has_the_id(lake: Settings, drain: Drain) -> None:
+    landing = lake.home / "landing" / "clickstream"
+    landing.mkdir(parents=True)
+    (landing / "1.json").write_text(json.dumps([GOOD["clickstream"]]))
+    drain(lake, "clickstream")
+    (landing / "2.json").write_text(json.dumps([GOOD["clickstream"] | {"id": 2}]))
+    drain(away(lake), "clickstream")
+    ids, contract = ids_of(lake)
+    assert [row["schema_id"] for row in rows(lake, "bronze.clickstream")] == [ids.of(contract)] * 2

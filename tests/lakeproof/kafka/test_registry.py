@@ -1,0 +1,122 @@
+"""Contracts in a real schema registry: ids, compatibility, and what is said when it is away or refuses."""
+
+import json
+import urllib.request
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from tests.servers import RegistryServer, free_port
+
+from lakeproof.contracts import Contract, Field, PrimitiveType, load_contract
+from lakeproof.contracts.json_schema import json_schema
+from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.kafka.registry import IncompatibleError, Registry, differences
+from lakeproof.settings import RegistrySettings, settings_of
+
+CONTRACT = load_contract(Path(__file__).parents[3] / "contracts", "clickstream")
+
+
+def changed(fields: tuple[Field, ...], version: str) -> Contract:
+    return replace(CONTRACT, fields=fields, version=version, digest=version)
+
+
+WIDER = changed((*CONTRACT.fields, Field("more", PrimitiveType.STRING)), "3.1.0")
+NARROWER = changed(tuple(field for field in CONTRACT if field.name != "type"), "4.0.0")
+OTHER = changed(
+    tuple(replace(field, type=PrimitiveType.STRING) if field.name == "id" else field for field in CONTRACT), "4.1.0"
+)
+
+
+def ask(registry: RegistryServer, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    data = json.dumps(body).encode() if body else None
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(registry.uri + path, data, headers, method=method)) as answer:
+        return json.load(answer)
+
+
+@pytest.fixture
+def subject(registry: RegistryServer) -> Registry:
+    return Registry(RegistrySettings(url=registry.uri), f"test-{uuid.uuid4().hex[:12]}")
+
+
+def test_a_contract_has_one_id(registry: RegistryServer, subject: Registry) -> None:
+    subject.check(CONTRACT)
+    first = subject.register(CONTRACT)
+    assert subject.register(CONTRACT) == first
+    assert ask(registry, "GET", f"/config/{subject.subject}")["compatibilityLevel"] == "BACKWARD"
+    found = ask(registry, "GET", f"/schemas/ids/{first}")
+    assert (found["schemaType"], json.loads(found["schema"])) == ("JSON", json_schema(CONTRACT))
+    assert "correlation_id" not in found["schema"]
+
+
+def test_an_optional_field_is_a_new_version(subject: Registry) -> None:
+    first = subject.register(CONTRACT)
+    subject.check(WIDER)
+    second = subject.register(WIDER)
+    assert second != first
+    assert subject.register(CONTRACT) == first
+
+
+@pytest.mark.parametrize(
+    ("contract", "said"),
+    [
+        (OTHER, '$.properties.id.type: "integer" → "string"'),
+        (NARROWER, '$.required: ["id", "type", "event"] → ["id", "event"]'),
+    ],
+)
+def test_an_incompatible_contract_is_refused_with_the_differences(
+    registry: RegistryServer, subject: Registry, contract: Contract, said: str
+) -> None:
+    subject.register(CONTRACT)
+    for refuse in (subject.check, subject.register):
+        with pytest.raises(IncompatibleError) as error:
+            refuse(contract)
+        assert f"refuses contract {contract.version} of clickstream" in error.value.message
+        assert f"under version 1 of {subject.subject}. " in error.value.message
+        assert said in error.value.message
+    assert ask(registry, "GET", f"/subjects/{subject.subject}/versions") == [1]
+
+
+def test_the_compatibility_of_an_existing_subject_is_its_operators(registry: RegistryServer, subject: Registry) -> None:
+    subject.register(CONTRACT)
+    ask(registry, "PUT", f"/config/{subject.subject}", {"compatibility": "NONE"})
+    subject.check(OTHER)
+    assert subject.register(OTHER)
+    assert ask(registry, "GET", f"/config/{subject.subject}")["compatibilityLevel"] == "NONE"
+
+
+def test_a_registry_that_is_away() -> None:
+    settings = RegistrySettings(url=f"http://127.0.0.1:{free_port()}", username="u", password=SecretStr("secret"))
+    away = Registry(settings, "t")
+    for ask_it in (away.check, away.register):
+        with pytest.raises(UnavailableError, match=r"does not respond: .*refused") as error:
+            ask_it(CONTRACT)
+        assert "secret" not in str(error.value)
+
+
+def test_something_else_that_answers(registry: RegistryServer) -> None:
+    other = Registry(RegistrySettings(url=registry.uri.replace("/apis/ccompat/v7", "/nothing")), "t")
+    with pytest.raises(UsageError, match="answered 404"):
+        other.register(CONTRACT)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:8081", "ftp://host", "http://", "http://user:word@host", "http://h/?a=b"])
+def test_the_address_is_one_of_the_web(text: str) -> None:
+    with pytest.raises(UsageError, match=r"LAKE_SCHEMA_REGISTRY_URL: .* is not the address of a server"):
+        settings_of({"LAKE_SCHEMA_REGISTRY_URL": text})
+
+
+def test_differences_are_told_with_their_paths() -> None:
+    old = {"a": 1, "description": "x", "properties": {"title": {"type": "string"}}, "required": ["a"]}
+    new = {"b": {"c": None}, "description": "y", "properties": {"title": {"type": "integer"}}, "required": ["a", "b"]}
+    assert list(differences(old, new)) == [
+        "$.a: 1 → none",
+        '$.b: none → {"c": null}',
+        '$.properties.title.type: "string" → "integer"',
+        '$.required: ["a"] → ["a", "b"]',
+    ]
+    assert list(differences(old, old)) == []

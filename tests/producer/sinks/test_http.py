@@ -1,0 +1,115 @@
+"""On a real collector: each batch is a post that is accepted, and the report is what the topic has."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import pytest
+from tests.collector.conftest import own_topics
+from tests.collector.running import Collector, at, messages
+from tests.producer.conftest import CONTRACTS
+from tests.servers import KafkaServer, free_port
+from typer.testing import CliRunner, Result
+
+from consumer.judge.batch import Judge
+from lakeproof.contracts import load_contract
+from lakeproof.errors import UnavailableError, UsageError
+from producer.cli import app
+from producer.sinks import http
+
+ARGUMENTS = ["--seed", "5", "--start", "2026-11-01T00:00:00Z"]
+FAULTS = [
+    argument
+    for fault in ("corruption", "invalid-schema", "extra-field", "duplicate")
+    for argument in (f"--{fault}-chance", "0.2")
+]
+
+
+@pytest.fixture(scope="module")
+def running(kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    with Collector(tmp_path_factory.mktemp("collector"), own_topics(kafka)) as collector:
+        yield collector.ready()
+
+
+@pytest.fixture
+def produce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAKE_CONTRACTS", str(CONTRACTS))
+
+    def run(*arguments: object) -> Result:
+        return CliRunner().invoke(app, ["clickstream", *ARGUMENTS, *map(str, arguments)])
+
+    return run
+
+
+def url(collector: Collector) -> str:
+    return f"http://127.0.0.1:{collector.port}/collect"
+
+
+def test_the_topic_has_what_the_report_says(produce: Any, running: Collector, tmp_path: Path) -> None:
+    report, receipts = tmp_path / "report.json", tmp_path / "receipts.jsonl"
+    result = produce(*FAULTS, "--batches", 30, "--target", url(running), "--report", report, "--receipts", receipts)
+    assert result.exit_code == 0, result.output
+    found = json.loads(report.read_text())
+    landed = messages(running.settings["LAKE_KAFKA_BOOTSTRAP_SERVERS"], running.settings["LAKE_COLLECTOR_TOPIC"])
+    judge = Judge(load_contract(CONTRACTS, "clickstream"))
+    bronze, dead = 0, Counter[str]()
+    for message in landed:
+        for judged in judge.judge(message.value):
+            bronze += len(judged.good)
+            dead.update("+".join(sorted({each["code"] for each in unit})) for unit in judged.bad.reasons.to_pylist())
+    assert {"bronze": bronze, "dead_letters": dict(sorted(dead.items()))} == found["expected"]
+    assert "corrupt_batch" not in dead
+    assert found["http"] == {"posts": found["batches"], "repeated": 0, "refused": 30 - found["batches"]}
+    assert 0 < found["http"]["refused"] < 30
+    answers = [json.loads(line)["receipts"] for line in receipts.read_text().splitlines()]
+    places = [(each["partition"], each["offset"]) for answer in answers for each in answer]
+    assert len(places) == found["events"] == len({*places})
+    assert {*places} == at(landed).keys()
+
+
+def test_a_collector_that_comes_later_gets_every_post(produce: Any, kafka: KafkaServer, tmp_path: Path) -> None:
+    port = free_port()
+    report = tmp_path / "report.json"
+    started: list[Collector] = []
+    settings = own_topics(kafka) | {"LAKE_COLLECTOR_PORT": str(port)}
+    timer = Timer(1, lambda: started.append(Collector(tmp_path / "collector", settings)))
+    timer.start()
+    try:
+        result = produce("--batches", 2, "--target", f"http://127.0.0.1:{port}/collect", "--report", report)
+    finally:
+        timer.join()
+        for collector in started:
+            collector.__exit__()
+    assert result.exit_code == 0, result.output
+    found = json.loads(report.read_text())["http"]
+    assert (found["posts"], found["refused"]) == (2, 0)
+    assert found["repeated"] > 0
+
+
+def test_what_cannot_be_posted_is_said_plainly(
+    produce: Any, running: Collector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(http, "_PATIENCE_SECONDS", 0.5)
+    cases: list[tuple[list[object], type[Exception], str]] = [
+        (["--target", f"http://127.0.0.1:{free_port()}/collect?key=SECRET"], UnavailableError, "Connection refused"),
+        (["--target", url(running).replace("/collect", "/nothing")], UsageError, "status 404: Not Found"),
+        (["--target", url(running), "--batch-size", 1001], UsageError, "status 413: "),
+        (["--data-sink", "http", "--target", "folder"], UsageError, "does not match --target folder"),
+        (["--data-sink", "stdout", "--receipts", "r"], UsageError, "--receipts is for --data-sink http."),
+        (["--target", url(running), "--receipts", tmp_path / "none" / "r"], UsageError, "No such file or directory"),
+    ]
+    for arguments, kind, said in cases:
+        error = produce("--batches", 1, *arguments).exception
+        assert isinstance(error, kind), arguments
+        assert said in f"{error.message} {error.hint}"
+        assert "SECRET" not in error.message
+
+
+def test_other_streams_are_not_for_the_collector(produce: Any, running: Collector) -> None:
+    error = CliRunner().invoke(app, ["events", "--batches", "1", "--target", url(running)]).exception
+    assert isinstance(error, UsageError)
+    assert error.hint == "Use `producer clickstream`."
