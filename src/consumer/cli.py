@@ -12,8 +12,10 @@ from lakeproof.command import application, logged_errors, run
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.gold.model import Product
-from lakeproof.gold.read import load_product, load_products
+from lakeproof.gold.model import Kind, Product
+from lakeproof.gold.read import is_of_kind, load_product, load_products
+from lakeproof.gold.read_samples import load_all_samples, load_samples
+from lakeproof.gold.samples import Samples
 from lakeproof.settings import Settings, load_settings
 from lakeproof.signals import AskedToEnd, asked_to_end
 
@@ -155,20 +157,25 @@ def rebuild_layer(
     tables until it is done. If it is interrupted, run it again.
     """
     settings = load_settings()
-    product = (
-        load_product(settings.gold, name, partial(load_contract, settings.contracts))
-        if layer is Rebuildable.GOLD
-        else None
-    )
+    product: Product | Samples | None = None
+    if layer is Rebuildable.GOLD:
+        load = load_samples if is_of_kind(settings.gold, name, Kind.SAMPLES) else load_product
+        product = load(settings.gold, name, partial(load_contract, settings.contracts))
     contract = load_contract(settings.contracts, product.stream if product else name)
     _has_silver(contract, Layer(layer))
     check_environment(settings, Program.CONSUMER)
     from consumer.gold.rebuild import rebuild_gold
+    from consumer.sensors.rebuild import rebuild_samples
     from consumer.session import start_session
     from consumer.silver.rebuild import rebuild_silver
 
     session = partial(start_session, settings, f"lakeproof rebuild {layer} {name}")
-    typer.echo(rebuild_gold(settings, product, session) if product else rebuild_silver(settings, contract, session))
+    if isinstance(product, Samples):
+        typer.echo(rebuild_samples(settings, product, session))
+    elif product:
+        typer.echo(rebuild_gold(settings, product, session))
+    else:
+        typer.echo(rebuild_silver(settings, contract, session))
 
 
 @app.command("archive")
@@ -202,7 +209,7 @@ def _run(
     source = "kafka" if data_source is DataSource.KAFKA else "files"
     # An invalid contract is reported before anything else.
     with_silver = [stream for stream in streams if _has_silver(load_contract(settings.contracts, stream), to)]
-    products = _products(settings, with_silver, to)
+    products, samples = _products(settings, with_silver, to)
     check_environment(settings, Program.CONSUMER)
 
     # Spark takes a second to import: only when everything cheap has been checked.
@@ -211,6 +218,7 @@ def _run(
     from consumer.app import Query, run_queries
     from consumer.queries.bronze import BronzeQuery, Trigger
     from consumer.queries.gold import GoldQuery
+    from consumer.queries.samples import SamplesQuery
     from consumer.queries.silver import SilverQuery
     from consumer.session import PLANNING_ONLY, start_session
 
@@ -218,6 +226,7 @@ def _run(
         *(BronzeQuery(settings, stream, Trigger(available_now, every), source) for stream in streams),
         *(SilverQuery(settings, stream, Trigger(available_now, every)) for stream in with_silver),
         *(GoldQuery(settings, product, Trigger(available_now, every)) for product in products),
+        *(SamplesQuery(settings, each, Trigger(available_now, every)) for each in samples),
     ]
     start = partial(start_session, settings, f"lakeproof consumer {' '.join(streams)}", PLANNING_ONLY)
     try:
@@ -235,15 +244,18 @@ def _has_silver(contract: Contract, to: Layer | None) -> bool:
     return contract.silver is not None and to is not Layer.BRONZE
 
 
-def _products(settings: Settings, streams: list[str], to: Layer | None) -> list[Product]:
+def _products(settings: Settings, streams: list[str], to: Layer | None) -> tuple[list[Product], list[Samples]]:
     """The data products that read silver of these streams."""
     if to not in (None, Layer.GOLD) or not streams:
-        return []
-    found = load_products(settings.gold, streams, partial(load_contract, settings.contracts))
-    without = [stream for stream in streams if stream not in {product.stream for product in found}]
+        return [], []
+    contract_of = partial(load_contract, settings.contracts)
+    found = load_products(settings.gold, streams, contract_of)
+    samples = load_all_samples(settings.gold, streams, contract_of)
+    read = {product.stream for product in found} | {product.stream for product in samples}
+    without = [stream for stream in streams if stream not in read]
     if to is Layer.GOLD and without:
         raise UsageError(f"No data product in {settings.gold} reads {without[0]}.", "Use --to silver.")
-    return found
+    return found, samples
 
 
 def _with_topic(settings: Settings, data_source: DataSource | None, topic: str | None, streams: list[str]) -> Settings:

@@ -151,6 +151,30 @@ _UNCONSTRAINED = Constraints()
 
 
 @dataclass(frozen=True)
+class Expected:
+    """The range of values that are not anomalies. A value outside of it is data, as every other one.
+
+    Parameters
+    ----------
+    minimum, maximum
+        Its ends, which are in it, as exact numbers; None for no end.
+    """
+
+    minimum: Decimal | None = None
+    maximum: Decimal | None = None
+
+    def __bool__(self) -> bool:
+        return self != _ANY
+
+    def __str__(self) -> str:
+        ends = (("below", self.minimum), ("above", self.maximum))
+        return " and ".join(f"{word} {end:f}" for word, end in ends if end is not None) or "none"
+
+
+_ANY = Expected()
+
+
+@dataclass(frozen=True)
 class Field:
     """A named value in a record.
 
@@ -174,6 +198,8 @@ class Field:
         Whether records cannot have it any more. Its column stays, with the values of older rows.
     former_names
         Names that it had before, the oldest first.
+    expected
+        The range outside of which a number is an anomaly. It rejects nothing.
     """
 
     name: str
@@ -185,6 +211,7 @@ class Field:
     deprecated: bool = False
     dropped: bool = False
     former_names: tuple[str, ...] = ()
+    expected: Expected = _ANY
 
     @property
     def first_name(self) -> str:

@@ -19,7 +19,10 @@ SILVER_STRATEGY = "silverStrategy"
 DROPPED = "dropped"
 RENAMED_FROM = "renamedFrom"
 
-_OF_FIELDS = (DROPPED, RENAMED_FROM)
+ANOMALY_BELOW = "anomalyBelow"
+ANOMALY_ABOVE = "anomalyAbove"
+
+_OF_FIELDS = (DROPPED, RENAMED_FROM, ANOMALY_BELOW, ANOMALY_ABOVE)
 _OURS = {name.lower(): name for name in (EVENT_TIME, DRIFT_POLICY, SILVER_HORIZON, SILVER_STRATEGY, *_OF_FIELDS)}
 _KEY = "customProperties"
 _LIKENESS = 0.8
