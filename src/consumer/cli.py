@@ -1,5 +1,6 @@
 """The command line of the consumer."""
 
+import os
 import re
 from enum import StrEnum
 from functools import partial
@@ -216,6 +217,7 @@ def _run(
     from py4j.protocol import Py4JNetworkError
 
     from consumer.app import Query, run_queries
+    from consumer.queries.alerts import AlertsQuery
     from consumer.queries.bronze import BronzeQuery, Trigger
     from consumer.queries.gold import GoldQuery
     from consumer.queries.samples import SamplesQuery
@@ -228,6 +230,14 @@ def _run(
         *(GoldQuery(settings, product, Trigger(available_now, every)) for product in products),
         *(SamplesQuery(settings, each, Trigger(available_now, every)) for each in samples),
     ]
+    contract_of = partial(load_contract, settings.contracts)
+    alerts = [
+        AlertsQuery(settings, each, contract_of(each.stream), Trigger(available_now, every))
+        for each in samples
+        if each.alerts and source == "kafka"
+    ]
+    queries += alerts
+    settings = _with_cores(settings, sum(each.slots for each in alerts))
     start = partial(start_session, settings, f"lakeproof consumer {' '.join(streams)}", PLANNING_ONLY)
     try:
         run_queries(settings, queries, start, available_now=available_now)
@@ -236,6 +246,14 @@ def _run(
             "Spark's JVM exited: it was killed or ran out of memory.",
             f"Committed data is safe. Run the command again to resume. Details: {settings.logs / 'spark.log'}",
         ) from error
+
+
+def _with_cores(settings: Settings, held: int) -> Settings:
+    """The settings with more cores of Spark's on this machine: those that are held all the time mostly wait."""
+    if not held or settings.spark.master != "local[*]":
+        return settings
+    master = f"local[{(os.cpu_count() or 1) + held}]"
+    return settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": master})})
 
 
 def _has_silver(contract: Contract, to: Layer | None) -> bool:

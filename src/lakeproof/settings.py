@@ -84,7 +84,14 @@ def _memory(text: str) -> str:
     return text
 
 
-def _topic(text: str) -> str:
+def topic_name(text: str) -> str:
+    """Check the name of a Kafka topic.
+
+    Raises
+    ------
+    UsageError
+        It is none.
+    """
     if not _TOPIC.fullmatch(text) or text in (".", ".."):
         raise UsageError(
             f"{text!r} is not the name of a Kafka topic.",
@@ -357,10 +364,10 @@ class CollectorSettings(_Concern, title="Collector"):
     port: int = Field(
         8080, ge=0, le=65535, alias="LAKE_COLLECTOR_PORT", description="port that the collector listens on; 0: any"
     )
-    topic: Annotated[str, _checked(_topic)] = Field(
+    topic: Annotated[str, _checked(topic_name)] = Field(
         "acme.clickstream.raw.events", alias="LAKE_COLLECTOR_TOPIC", description="Kafka topic of the events"
     )
-    probe_topic: Annotated[str, _checked(_topic)] = Field(
+    probe_topic: Annotated[str, _checked(topic_name)] = Field(
         "acme.clickstream.raw.probes",
         alias="LAKE_COLLECTOR_PROBE_TOPIC",
         description="Kafka topic of the probes, which show that the brokers acknowledge",

@@ -66,14 +66,14 @@ def write_in_tasks(rows: DataFrame, write: Callable[[Iterator[pa.RecordBatch]], 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(write(batches))]})
 
-    for row in _map_in_arrow(rows, work, "written binary").collect():
+    for row in map_in_arrow(rows, work, "written binary").collect():
         part: PartT = pickle.loads(row.written)  # noqa: S301 - our own
         if part.failure:
             raise part.failure
         yield part
 
 
-def _map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any], schema: str) -> DataFrame:
+def map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any], schema: str) -> DataFrame:
     """What ``DataFrame.mapInArrow`` does, which asks for pandas, though neither it nor its workers use that."""
     function = UserDefinedFunction(work, _parse_datatype_string(schema), evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column: Any = function(*[rows[name] for name in rows.columns])

@@ -82,5 +82,6 @@ def _of_samples(samples: Samples) -> str:
     declared += [each for each in Detector if getattr(samples.detectors, each, None)]
     return (
         f"silver {samples.stream}, samples of {samples.value.name} by {samples.by}, device {samples.device.name}, "
-        f"window {samples.window}, anomalies {samples.anomalies}, detectors {', '.join(declared) or 'none'}"
+        f"window {samples.window}, anomalies {samples.anomalies}, detectors {', '.join(declared) or 'none'}, "
+        f"alerts {f'{samples.alerts.topic} {samples.alerts.mode}' if samples.alerts else 'none'}"
     )

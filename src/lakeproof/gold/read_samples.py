@@ -13,6 +13,7 @@ from lakeproof.contracts.model import Field, PrimitiveType, Type, type_name
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, refused, validated
 from lakeproof.contracts.read.source import Place, read_source
+from lakeproof.errors import UsageError
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Kind
 from lakeproof.gold.read import (
     Model,
@@ -32,6 +33,8 @@ from lakeproof.gold.samples import (
     MAXIMUM,
     MINIMUM,
     ROLES,
+    AlertMode,
+    Alerts,
     Detectors,
     Grouping,
     RateOfChange,
@@ -40,6 +43,7 @@ from lakeproof.gold.samples import (
     StuckValue,
 )
 from lakeproof.gold.window import read_window
+from lakeproof.settings import topic_name
 
 _RESERVED = (WINDOW_START, WINDOW_END, ROLES, DETECTOR, DETECTED_AT, MINIMUM, MAXIMUM)
 _MAX_READINGS = 100_000
@@ -65,6 +69,11 @@ class _Detectors(Model):
     silent_device: _SilentDevice | None = None
 
 
+class _Alerts(Model):
+    topic: str
+    mode: AlertMode = AlertMode.REAL_TIME
+
+
 class _Document(Model):
     name: str
     kind: Literal[Kind.SAMPLES]
@@ -77,6 +86,7 @@ class _Document(Model):
     trigger: str = "10 seconds"
     anomalies: str
     detectors: _Detectors = _Detectors()
+    alerts: _Alerts | None = None
 
 
 def load_all_samples(folder: Path, streams: Sequence[str], contract_of: Callable[[str], Contract]) -> list[Samples]:
@@ -152,6 +162,9 @@ def _samples(
     with problems.caught():
         every = _duration(document.trigger, ("trigger",))
     detectors = _detectors(document.detectors, problems)
+    alerts = None
+    with problems.caught():
+        alerts = _alerts(document.alerts) if document.alerts else None
     with problems.caught():
         contract = contract_with_silver(document.silver, contract_of)
     if contract is None:
@@ -163,6 +176,9 @@ def _samples(
         value = _field(document.value, ("value",), contract, PrimitiveType.DOUBLE)
     with problems.caught():
         event_time = _event_time(contract)
+    if document.alerts and value and not value.expected:
+        message = f"there is nothing to alert of: the contract of {contract.stream} has no range for {document.value}."
+        problems.add(ContractError(("alerts",), message, "Set anomalyBelow or anomalyAbove in the contract."))
     if window is None or every is None or device is None or value is None or event_time is None:
         return None
     return Samples(
@@ -179,6 +195,7 @@ def _samples(
         minimum=None if value.expected.minimum is None else float(value.expected.minimum),
         maximum=None if value.expected.maximum is None else float(value.expected.maximum),
         detectors=detectors,
+        alerts=alerts,
     )
 
 
@@ -232,6 +249,13 @@ def _detectors(document: _Detectors, problems: Problems) -> Detectors:
         with problems.caught():
             silent_device = SilentDevice(_duration(silent.after, ("detectors", "silent_device", "after")))
     return Detectors(rate_of_change, stuck_value, silent_device)
+
+
+def _alerts(document: _Alerts) -> Alerts:
+    try:
+        return Alerts(topic_name(document.topic), document.mode)
+    except UsageError as error:
+        raise ContractError(("alerts", "topic"), error.message, error.hint) from None
 
 
 def _duration(text: str, place: Place) -> timedelta:

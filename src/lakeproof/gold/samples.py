@@ -43,6 +43,31 @@ class Detector(StrEnum):
     SILENT_DEVICE = "silent_device"
 
 
+class AlertMode(StrEnum):
+    """How fast alerts are sent."""
+
+    REAL_TIME = "real_time"
+    """Each message as it comes, by Spark's real-time mode. It holds a core for each partition of the topic."""
+    MICRO_BATCH = "micro_batch"
+    """A few times a second."""
+
+
+@dataclass(frozen=True)
+class Alerts:
+    """Where values out of range are reported at once.
+
+    Parameters
+    ----------
+    topic
+        The topic.
+    mode
+        How fast.
+    """
+
+    topic: str
+    mode: AlertMode
+
+
 @dataclass(frozen=True)
 class RateOfChange:
     """The value of a device changes too fast.
@@ -134,6 +159,8 @@ class Samples:
         The ends of the contract's range; a value outside of it is an anomaly. None for no end.
     detectors
         What else is an anomaly.
+    alerts
+        Where values out of range are reported at once; None for nowhere. The tables do not depend on it.
     """
 
     name: str
@@ -149,6 +176,7 @@ class Samples:
     minimum: float | None
     maximum: float | None
     detectors: Detectors
+    alerts: Alerts | None = None
 
     @property
     def digest(self) -> str:

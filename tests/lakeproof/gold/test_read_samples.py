@@ -11,7 +11,16 @@ from lakeproof.errors import UsageError
 from lakeproof.gold.model import Kind, Window
 from lakeproof.gold.read import is_of_kind, load_product, load_products, names_of_kind
 from lakeproof.gold.read_samples import load_all_samples, load_samples, parse_samples
-from lakeproof.gold.samples import Detectors, Grouping, RateOfChange, Samples, SilentDevice, StuckValue
+from lakeproof.gold.samples import (
+    AlertMode,
+    Alerts,
+    Detectors,
+    Grouping,
+    RateOfChange,
+    Samples,
+    SilentDevice,
+    StuckValue,
+)
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "gold" / "sensor_samples.yaml").read_text()
@@ -44,6 +53,7 @@ def test_the_product_that_is_shipped() -> None:
         SilentDevice(timedelta(minutes=1)),
     )
     assert made.detectors.look_back == timedelta(minutes=1)
+    assert made.alerts == Alerts("sensors.anomalies", AlertMode.REAL_TIME)
 
 
 def test_the_defaults() -> None:
@@ -74,6 +84,8 @@ MISTAKES = [
     ("readings: 10", "readings: 1", 18, "detectors.stuck_value.readings"),
     ("within: 30 seconds", "within: 0 seconds", 19, "detectors.stuck_value.within"),
     ("after: 1 minute", "after: 1 fortnight", 21, "detectors.silent_device.after: expected a duration"),
+    ("topic: sensors.anomalies", "topic: a b", 23, "alerts.topic: 'a b' is not the name of a Kafka topic"),
+    ("mode: real_time", "mode: fast", 24, "alerts.mode"),
     ("silent_device", "sleepy_device", 20, "detectors.sleepy_device: unknown key"),
 ]
 
@@ -92,6 +104,7 @@ def test_a_mistake_is_told_with_its_line(old: str, new: str, line: int, message:
         ("value: 30 seconds", "value: unbounded", "windows are never final"),
         ("name: event_time\n", "name: window_end\n", "cannot be a column of samples"),
         ("name: device_id", "name: detector", "the name 'detector' is reserved"),
+        ("property: anomalyBelow", "property: acme.below", "there is nothing to alert of"),
     ],
 )
 def test_a_contract_that_does_not_fit(old: str, new: str, message: str) -> None:
@@ -120,6 +133,7 @@ def test_the_digest_is_of_what_rows_depend_on(old: str, new: str) -> None:
 
 def test_the_digest_is_not_of_what_rows_do_not_depend_on() -> None:
     assert samples("trigger: 10 seconds", "trigger: 5 seconds").digest == samples().digest
+    assert samples("mode: real_time", "mode: micro_batch").digest == samples().digest
     assert samples("each device", "every device").digest == samples().digest
     assert replace(samples(), minimum=-1.0).digest != samples().digest
 
