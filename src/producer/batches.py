@@ -28,11 +28,14 @@ class Record:
         Why it breaks its contract; empty for a sound one.
     duplicate
         Whether it is a copy of an earlier record; then `reasons` are that one's.
+    anomaly
+        Whether it is a reading out of the range of its contract: sound, and to be marked.
     """
 
     data: bytes
     reasons: tuple[Reason, ...] = ()
     duplicate: bool = False
+    anomaly: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 import secrets
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -171,27 +172,162 @@ def events(
 
     # Faker takes a second to import: only when everything cheap has been checked.
     from lakeproof.contracts import load_contract
-    from producer.batches import Plan
+    from producer.batches import Plan, make_batches
     from producer.faults import Chances
+    from producer.report import Tally
     from producer.run import Run, produce
 
+    plan = Plan(
+        seed=secrets.randbits(32) if seed is None else seed,
+        users=users,
+        batch_size=batch_size,
+        evolve_after=evolve_after,
+        style=json_style,
+        chances=Chances(*chances),
+    )
     console = Console(stderr=True)
-    # Batches there would tear the progress bar.
-    prints_on_terminal = kind is SinkKind.STDOUT and sys.stdout.isatty()
     produce(
-        Plan(
-            seed=secrets.randbits(32) if seed is None else seed,
-            users=users,
-            batch_size=batch_size,
-            evolve_after=evolve_after,
-            style=json_style,
-            chances=Chances(*chances),
-        ),
-        load_contract(settings.contracts, "events"),
+        partial(make_batches, plan, load_contract(settings.contracts, "events")),
+        Tally(plan.seed),
         open_sink(kind, uri, settings),
-        Run(batches, pause, start, report, live=console.is_terminal and not prints_on_terminal),
+        Run(batches, pause, start, report, live=_draws(console, kind)),
         console,
     )
+
+
+@app.command()
+def sensors(
+    data_sink: Annotated[
+        SinkKind | None,
+        typer.Option(help="Where to write batches. Default: what matches the target.", rich_help_panel="Where"),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER|URI",
+            help="Folder or URI to land in. Default: sensors/ in the landing zone (LAKE_LANDING).",
+            rich_help_panel="Where",
+            show_default=False,
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write what was generated, and the expected rows, to this file as JSON.",
+            dir_okay=False,
+            rich_help_panel="Where",
+        ),
+    ] = None,
+    batches: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Number of batches. Default: no limit.", rich_help_panel="What"),
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Readings per batch.", rich_help_panel="What")
+    ] = 100,
+    sleep_between_batches_seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=86_400,
+            metavar="S",
+            help="Pause between batches. Default: 0 with --batches, otherwise 1.",
+            rich_help_panel="Pace",
+            show_default=False,
+        ),
+    ] = None,
+    devices: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of devices, which take turns.", rich_help_panel="What")
+    ] = 100,
+    max_delay_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=86_400,
+            metavar="S",
+            help="How long before its batch a reading is made at most. Readings come out of order.",
+            rich_help_panel="Pace",
+        ),
+    ] = 30.0,
+    json_style: Annotated[
+        JsonStyle,
+        typer.Option(metavar="STYLE", help="compact, spaced or ndjson, as of events.", rich_help_panel="What"),
+    ] = JsonStyle.COMPACT,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Random seed. Together with --start, it fixes every byte and file name. Default: random.",
+            rich_help_panel="What",
+            show_default=False,
+        ),
+    ] = None,
+    start: Annotated[
+        datetime | None,
+        typer.Option(
+            parser=_time,
+            metavar="TIME",
+            help="Time of the first batch, ISO 8601 (UTC if it has no offset). The next ones follow at the interval of "
+            "the pause, or 1 s. Default: the current time.",
+            rich_help_panel="Pace",
+            show_default=False,
+        ),
+    ] = None,
+    anomaly_chance: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, metavar="0..1", help="Chance that a frequency is below 0.", rich_help_panel="Faults"
+        ),
+    ] = 0.01,
+    duplicate_chance: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="0..1",
+            help="Chance that a reading is a copy of an earlier one.",
+            rich_help_panel="Faults",
+        ),
+    ] = 0.0,
+) -> None:
+    """Generate readings of devices: a frequency with drift and noise, and anomalies.
+
+    Batches and signals are as of events.
+    """
+    pause = sleep_between_batches_seconds
+    if pause is None:
+        pause = _ENDLESS_PAUSE if batches is None else 0.0
+    settings = load_settings()
+    kind, uri = choose_sink(data_sink, target, "sensors", settings)
+    if kind is not SinkKind.STDOUT:
+        check_environment(settings, Program.PRODUCER, landing=uri)
+
+    from producer.report import Tally
+    from producer.run import Run, produce
+    from producer.sensors import ReadingsPlan, make_readings
+
+    plan = ReadingsPlan(
+        seed=secrets.randbits(32) if seed is None else seed,
+        devices=devices,
+        batch_size=batch_size,
+        max_delay=timedelta(seconds=max_delay_seconds),
+        style=json_style,
+        anomaly=anomaly_chance,
+        duplicate=duplicate_chance,
+    )
+    console = Console(stderr=True)
+    produce(
+        partial(make_readings, plan),
+        Tally(plan.seed, anomalies=0),
+        open_sink(kind, uri, settings),
+        Run(batches, pause, start, report, live=_draws(console, kind)),
+        console,
+    )
+
+
+def _draws(console: Console, kind: SinkKind) -> bool:
+    """Whether to draw progress: batches that are printed there would tear the bar."""
+    return console.is_terminal and not (kind is SinkKind.STDOUT and sys.stdout.isatty())
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Which messages of a topic are alerts: readings that meet their contract, with a value out of its range.
 
 The consumer's own judgement says which these are. A message that is plain, like nearly all, needs no judge: it is a
-record whose every token has the usual form, so columns of Spark can say for certain that it is good. That is fast, and all
-that Spark's real-time mode can run. All other messages are judged.
+record whose every token has the usual form, so columns of Spark can say for certain that it is good. That is fast, and
+all that Spark's real-time mode can run. All other messages are judged.
 """
 
 import json
