@@ -12,7 +12,18 @@ from rich.console import Console
 from benchmarks.harness import Options, Report, SideFailedError
 from benchmarks.report import render, show, write_report
 
-NAMES = ("backlog", "backlog-minio", "collector", "freshness", "flat", "medallion", "memory", "start", "verify")
+NAMES = (
+    "alerts",
+    "backlog",
+    "backlog-minio",
+    "collector",
+    "freshness",
+    "flat",
+    "medallion",
+    "memory",
+    "start",
+    "verify",
+)
 
 
 def main(
