@@ -3,7 +3,7 @@
 source "$(dirname "$0")/common.sh"
 
 scripts/stop.sh --all
-if docker_responds; then docker compose down --volumes --remove-orphans; fi
+if docker_responds; then docker compose --profile sensors down --volumes --remove-orphans; fi
 
 demo_settings
 if [[ ! -e $HOME_DIR ]]; then

@@ -50,4 +50,4 @@ demo_settings() {
 }
 
 # supervisor ARGS...: run supervisorctl for the running demo.
-supervisor() { DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_STORAGE='' "$BIN/supervisorctl" -c "$ROOT/demo/supervisord.conf" "$@"; }
+supervisor() { DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_STORAGE='' DEMO_STREAM='' DEMO_PRODUCER='' "$BIN/supervisorctl" -c "$ROOT/demo/supervisord.conf" "$@"; }

@@ -1,10 +1,24 @@
 #!/usr/bin/env bash
 # Start the demo: in containers if a Docker engine responds, else as local processes. LAKE_DEMO=local or docker chooses.
+# scripts/start.sh [events|sensors]
 source "$(dirname "$0")/common.sh"
 
+STREAM=${1:-events}
+case $STREAM in
+events)
+  SERVICES=()
+  PRODUCER="events --batch-size 100 --corruption-chance .05 --invalid-schema-chance .05 --extra-field-chance .05 --duplicate-chance .05"
+  ;;
+sensors)
+  SERVICES=(producer-sensors consumer-sensors)
+  PRODUCER="sensors --batch-size 100 --devices 20 --anomaly-chance .02 --duplicate-chance .02"
+  ;;
+*) fail "STREAM: expected events or sensors, got '$STREAM'." "Use make start, or make start STREAM=sensors." ;;
+esac
+
 start_containers() {
-  docker compose up --detach --build --wait
-  docker compose run --rm duckdb reader summary events --wait --timeout 180
+  docker compose --profile "$STREAM" up --detach --build --wait "${SERVICES[@]}"
+  docker compose run --rm duckdb reader summary "$STREAM" --wait --timeout 180
   say "" "MinIO's console: make minio · Containers: docker compose ps"
 }
 
@@ -18,10 +32,11 @@ start_processes() {
     mkdir -p "$HOME_DIR" "$LOGS"
     RUN=$(mktemp -d "${TMPDIR:-/tmp}/lakeproof.XXXXXX")
     ln -sfn "$RUN" "$HOME_DIR/.demo"
-    DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_STORAGE=$(storage) "$BIN/supervisord" -c demo/supervisord.conf
+    DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_STORAGE=$(storage) DEMO_STREAM=$STREAM DEMO_PRODUCER=$PRODUCER \
+      "$BIN/supervisord" -c demo/supervisord.conf
     say "Started producer and consumer under supervisord. Logs: $LOGS"
   fi
-  "$BIN/reader" summary events --wait --timeout 120
+  "$BIN/reader" summary "$STREAM" --wait --timeout 120
 }
 
 # storage: the kind of landing zone, as a value of the programs' options.

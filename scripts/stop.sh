@@ -5,9 +5,9 @@ source "$(dirname "$0")/common.sh"
 stopped=
 if docker_responds && [[ -n $(docker compose ps --all --quiet) ]]; then
   if [[ ${1:-} == --all ]]; then
-    docker compose down
+    docker compose --profile sensors down
   else
-    docker compose stop producer consumer
+    docker compose --profile sensors stop producer consumer producer-sensors consumer-sensors
     say "MinIO is still running. make clean stops it and removes the data."
   fi
   stopped=yes

@@ -78,6 +78,18 @@ def test_the_demo_from_start_to_clean(make):
     assert not make.home.exists()
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_demo_of_sensors(make):
+    assert "expected events or sensors" in make("start", "STREAM=sensor").stderr
+    start = make("start", "STREAM=sensors")
+    assert start.returncode == 0, start.stdout + start.stderr
+    assert "bronze.sensors" in start.stdout
+    assert make("stop").returncode == 0
+    (kept,) = _reader(make.home, "select count(*) n from silver.sensors")
+    assert kept["n"] > 0
+
+
 def test_clean_refuses_a_folder_that_holds_something_else(make):
     make.home.mkdir(parents=True)
     (make.home / "thesis.tex").write_text("years of work")

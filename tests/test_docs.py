@@ -1,6 +1,7 @@
 """The commands in the docs do what the docs say."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -112,6 +113,25 @@ def test_the_commands_of_gold_do_what_the_page_says(walked: tuple[dict[str, str]
     assert "Each window of gold agrees with silver." in said
     assert re.search(r"gold\.user_activity, windows of 1 hour: 3 of \d+ keys, with the greatest event_count", said)
     assert (tmp_path / "user_activity.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.spark
+def test_the_commands_of_sensors_do_what_the_page_says(tmp_path: Path) -> None:
+    (script,) = blocks("docs/sensors.md", "sh")
+    report = tmp_path / "report.json"
+    home = {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"}
+    output = shell(script.replace("target/sensors.json", str(report)), home)
+    assert "out_of_range" in output
+    assert "sensors: device-00001; 2026-11-21" in output
+    assert "Clean: each landed unit is in exactly one table, once." in output
+    assert "Each window of gold agrees with silver." in output
+    made = json.loads(report.read_text())
+    landed = shell('reader sql "select count(*) n from silver.sensors" --format json', home)
+    assert json.loads(landed) == [{"n": made["expected"]["bronze"]}]
+    (product,) = blocks("docs/sensors.md", "yaml")
+    assert product == (ROOT / "gold" / "sensor_samples.yaml").read_text()
+    (alert,) = blocks("docs/sensors.md", "json")
+    assert json.loads(alert)["id"] == f"{json.loads(alert)['_source']}/0"
 
 
 @pytest.mark.spark

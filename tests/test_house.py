@@ -157,11 +157,19 @@ def test_compose_refers_to_what_there_is():
 def test_the_demo_is_the_same_with_and_without_containers():
     config = RawConfigParser(inline_comment_prefixes=None)
     config.read(ROOT / "demo" / "supervisord.conf")
-    for program in ("producer", "consumer"):
-        local = shlex.split(config[f"program:{program}"]["command"])
-        containers = COMPOSE["services"][program]["command"]
-        assert local[0] == f".venv/bin/{program}"
-        assert [part.replace("%(ENV_DEMO_STORAGE)s", "s3") for part in local[1:]] == containers[1:]
+    makes = re.findall(r'^  PRODUCER="((\w+) .*)"$', (ROOT / "scripts" / "start.sh").read_text(), re.MULTILINE)
+    assert [stream for _, stream in makes] == ["events", "sensors"]
+    for made, stream in makes:
+        given = {"STORAGE": "s3", "STREAM": stream, "PRODUCER": made}
+        for program in ("producer", "consumer"):
+            command = config[f"program:{program}"]["command"]
+            for name, value in given.items():
+                command = command.replace(f"%(ENV_DEMO_{name})s", value)
+            service = program if stream == "events" else f"{program}-{stream}"
+            local, containers = shlex.split(command), COMPOSE["services"][service]["command"]
+            assert local[0] == f".venv/bin/{program}"
+            assert sorted(local[1:]) == sorted(containers[1:])
+            assert local[1:3] == containers[1:3] or program == "producer"
 
 
 def test_the_compose_environment_is_read_by_the_programs(monkeypatch, tmp_path):

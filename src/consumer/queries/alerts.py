@@ -27,8 +27,10 @@ from lakeproof.state.lease import Lease
 
 log = structlog.get_logger()
 
-_CHECKPOINT_EVERY = "30 seconds"
+# A checkpoint takes a part of a second, in which alerts wait.
+_CHECKPOINT_EVERY = "2 minutes"
 _MICRO_BATCH_EVERY = "500 milliseconds"
+_OTHERS_EVERY = "2 seconds"
 
 
 class AlertsQuery:
@@ -76,7 +78,7 @@ class AlertsQuery:
 
     @property
     def micro_batches(self) -> int:
-        """How many micro-batches of the topic it has finished, in real time one each half minute."""
+        """How many micro-batches of the topic it has finished, in real time one every two minutes."""
         done = [query.lastProgress for query in self._running]
         return sum(int(progress["batchId"]) + 1 for progress in done if progress)
 
@@ -106,23 +108,25 @@ class AlertsQuery:
         """Start both queries."""
         samples, contract, limits = self._samples, self._contract, self._settings.limits
         messages = _messages(spark, self._settings.kafka, self._topic)
+        plain = plain_alerts(messages, samples, contract, limits)
+        others = other_alerts(messages, samples, contract, limits)
+        every = None if self._alerts.mode is AlertMode.REAL_TIME else _MICRO_BATCH_EVERY
         self._running = [
-            self._start(plain_alerts(messages, samples, contract, limits), self.name, self._alerts.mode),
-            self._start(
-                other_alerts(messages, samples, contract, limits), f"{self.name}-others", AlertMode.MICRO_BATCH
-            ),
+            self._start(plain, self.name, every),
+            self._start(others, f"{self.name}-others", _OTHERS_EVERY),
         ]
         log.info("started", query=self.name, topic=self._alerts.topic, mode=str(self._alerts.mode))
         return Running(self._running)
 
-    def _start(self, alerts: DataFrame, name: str, mode: AlertMode) -> StreamingQuery:
+    def _start(self, alerts: DataFrame, name: str, every: str | None) -> StreamingQuery:
+        """Start a query that looks for messages every so often; None for each message as it comes."""
         writer = alerts.writeStream.queryName(name).format("kafka").options(**spark_options(self._settings.kafka))
         writer = writer.option("topic", self._alerts.topic).outputMode("update")
         writer = writer.option("checkpointLocation", checkpoint_folder(self._settings, name))
         if self._trigger.available_now:
             writer = writer.trigger(availableNow=True)
-        elif mode is AlertMode.MICRO_BATCH:
-            writer = writer.trigger(processingTime=_MICRO_BATCH_EVERY)
+        elif every:
+            writer = writer.trigger(processingTime=every)
         else:  # PySpark has no name for it
             jvm: Any = alerts.sparkSession._jvm
             writer._jwrite.trigger(jvm.org.apache.spark.sql.streaming.Trigger.RealTime(_CHECKPOINT_EVERY))
