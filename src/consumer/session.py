@@ -74,6 +74,7 @@ def start_session(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.python.daemon.module": "consumer.worker_daemon",
         # Queries share the cores by turns: one that has much to do does not keep the others waiting.
         "spark.scheduler.mode": "FAIR",
     }

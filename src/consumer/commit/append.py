@@ -6,7 +6,6 @@ before. So a micro-batch that is tried again, after a crash or by a writer that 
 changes nothing.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +29,7 @@ from consumer.commit.marker import (
 )
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError, UnavailableError
-from lakeproof.tables.names import RENAMED
+from lakeproof.tables.columns import renamed_columns
 
 Change = Callable[[Any], Any]
 """Begins an update within a transaction of Iceberg's: it says what is added, and what is removed."""
@@ -93,8 +92,7 @@ class OpenTable:
 
     def renamed(self) -> dict[str, str]:
         """Its columns that were renamed, by their former names."""
-        found: dict[str, str] = json.loads(self.property(RENAMED) or "{}")
-        return found
+        return renamed_columns(dict(self.loaded.properties()))
 
     def target(self, marker: Marker) -> Target | None:
         """How to write data files for it; None where it has the micro-batch already.

@@ -1,111 +1,177 @@
 """What verdicts depend on: key, place, time and hash of each row of bronze, and of silver's rows with their keys."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the usual name
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 
+from consumer.scan import Scan, plan, read, spread
+from consumer.silver.content import content_hashes, keys
+from consumer.silver.progress import Range
 from consumer.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
-from lakeproof.contracts import Contract
-from lakeproof.tables.names import CONTENT_HASH, INGESTED_AT, MICRO_BATCH_ID, POSITION, SOURCE
+from lakeproof.contracts import Contract, DriftPolicy
+from lakeproof.errors import LakeproofError
+from lakeproof.tables.columns import renamed_columns
+from lakeproof.tables.names import (
+    CONTENT_HASH,
+    CONTRACT_VERSION,
+    INGESTED_AT,
+    LANDED_AT,
+    MICRO_BATCH_ID,
+    POSITION,
+    RESCUED,
+    SOURCE,
+    stream_tables,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
+
+_compute: Any = pc  # its stubs lack functions
+_PROVENANCE = (SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRACT_VERSION)
 
 
-def compared(rows: DataFrame, kept: DataFrame | None, contract: Contract, oldest: Micros | None) -> pa.Table:
-    """Collect what verdicts depend on.
+def bronze_scan(catalog: "Catalog", contract: Contract, taken: Range) -> Scan:
+    """The rows of bronze in some micro-batches, with the columns that silver has."""
+    name = stream_tables(contract.stream).bronze
+    table = catalog.load_table(name)
+    rescued = [RESCUED] if contract.drift is DriftPolicy.RESCUE else []
+    columns = _current(table, [field.name for field in contract])
+    columns |= {each: each for each in (*rescued, *_PROVENANCE)}
+    return plan(table, name, columns, _of_micro_batches(taken.start, taken.end))
 
-    Parameters
-    ----------
-    rows
-        Rows of bronze with their :func:`content_hash`.
-    kept
-        The silver table, as it was before these rows; None while it is empty.
-    contract
-        The contract that decides.
-    oldest
-        The horizon of the first of their micro-batches.
+
+def kept_scan(catalog: "Catalog", contract: Contract, name: str, oldest: Micros | None) -> Scan:
+    """What verdicts depend on of the rows of a silver table whose event time is not before `oldest`."""
+    table = catalog.load_table(name)
+    return plan(table, name, _compared_columns(table, contract), within=_since(contract, oldest))
+
+
+def kept_before(
+    spark: SparkSession,
+    catalog: "Catalog",
+    contract: Contract,
+    name: str,
+    start: int,
+    end: int,
+    oldest: Micros | None,
+) -> pa.Table:
+    """Collect the same of a silver table's rows from some micro-batches, whose event time is not before `oldest`."""
+    table = catalog.load_table(name)
+    numbers, columns = _of_micro_batches(start, end), _compared_columns(table, contract)
+    scan = plan(table, name, columns, numbers, within=_since(contract, oldest))
+    return _collected(spark, scan, lambda rows: _live(compared_of(rows, contract), oldest))
+
+
+def compared(spark: SparkSession, bronze: Scan, contract: Contract) -> pa.Table:
+    """Collect what verdicts on rows of bronze depend on.
 
     Returns
     -------
     pyarrow.Table
-        A row of :data:`consumer.silver.verdicts.COMPARED` for each row; silver's rows have the number -1.
+        A row of :data:`consumer.silver.verdicts.COMPARED` for each row.
     """
-    event_time = F.col(contract.event_time)
-    # Of a null and a time, Spark's least is the time.
-    counts_as = F.when(event_time.isNotNull(), F.least(event_time, F.col(INGESTED_AT)))
-    found = _narrow(rows, contract, F.col(MICRO_BATCH_ID), F.unix_micros(counts_as))
-    if kept is not None:
-        keys = list(contract.primary_key)
-        # Broadcast: else all of silver would be shuffled for each micro-batch.
-        same_key = _within(kept, contract, oldest).join(F.broadcast(rows.select(*keys)), keys, "left_semi")
-        number, nothing = F.lit(IN_SILVER).cast("long"), F.lit(None).cast("long")
-        found = found.unionAll(_narrow(same_key, contract, number, nothing))
-    return found.toArrow().cast(COMPARED)
+    return _collected(spark, bronze, lambda rows: compared_of(rows, contract))
 
 
-def kept_before(kept: DataFrame, contract: Contract, start: int, end: int, oldest: Micros | None) -> pa.Table:
-    """Collect the same of silver's rows from some micro-batches whose event time is not before `oldest`."""
-    number = F.col(MICRO_BATCH_ID)
-    rows = _within(kept.where((number >= start) & (number < end)), contract, oldest)
-    return _narrow(rows, contract, number, F.lit(None).cast("long")).toArrow().cast(COMPARED)
+def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, oldest: Micros | None) -> pa.Table:
+    """Collect the same of silver's rows that have one of some keys; the number of their micro-batch is -1."""
+    distinct = wanted.unique()
+
+    def find(rows: pa.RecordBatch) -> pa.RecordBatch:
+        same = rows.filter(_compute.is_in(keys(rows, contract), value_set=distinct))
+        found = _live(compared_of(same, contract), oldest)
+        number = pa.repeat(pa.scalar(IN_SILVER, pa.int64()), found.num_rows)
+        return found.set_column(COMPARED.get_field_index(MICRO_BATCH_ID), MICRO_BATCH_ID, number)
+
+    return _collected(spark, kept, find)
 
 
-def content_hash(rows: DataFrame, contract: Contract) -> Column:
-    """MD5 of a row's content: the contract's fields that are not null, as JSON, whatever the order within maps.
+def compared_of(rows: pa.RecordBatch, contract: Contract) -> pa.RecordBatch:
+    """What verdicts on rows depend on, from rows of bronze or silver.
 
-    A contract can rename fields and list them in another order. That changes no content.
+    Rows of silver have their hash already, and count as no time: the watermark has seen them.
     """
-    first_names = {field.first_name: field.name for field in sorted(contract, key=lambda field: field.first_name)}
-    return F.unhex(F.md5(_json(rows, first_names)))
+    event_time = _micros(event_times(rows, contract))
+    is_kept = CONTENT_HASH in rows.schema.names
+    nothing = pa.nulls(rows.num_rows, pa.int64())
+    columns: dict[str, Any] = {
+        KEY: keys(rows, contract),
+        MICRO_BATCH_ID: rows.column(MICRO_BATCH_ID),
+        SOURCE: rows.column(SOURCE),
+        POSITION: rows.column(POSITION),
+        EVENT_TIME: event_time,
+        COUNTS_AS: nothing if is_kept else _counts_as(event_time, _micros(rows.column(INGESTED_AT))),
+        CONTENT_HASH: rows.column(CONTENT_HASH) if is_kept else content_hashes(rows, contract),
+    }
+    arrays = [columns[field.name].cast(field.type) for field in COMPARED]
+    return pa.RecordBatch.from_arrays(arrays, schema=COMPARED)
 
 
-def at(micros: Micros | None) -> Column:
-    """A time as Spark has it."""
-    return F.timestamp_micros(F.lit(micros).cast("long"))
+def event_times(rows: pa.RecordBatch, contract: Contract) -> Any:
+    """The column of the event time, which may lie within objects."""
+    name, *inner = contract.event_time.split(".")
+    column: Any = rows.column(name)
+    return pc.struct_field(column, inner) if inner else column
 
 
-def _within(kept: DataFrame, contract: Contract, oldest: Micros | None) -> DataFrame:
-    event_time = F.col(contract.event_time)
-    return kept if oldest is None else kept.where((event_time >= at(oldest)) | event_time.isNull())
+def _collected(spark: SparkSession, scan: Scan, take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.Table:
+    def work(part: Scan) -> pa.Table | LakeproofError:
+        try:
+            return pa.Table.from_batches(map(take, read(part)), COMPARED)
+        except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
+            return error
+
+    parts = spread(spark, scan, work)
+    for part in parts:
+        if isinstance(part, LakeproofError):
+            raise part
+    return pa.concat_tables([COMPARED.empty_table(), *(part for part in parts if isinstance(part, pa.Table))])
 
 
-def _narrow(rows: DataFrame, contract: Contract, number: Column, counts_as: Column) -> DataFrame:
-    return rows.select(
-        _json(rows, {name: name for name in contract.primary_key}).alias(KEY),
-        number.alias(MICRO_BATCH_ID),
-        F.col(SOURCE),
-        F.col(POSITION),
-        F.unix_micros(contract.event_time).alias(EVENT_TIME),
-        counts_as.alias(COUNTS_AS),
-        F.col(CONTENT_HASH),
-    )
+def _live(rows: pa.RecordBatch, oldest: Micros | None) -> pa.RecordBatch:
+    """Rows whose event time is not before the horizon, or null."""
+    if oldest is None:
+        return rows
+    return rows.filter(_compute.fill_null(_compute.greater_equal(rows.column(EVENT_TIME), oldest), True))
 
 
-def _json(rows: DataFrame, columns: Mapping[str, str]) -> Column:
-    """Some columns as text, which is the same if they are equal: by the names that they have in the text."""
-    fields = [_comparable(F.col(name), rows.schema[name].dataType).alias(key) for key, name in columns.items()]
-    return F.to_json(F.struct(*fields), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"})
+def _counts_as(event_time: Any, ingested_at: Any) -> Any:
+    """The time that rows count as for the watermark; null for those without event time."""
+    earlier = _compute.min_element_wise(event_time, ingested_at)
+    return _compute.if_else(event_time.is_valid(), earlier, pa.scalar(None, pa.int64()))
 
 
-def _comparable(column: Column, kind: DataType) -> Column:
-    """A value, such that equal ones have the same JSON: the entries of maps in order, and no -0.0.
+def _micros(times: Any) -> Any:
+    return times.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
 
-    A float is a double, as it is after its column was widened.
-    """
-    match kind:
-        case DoubleType() | FloatType():
-            return column.cast("double") + F.lit(0.0)
-        case MapType():
-            entries = F.transform(
-                F.map_entries(column),
-                lambda entry: F.struct(entry["key"], _comparable(entry["value"], kind.valueType).alias("value")),
-            )
-            return F.array_sort(entries)
-        case ArrayType():
-            return F.transform(column, lambda item: _comparable(item, kind.elementType))
-        case StructType():
-            inner = [_comparable(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
-            return F.when(column.isNotNull(), F.struct(*inner))
-        case _:
-            return column
+
+def _compared_columns(table: "Table", contract: Contract) -> dict[str, str]:
+    top = contract.event_time.partition(".")[0]
+    columns = _current(table, [*contract.primary_key, top])
+    return columns | {each: each for each in (SOURCE, POSITION, MICRO_BATCH_ID, CONTENT_HASH)}
+
+
+def _current(table: "Table", names: list[str]) -> dict[str, str]:
+    """Names of a table's columns by those that a contract has for them: some were renamed under a newer one."""
+    renamed = renamed_columns(table.properties)
+    return {name: renamed.get(name, name) for name in names}
+
+
+def _of_micro_batches(start: int, end: int) -> "BooleanExpression":
+    from pyiceberg.expressions.parser import parse
+
+    return parse(f"{MICRO_BATCH_ID} >= {start} and {MICRO_BATCH_ID} < {end}")
+
+
+def _since(contract: Contract, oldest: Micros | None) -> "BooleanExpression | None":
+    from pyiceberg import expressions
+
+    if oldest is None:
+        return None
+    compare: Any = expressions  # its types ask for other arguments than it takes
+    return expressions.Or(compare.GreaterThanOrEqual(contract.event_time, oldest), compare.IsNull(contract.event_time))

@@ -92,12 +92,11 @@ class KeyIndex:
         Parameters
         ----------
         keys
-            An Arrow array of text.
+            An Arrow array of :func:`consumer.silver.content.keys`.
         oldest
             The horizon; None if there is none.
         """
-        distinct: list[Any] = keys.unique().to_pylist()
-        left = [key.encode() for key in distinct]
+        left: list[Any] = keys.unique().to_pylist()
         found: list[tuple[bytes, bytes]] = []
         for bucket in self._buckets.values():
             values: list[bytes | None] = bucket[left] or []
@@ -106,7 +105,7 @@ class KeyIndex:
             left = [key for key, value in pairs if not (value and _is_live(value, oldest))]
         rows = [_VALUE.unpack_from(value) for _, value in found]
         columns: dict[str, list[Any]] = {
-            KEY: [key.decode() for key, _ in found],
+            KEY: [key for key, _ in found],
             MICRO_BATCH_ID: [IN_SILVER] * len(found),
             SOURCE: [value[_VALUE.size :].decode() for _, value in found],
             POSITION: [position for _, position, _ in rows],
@@ -132,7 +131,7 @@ class KeyIndex:
         for key, time, source, position, content in _values(rows):
             bucket = self._bucket(time, watermark)
             value = _VALUE.pack(_NO_TIME if time is None else time, position, content) + source.encode()
-            batch.put(key.encode(), value, self._database.get_column_family_handle(bucket))
+            batch.put(key, value, self._database.get_column_family_handle(bucket))
         batch.put(_PROGRESS, json.dumps(progress._asdict()).encode())
         self._database.write(batch)
         self._drop_passed(watermark)
@@ -190,7 +189,7 @@ class KeyIndex:
 _HINT = "Check the folder's permissions and free space, or set LAKE_SILVER_INDEX to another one."
 
 
-def _values(rows: pa.Table) -> Iterator[tuple[str, Micros | None, str, int, bytes]]:
+def _values(rows: pa.Table) -> Iterator[tuple[bytes, Micros | None, str, int, bytes]]:
     columns: list[Any] = [rows[name].to_pylist() for name in (KEY, EVENT_TIME, SOURCE, POSITION, CONTENT_HASH)]
     return zip(*columns, strict=True)
 

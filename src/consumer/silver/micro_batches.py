@@ -9,44 +9,36 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import structlog
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the usual name
+from pyspark.sql import SparkSession
 
 from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
-from consumer.silver.compared import compared, content_hash
+from consumer.silver.compared import bronze_scan, compared, kept_scan, with_keys
 from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
 from consumer.silver.state import State
-from consumer.silver.tasks import Outcome, write_decided
-from consumer.silver.verdicts import KEY, Micros, Verdict, decide, watermarks
-from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
-from lakeproof.contracts import Contract, DriftPolicy, SilverStrategy
+from consumer.silver.tasks import Decided, Outcome, write_decided
+from consumer.silver.verdicts import COMPARED, KEY, Micros, Verdict, decide, watermarks
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.contracts import Contract, SilverStrategy
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import (
-    CONTENT_HASH,
     CONTRACT_VERSION,
     DECIDED_AT,
-    INGESTED_AT,
-    LANDED_AT,
-    MICRO_BATCH_ID,
-    POSITION,
-    RESCUED,
-    SOURCE,
+    HASH_KIND,
     SilverTables,
     silver_query,
-    stream_tables,
 )
-from lakeproof.tables.schemas import ensure_silver_tables
+from lakeproof.tables.schemas import CONTENT_HASH_KIND, ensure_silver_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -113,7 +105,13 @@ class SilverMicroBatches:
         """
         began = monotonic()
         try:
-            done, begun = (self._open(spark, name).newest() for name in (self._names.kept, self._names.conflicts))
+            kept = self._open(spark, self._names.kept)
+            done, begun = kept.newest(), self._open(spark, self._names.conflicts).newest()
+            if done and kept.property(HASH_KIND) != CONTENT_HASH_KIND:
+                raise LakeproofError(
+                    f"{kept.name} was filled by another version of lakeproof, whose content hashes differ.",
+                    _rebuild(self._stream),
+                )
             with catalog_errors():
                 catalog = open_catalog(self._settings)
                 bronze = bronze_of(catalog, self._stream)
@@ -124,7 +122,7 @@ class SilverMicroBatches:
                 with catalog_errors():  # a contract that was applied meanwhile may have new fields
                     ensure_silver_tables(catalog, contract, self._names)
             marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
-            totals = self._complete(spark, taken, contract, marker, _watermark(done))
+            totals = self._complete(spark, catalog, taken, contract, marker, _watermark(done))
         except MarkerLostError as error:
             raise MarkerLostError(error.message, _rebuild(self._stream)) from error
         self.count += 1
@@ -168,6 +166,7 @@ class SilverMicroBatches:
     def _complete(
         self,
         spark: SparkSession,
+        catalog: "Catalog",
         taken: Range,
         contract: Contract,
         marker: Marker,
@@ -183,18 +182,19 @@ class SilverMicroBatches:
         files: dict[Verdict, list[DataFile]] = {verdict: [] for verdict in targets}
         outcomes: Counter[Outcome] = Counter()
         if taken.rows:
-            bronze = self._open(spark, stream_tables(self._stream).bronze)
-            rows = _rows(spark, contract, taken, bronze.renamed())
-            rows = rows.withColumn(CONTENT_HASH, content_hash(rows, contract))
-            narrow = self._compared(spark, rows, kept, contract, _horizon(watermark, contract))
-            newest = watermarks(narrow)
+            with catalog_errors():
+                bronze = bronze_scan(catalog, contract, taken)
+            rows = compared(spark, bronze, contract)
+            rows = pa.concat_tables([rows, self._kept(spark, catalog, rows[KEY], kept, contract, watermark)])
+            newest = watermarks(rows)
             horizons = _horizons(taken, newest, watermark, contract)
             watermark = _newest(watermark, *newest.values())
-            lost = decide(narrow, horizons)
-            written = write_decided(rows, lost, horizons, targets, self._settings.s3, of_topic=taken.of_topic)
+            lost = decide(rows, horizons)
+            decided = Decided(contract, lost, horizons, targets, self._settings.s3, taken.of_topic)
+            written = write_decided(spark, bronze, decided)
             files, outcomes = written.files, written.outcomes
             if _strategy(contract) is SilverStrategy.STATE:
-                self._state.decided(taken, narrow, lost)
+                self._state.decided(taken, rows, lost)
         self._check_complete(outcomes, taken.rows)
         marker = replace(marker, contents="" if watermark is None else str(watermark))
         self._append(conflicts, marker, files[Verdict.CONFLICT])
@@ -210,16 +210,25 @@ class SilverMicroBatches:
             totals[verdict] += count
         return totals
 
-    def _compared(
-        self, spark: SparkSession, rows: DataFrame, kept: OpenTable, contract: Contract, oldest: Micros | None
+    def _kept(
+        self,
+        spark: SparkSession,
+        catalog: "Catalog",
+        keys: Any,
+        kept: OpenTable,
+        contract: Contract,
+        watermark: Micros | None,
     ) -> pa.Table:
-        """What verdicts on rows depend on, with what silver has of their keys."""
+        """What verdicts depend on of silver's rows with some keys."""
+        oldest = _horizon(watermark, contract)
         if _strategy(contract) is SilverStrategy.STATE:
-            narrow = compared(rows, None, contract, oldest)
-            index = self._state.index(spark, kept, contract, _length(contract), oldest)
-            return pa.concat_tables([narrow, index.find(narrow[KEY], oldest)])
-        silver = spark.table(f"{CATALOG}.{kept.name}") if kept.newest() else None
-        return compared(rows, silver, contract, oldest)
+            index = self._state.index(spark, catalog, kept, contract, _length(contract), oldest)
+            return index.find(keys, oldest)
+        if kept.newest() is None:
+            return COMPARED.empty_table()
+        with catalog_errors():
+            scan = kept_scan(catalog, contract, kept.name, oldest)
+        return with_keys(spark, scan, contract, keys, oldest)
 
     def _append(self, table: OpenTable, marker: Marker, files: list[DataFile]) -> None:
         self._lease.check()
@@ -243,17 +252,6 @@ class SilverMicroBatches:
             f"silver.{self._stream} was filled under the contract {digest[:12]}…, which the landing log does not have."
         )
         return recorded_contract(self._contracts, digest, missing)
-
-
-def _rows(spark: SparkSession, contract: Contract, taken: Range, renamed: Mapping[str, str]) -> DataFrame:
-    """The rows of bronze, with the columns that silver has. Some may have been renamed under a newer contract."""
-    rescued = [RESCUED] if contract.drift is DriftPolicy.RESCUE else []
-    provenance = [SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRACT_VERSION]
-    number = F.col(MICRO_BATCH_ID)
-    bronze = spark.table(f"{CATALOG}.{stream_tables(contract.stream).bronze}")
-    rows = bronze.where((number >= taken.start) & (number < taken.end))
-    fields = [F.col(renamed.get(field.name, field.name)).alias(field.name) for field in contract]
-    return rows.select(*fields, *rescued, *provenance)
 
 
 def _horizons(

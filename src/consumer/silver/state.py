@@ -1,6 +1,7 @@
 """The strategy `state`: keeps the key index of a stream at the newest commit of silver."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import structlog
@@ -12,10 +13,13 @@ from consumer.silver.compared import kept_before
 from consumer.silver.key_index import KeyIndex, Progress
 from consumer.silver.progress import Range, next_range
 from consumer.silver.verdicts import IN_SILVER, Lost, Micros, Place
-from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract
 from lakeproof.settings import Settings
 from lakeproof.tables.names import MICRO_BATCH_ID, POSITION, SOURCE
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 log = structlog.get_logger()
 
@@ -38,7 +42,13 @@ class State:
         self._pending: tuple[Range, pa.Table] | None = None
 
     def index(
-        self, spark: SparkSession, silver: OpenTable, contract: Contract, horizon: Micros | None, oldest: Micros | None
+        self,
+        spark: SparkSession,
+        catalog: "Catalog",
+        silver: OpenTable,
+        contract: Contract,
+        horizon: Micros | None,
+        oldest: Micros | None,
     ) -> KeyIndex:
         """Return the index with all keys of silver's newest commit.
 
@@ -48,6 +58,8 @@ class State:
         ----------
         spark
             The session.
+        catalog
+            The catalog.
         silver
             The silver table.
         contract
@@ -77,7 +89,7 @@ class State:
             return index
         log.info("filling the key index from silver", stream=self._stream, micro_batches=f"{start} to {wanted.end - 1}")
         while start < wanted.end:
-            start = self._fill(spark, silver, contract, wanted, start, oldest, watermark)
+            start = self._fill(spark, catalog, silver, contract, wanted, start, oldest, watermark)
         return index
 
     def decided(self, taken: Range, rows: pa.Table, lost: dict[Place, Lost]) -> None:
@@ -99,6 +111,7 @@ class State:
     def _fill(
         self,
         spark: SparkSession,
+        catalog: "Catalog",
         silver: OpenTable,
         contract: Contract,
         wanted: Progress,
@@ -108,11 +121,10 @@ class State:
     ) -> int:
         """Add some micro-batches from silver; return the number of the next one."""
         with catalog_errors():
-            catalog = open_catalog(self._settings)
             most = self._settings.silver.max_rows_per_micro_batch
             taken = next_range(catalog, self._stream, start, wanted.end, most, max_micro_batches=wanted.end)
-        end = taken.end if taken else wanted.end
-        rows = kept_before(spark.table(f"{CATALOG}.{silver.name}"), contract, start, end, oldest)
+            end = taken.end if taken else wanted.end
+            rows = kept_before(spark, catalog, contract, silver.name, start, end, oldest)
         if self._index:
             self._index.add(rows, wanted._replace(end=end), watermark)
         return end

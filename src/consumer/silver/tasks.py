@@ -5,13 +5,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
-from consumer.commit.tasks import write_in_tasks
+from consumer.scan import Scan, read, spread
+from consumer.silver.content import content_hashes
 from consumer.silver.verdicts import Lost, Micros, Place, Verdict
+from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.settings import S3Settings
@@ -29,7 +32,15 @@ from lakeproof.tables.names import (
 Outcome = tuple[str, int, str]
 """A source, its micro-batch in bronze, and a verdict."""
 
-_VERDICT = "_verdict"
+_VERDICT, _ROW = "_verdict", "_row"
+_LOST_COLUMNS: list[tuple[str, pa.DataType]] = [
+    (SOURCE, pa.large_string()),
+    (POSITION, pa.int64()),
+    (_VERDICT, pa.string()),
+    (WINNER_SOURCE, pa.string()),
+    (WINNER_POSITION, pa.int64()),
+]
+_compute: Any = pc  # its stubs lack functions
 
 
 @dataclass
@@ -51,114 +62,117 @@ class Written:
     failure: LakeproofError | None = None
 
 
-def write_decided(
-    rows: DataFrame,
-    lost: Mapping[Place, Lost],
-    horizons: Mapping[int, Micros | None],
-    targets: Mapping[Verdict, Target | None],
-    s3: S3Settings,
-    *,
-    of_topic: bool,
-) -> Written:
-    """Write rows to the tables of their verdicts; those of a table without a target are only counted.
+@dataclass(frozen=True)
+class Decided:
+    """What a task has to know beside its rows.
 
     Parameters
     ----------
-    rows
-        Rows of bronze with their hash.
+    contract
+        The contract.
     lost
-        Those that are not kept.
+        The rows that are not kept.
     horizons
-        The horizon of each of their micro-batches.
+        The horizon of each micro-batch.
     targets
-        Where the rows of each verdict go.
+        Where the rows of each verdict go; those of a table without a target are only counted.
     s3
-        How to reach S3.
+        How to reach S3, to write data files.
     of_topic
         Whether the rows come from a topic: then they are counted by partition.
+    """
+
+    contract: Contract
+    lost: Mapping[Place, Lost]
+    horizons: Mapping[int, Micros | None]
+    targets: Mapping[Verdict, Target | None]
+    s3: S3Settings
+    of_topic: bool
+
+
+def write_decided(spark: SparkSession, bronze: Scan, decided: Decided) -> Written:
+    """Write rows of bronze to the tables of their verdicts.
 
     Raises
     ------
     UnavailableError
-        A data file cannot be written; nothing was committed.
+        A data file cannot be read or written; nothing was committed.
     """
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Written:
-        return _write(batches, lost, horizons, targets, s3, of_topic=of_topic)
-
-    whole = Written(files={verdict: [] for verdict in targets})
-    for part in write_in_tasks(rows, write):
+    whole = Written(files={verdict: [] for verdict in decided.targets})
+    for part in spread(spark, bronze, lambda part: _write(part, decided)):
+        if part.failure:
+            raise part.failure
         for verdict, files in part.files.items():
             whole.files[verdict] += files
         whole.outcomes.update(part.outcomes)
     return whole
 
 
-def _write(
-    batches: Iterator[pa.RecordBatch],
-    lost: Mapping[Place, Lost],
-    horizons: Mapping[int, Micros | None],
-    targets: Mapping[Verdict, Target | None],
-    s3: S3Settings,
-    *,
-    of_topic: bool,
-) -> Written:
+def _write(part: Scan, decided: Decided) -> Written:
     written = Written()
     try:
         writers = {
-            verdict: DataFileWriter(target, open_storage(target.folder, s3))
-            for verdict, target in targets.items()
+            verdict: DataFileWriter(target, open_storage(target.folder, decided.s3))
+            for verdict, target in decided.targets.items()
             if target
         }
-        for batch in batches:
-            decided = _decided(batch, lost)
-            written.outcomes.update(_counted(decided, of_topic=of_topic))
-            for verdict, writer in writers.items():
-                mine = decided.filter(pc.equal(decided.column(_VERDICT), pa.scalar(str(verdict))))
-                if mine.num_rows:
-                    writer.write(_rows_for(verdict, mine, lost, horizons))
+        lost = _lost_table(decided.lost)
+        for batch in read(part):
+            for verdict, rows, of_lost in _by_verdict(batch, lost):
+                written.outcomes.update(_counted(rows, verdict, of_topic=decided.of_topic))
+                if verdict in writers:
+                    writers[verdict].write(_rows_for(verdict, rows, of_lost, decided))
         written.files = {verdict: writer.close() for verdict, writer in writers.items()}
     except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
         written.failure = error
     return written
 
 
-def _decided(rows: pa.RecordBatch, lost: Mapping[Place, Lost]) -> pa.RecordBatch:
-    verdicts = [lost[place].verdict if place in lost else Verdict.KEPT for place in _places(rows)]
-    return rows.append_column(_VERDICT, pa.array(map(str, verdicts), pa.string()))
+def _lost_table(lost: Mapping[Place, Lost]) -> pa.Table:
+    rows = [(*place, str(verdict), *(winner or (None, None))) for place, (verdict, winner) in lost.items()]
+    columns = list(zip(*rows, strict=True)) or [()] * len(_LOST_COLUMNS)
+    arrays = [pa.array(values, kind) for values, (_, kind) in zip(columns, _LOST_COLUMNS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(_LOST_COLUMNS))
 
 
-def _rows_for(
-    verdict: Verdict, rows: pa.RecordBatch, lost: Mapping[Place, Lost], horizons: Mapping[int, Micros | None]
-) -> pa.RecordBatch:
+def _by_verdict(batch: pa.RecordBatch, lost: pa.Table) -> Iterator[tuple[Verdict, pa.RecordBatch, pa.Table]]:
+    """Rows of each verdict, in their order, beside what is known of each of them if they are lost."""
+    places = pa.table(
+        {
+            SOURCE: batch.column(SOURCE).cast(pa.large_string()),
+            POSITION: batch.column(POSITION),
+            _ROW: pa.array(np.arange(batch.num_rows)),
+        }
+    )
+    found = places.join(lost, [SOURCE, POSITION], join_type="inner").sort_by(_ROW)
+    is_kept = np.ones(batch.num_rows, np.bool_)
+    is_kept[found[_ROW].to_numpy()] = False
+    yield Verdict.KEPT, batch.filter(pa.array(is_kept)), found.slice(0, 0)
+    for verdict in (Verdict.DUPLICATE, Verdict.CONFLICT, Verdict.LATE):
+        mine = found.filter(_compute.equal(found[_VERDICT], str(verdict)))
+        if mine.num_rows:
+            yield verdict, batch.take(mine[_ROW].combine_chunks()), mine
+
+
+def _rows_for(verdict: Verdict, rows: pa.RecordBatch, of_lost: pa.Table, decided: Decided) -> pa.RecordBatch:
     """Rows of one verdict, with the columns that its table has."""
-    plain = rows.drop_columns([_VERDICT, CONTENT_HASH])
     match verdict:
         case Verdict.CONFLICT:
-            winners = [lost[place].winner or ("", 0) for place in _places(rows)]
-            sources, positions = zip(*winners, strict=True)
-            return plain.append_column(WINNER_SOURCE, pa.array(sources, pa.string())).append_column(
-                WINNER_POSITION, pa.array(positions, pa.int64())
-            )
+            for name in (WINNER_SOURCE, WINNER_POSITION):
+                rows = rows.append_column(name, of_lost[name].combine_chunks())
+            return rows
         case Verdict.LATE:
             numbers: list[Any] = rows.column(MICRO_BATCH_ID).to_pylist()
-            times = [horizons[number] for number in numbers]
-            return plain.append_column(HORIZON, pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC")))
+            times = [decided.horizons[number] for number in numbers]
+            return rows.append_column(HORIZON, pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC")))
         case _:
-            return rows.drop_columns([_VERDICT])
+            return rows.append_column(CONTENT_HASH, content_hashes(rows, decided.contract))
 
 
-def _places(rows: pa.RecordBatch) -> Iterator[Place]:
-    sources: list[Any] = rows.column(SOURCE).to_pylist()
-    positions: list[Any] = rows.column(POSITION).to_pylist()
-    return zip(sources, positions, strict=True)
-
-
-def _counted(rows: pa.RecordBatch, *, of_topic: bool) -> Counter[Outcome]:
-    keys = [SOURCE, MICRO_BATCH_ID, _VERDICT]
+def _counted(rows: pa.RecordBatch, verdict: Verdict, *, of_topic: bool) -> Counter[Outcome]:
+    keys = [SOURCE, MICRO_BATCH_ID]
     table = pa.Table.from_batches([rows.select(keys)])
     if of_topic:
-        compute: Any = pc  # its stubs lack a function
-        table = table.set_column(0, SOURCE, compute.utf8_slice_codeunits(table[SOURCE], 0, -1 - OFFSET_DIGITS))
+        table = table.set_column(0, SOURCE, _compute.utf8_slice_codeunits(table[SOURCE], 0, -1 - OFFSET_DIGITS))
     counts = table.group_by(keys).aggregate([([], "count_all")])
-    return Counter({(row[SOURCE], row[MICRO_BATCH_ID], row[_VERDICT]): row["count_all"] for row in counts.to_pylist()})
+    return Counter({(row[SOURCE], row[MICRO_BATCH_ID], str(verdict)): row["count_all"] for row in counts.to_pylist()})

@@ -26,7 +26,7 @@ from lakeproof.tables.names import CONTENT_HASH, MICRO_BATCH_ID, POSITION, SOURC
 
 KEY, EVENT_TIME, COUNTS_AS = "_key", "_event_time", "_counts_as"
 _COLUMNS: dict[str, pa.DataType] = {
-    KEY: pa.string(),
+    KEY: pa.binary(),
     MICRO_BATCH_ID: pa.int64(),
     SOURCE: pa.string(),
     POSITION: pa.int64(),
@@ -62,7 +62,7 @@ class Lost(NamedTuple):
 
 
 class _Row(NamedTuple):
-    key: str
+    key: bytes
     number: int
     source: str
     position: int

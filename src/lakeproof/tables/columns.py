@@ -86,6 +86,12 @@ def renaming(renamed: Mapping[str, str] | None) -> dict[str, str]:
     return {RENAMED: json.dumps(renamed, sort_keys=True)} if renamed else {}
 
 
+def renamed_columns(properties: Mapping[str, str]) -> dict[str, str]:
+    """The current names of a table's columns that were renamed, by their former names, from its properties."""
+    found: dict[str, str] = json.loads(properties.get(RENAMED) or "{}")
+    return found
+
+
 def _with_names(schema: "Schema", names: Mapping[str, str]) -> "Schema":
     """A schema, some of whose columns have other names."""
     from pyiceberg.schema import Schema

@@ -36,6 +36,8 @@ KAFKA_TOPIC = "lakeproof.kafka.topic"
 """Property of a ledger: the topic that the stream comes from, and where in it the stream begins."""
 RENAMED = "lakeproof.renamed-columns"
 """Property of a table: the columns that were renamed as JSON, each former name with the current one."""
+HASH_KIND = "lakeproof.content-hash"
+"""Property of a silver table: how the hashes of its rows were computed."""
 SCHEMA_CHANGES = "ops.schema_changes"
 """A row is a contract that was applied to a stream's tables."""
 

@@ -21,6 +21,7 @@ from lakeproof.tables.names import (
     CONTENT_HASH,
     CONTRACT_VERSION,
     DECIDED_AT,
+    HASH_KIND,
     HEADERS,
     HORIZON,
     INGESTED_AT,
@@ -60,8 +61,12 @@ _PROPERTIES = {
 # A look-up of sources prunes files by their bounds. Iceberg cuts those to 16 characters: all of a month would be alike.
 _LEDGER_PROPERTIES = {"write.metadata.metrics.column.source": "full"}
 
+CONTENT_HASH_KIND = "netstrings-blake2b-128"
+"""How the hashes of silver's rows are computed: hashes of another kind cannot be compared with them."""
+
 # The next layer reads by micro-batch. Iceberg keeps bounds of the first 100 columns, and a contract may have as many.
 _NUMBERED_PROPERTIES = {f"write.metadata.metrics.column.{MICRO_BATCH_ID}": "full"}
+_KEPT_PROPERTIES = _NUMBERED_PROPERTIES | {HASH_KIND: CONTENT_HASH_KIND}
 
 GOLD_PROPERTIES = _PROPERTIES | {"format-version": "3"}
 """Properties of a table of gold. Its rows are replaced by deletion vectors, which version 3 has."""
@@ -116,14 +121,14 @@ def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverT
     """
     from pyiceberg.types import BinaryType, LongType, StringType, TimestamptzType
 
-    content = (CONTENT_HASH, BinaryType(), "MD5 of the contract's fields as JSON, without those that are null")
+    content = (CONTENT_HASH, BinaryType(), "BLAKE2b (128 bits) of the contract's fields that are not null")
     winner = [
         (WINNER_SOURCE, StringType(), "source of the row that was kept for this key"),
         (WINNER_POSITION, LongType(), "position of the row that was kept for this key"),
     ]
     horizon = (HORIZON, TimestamptzType(), "event times before this one could no longer be decided")
     for name, schema, day_of, properties in (
-        (tables.kept, _schema([*_bronze_columns(contract), content]), contract.event_time, _NUMBERED_PROPERTIES),
+        (tables.kept, _schema([*_bronze_columns(contract), content]), contract.event_time, _KEPT_PROPERTIES),
         (tables.conflicts, _schema([*_bronze_columns(contract), *winner]), contract.event_time, {}),
         (tables.late, _schema([*_bronze_columns(contract), horizon]), contract.event_time, {}),
         (tables.ledger, silver_ledger_schema(), DECIDED_AT, _LEDGER_PROPERTIES),

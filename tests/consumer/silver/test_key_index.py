@@ -19,19 +19,20 @@ Found = dict[str, tuple[int | None, int, bytes]]
 def rows(found: dict[str, Micros | None], first: int = 0) -> pa.Table:
     """A row for each key, from one file, with positions from `first`."""
     content = [
-        (key, 0, "a/ü.json", first + place, time, time, bytes([first % 256]) * 16)
+        (key.encode(), 0, "a/ü.json", first + place, time, time, bytes([first % 256]) * 16)
         for place, (key, time) in enumerate(found.items())
     ]
     return pa.Table.from_pylist([dict(zip(COMPARED.names, row, strict=True)) for row in content], schema=COMPARED)
 
 
 def find(index: KeyIndex, keys: list[str], oldest: Micros | None) -> Found:
-    found = index.find(pa.chunked_array([keys, keys], pa.string()), oldest)
+    texts = [key.encode() for key in keys]
+    found = index.find(pa.chunked_array([texts, texts], pa.binary()), oldest)
     assert found.schema == COMPARED
     assert set(found["_micro_batch_id"].to_pylist()) <= {IN_SILVER}
     assert set(found["_source"].to_pylist()) <= {"a/ü.json"}
     return {
-        row["_key"]: (row["_event_time"], row["_position"], row["_content_hash"])
+        row["_key"].decode(): (row["_event_time"], row["_position"], row["_content_hash"])
         for row in found.to_pylist()
     }  # fmt: skip
 
