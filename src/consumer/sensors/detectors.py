@@ -198,13 +198,13 @@ def anomalies(readings: Iterator[Reading], samples: Samples, since: int | None, 
     of_device: list[Detects] = []
     for reading in readings:
         if reading.device != device:
-            yield from _published((each.end(until) for each in of_device), since, until)
+            yield from _published((each.end(until) for each in of_device), since)
             device, of_device = reading.device, detectors(samples)
-        yield from _published((each.feed(reading) for each in of_device), since, until)
-    yield from _published((each.end(until) for each in of_device), since, until)
+        yield from _published((each.feed(reading) for each in of_device), since)
+    yield from _published((each.end(until) for each in of_device), since)
 
 
-def _published(found: Iterator[Anomaly | None], since: int | None, until: int) -> Iterator[Anomaly]:
+def _published(found: Iterator[Anomaly | None], since: int | None) -> Iterator[Anomaly]:
     for anomaly in found:
-        if anomaly and (since is None or anomaly.detected_at >= since) and anomaly.detected_at < until:
+        if anomaly and (since is None or anomaly.detected_at >= since):
             yield anomaly
