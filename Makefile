@@ -5,8 +5,8 @@
 help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-start: ## start the demo (in containers if a Docker engine responds) and show what lands; STREAM=sensors for sensors
-	@scripts/start.sh $(STREAM)
+start: ## start the demo (in containers if a Docker engine responds) and show what lands; SOURCE=kafka: over a topic
+	@scripts/start.sh
 
 stop: ## stop producer and consumer; MinIO keeps running
 	@scripts/stop.sh

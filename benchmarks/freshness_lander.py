@@ -33,7 +33,7 @@ def main() -> None:
     with notes.open("w", buffering=1) as lines:
         times = _times(files, per_second, due)
         for batch in make_batches(plan, load_contract(settings.contracts, STREAM), times):
-            sink.write(batch.name, batch.data)
+            sink.write(batch)
             print(json.dumps({"name": batch.name, "due": due[-1], "at": time.time()}), file=lines)
 
 

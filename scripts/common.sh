@@ -36,6 +36,9 @@ docker_responds() {
   docker compose version >/dev/null 2>&1 && docker info >/dev/null 2>&1
 }
 
+# listens HOST:PORT: whether a server listens there.
+listens() { (exec 3<>"/dev/tcp/${1%:*}/${1##*:}") 2>/dev/null; }
+
 # demo_settings: set HOME_DIR, LOGS and RUN of the local demo. RUN is the folder of its socket, or empty if it is not running.
 # A link in HOME_DIR leads to RUN, since the path of HOME_DIR may be too long for a socket.
 demo_settings() {
@@ -50,4 +53,7 @@ demo_settings() {
 }
 
 # supervisor ARGS...: run supervisorctl for the running demo.
-supervisor() { DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_STORAGE='' DEMO_STREAM='' DEMO_PRODUCER='' "$BIN/supervisorctl" -c "$ROOT/demo/supervisord.conf" "$@"; }
+supervisor() {
+  DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_HOME=$HOME_DIR DEMO_SOURCE='' DEMO_KAFKA=false DEMO_BROKER='' "$BIN/supervisorctl" \
+    -c "$ROOT/demo/supervisord.conf" "$@"
+}

@@ -1,25 +1,15 @@
 #!/usr/bin/env bash
 # Start the demo: in containers if a Docker engine responds, else as local processes. LAKE_DEMO=local or docker chooses.
-# scripts/start.sh [events|sensors]
+# SOURCE=kafka sends the events through a Kafka topic, instead of files. Without containers, a broker is started where
+# LAKE_KAFKA_BOOTSTRAP_SERVERS points, if that is on this machine and nothing listens there.
 source "$(dirname "$0")/common.sh"
 
-STREAM=${1:-events}
-case $STREAM in
-events)
-  SERVICES=()
-  PRODUCER="events --batch-size 100 --corruption-chance .05 --invalid-schema-chance .05 --extra-field-chance .05 --duplicate-chance .05"
-  ;;
-sensors)
-  SERVICES=(producer-sensors consumer-sensors)
-  PRODUCER="sensors --batch-size 100 --devices 20 --anomaly-chance .02 --duplicate-chance .02"
-  ;;
-*) fail "STREAM: expected events or sensors, got '$STREAM'." "Use make start, or make start STREAM=sensors." ;;
-esac
-
 start_containers() {
-  docker compose --profile "$STREAM" up --detach --build --wait "${SERVICES[@]}"
-  docker compose run --rm duckdb reader summary "$STREAM" --wait --timeout 180
+  [[ $SOURCE == kafka ]] && export COMPOSE_PROFILES=kafka DEMO_SOURCE=kafka
+  docker compose up --detach --build --wait
+  docker compose run --rm duckdb reader summary events --wait --timeout 180
   say "" "MinIO's console: make minio · Containers: docker compose ps"
+  [[ $SOURCE != kafka ]] || say "Kafka's topics: http://127.0.0.1:8081"
 }
 
 start_processes() {
@@ -29,19 +19,61 @@ start_processes() {
     supervisor status || true
   else
     "$BIN/lakeproof" doctor --for producer >/dev/null || { "$BIN/lakeproof" doctor --for producer; exit 1; }
+    own_broker
     mkdir -p "$HOME_DIR" "$LOGS"
     RUN=$(mktemp -d "${TMPDIR:-/tmp}/lakeproof.XXXXXX")
     ln -sfn "$RUN" "$HOME_DIR/.demo"
-    DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_STORAGE=$(storage) DEMO_STREAM=$STREAM DEMO_PRODUCER=$PRODUCER \
-      "$BIN/supervisord" -c demo/supervisord.conf
+    DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_HOME=$HOME_DIR DEMO_SOURCE=${SOURCE:-$(storage)} DEMO_KAFKA=$KAFKA \
+      DEMO_BROKER=$BROKER "$BIN/supervisord" -c demo/supervisord.conf
+    [[ $SOURCE != kafka ]] || prepare_topic
+    supervisor start producer >/dev/null &
+    supervisor start consumer >/dev/null || not_started "$LOGS/consumer.log"
+    wait $! || not_started "$LOGS/producer.log"
     say "Started producer and consumer under supervisord. Logs: $LOGS"
   fi
-  "$BIN/reader" summary "$STREAM" --wait --timeout 120
+  "$BIN/reader" summary events --wait --timeout 120
+}
+
+# own_broker: set KAFKA, whether the demo starts a broker, and BROKER, its address.
+own_broker() {
+  KAFKA=false BROKER=''
+  [[ $SOURCE == kafka ]] || return 0
+  BROKER=$(setting LAKE_KAFKA_BOOTSTRAP_SERVERS)
+  if [[ $BROKER == *,* ]] || listens "$BROKER"; then
+    say "Using the Kafka brokers at $BROKER."
+  elif [[ $BROKER == localhost:* || $BROKER == 127.0.0.1:* ]]; then
+    KAFKA=true
+    scripts/jars.sh kafka
+    say "Starting a Kafka broker at $BROKER."
+  else
+    fail "No Kafka broker listens at $BROKER." "Start it, or unset LAKE_KAFKA_BOOTSTRAP_SERVERS to use one of the demo."
+  fi
+}
+
+# prepare_topic: wait for the demo's broker, and create the topic with a first event: the consumer needs it.
+prepare_topic() {
+  local waited=0
+  while [[ $KAFKA == true ]] && ! listens "$BROKER"; do
+    ((waited++ < 300)) || not_started "$LOGS/kafka.log"
+    sleep 0.2
+  done
+  "$BIN/producer" events --data-sink kafka --batches 1 --batch-size 1 >/dev/null 2>"$LOGS/producer.log" ||
+    not_started "$LOGS/producer.log"
+}
+
+# not_started LOG...: stop what was started, and show why.
+not_started() {
+  supervisor status || true
+  tail -n 4 "$@" >&2
+  scripts/stop.sh >/dev/null
+  fail "The demo did not start." "See the last lines of the logs above."
 }
 
 # storage: the kind of landing zone, as a value of the programs' options.
 storage() { if [[ $(setting landing) == s3://* ]]; then echo s3; else echo local; fi; }
 
+SOURCE=${SOURCE:-}
+[[ -z $SOURCE || $SOURCE == kafka ]] || fail "SOURCE: expected kafka, got '$SOURCE'." "If you unset it, events go through files."
 case ${LAKE_DEMO:-} in
 local) say "LAKE_DEMO is local: starting local processes." ;;
 docker) say "LAKE_DEMO is docker: starting the containers of docker-compose.yml." ;;

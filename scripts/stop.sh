@@ -3,11 +3,12 @@
 source "$(dirname "$0")/common.sh"
 
 stopped=
+export COMPOSE_PROFILES=kafka # also what this profile started
 if docker_responds && [[ -n $(docker compose ps --all --quiet) ]]; then
   if [[ ${1:-} == --all ]]; then
-    docker compose --profile sensors down
+    docker compose down
   else
-    docker compose --profile sensors stop producer consumer producer-sensors consumer-sensors
+    docker compose stop producer consumer
     say "MinIO is still running. make clean stops it and removes the data."
   fi
   stopped=yes
@@ -16,7 +17,7 @@ fi
 demo_settings
 if [[ -n $RUN ]]; then
   pid=$(supervisor pid)
-  say "Stopping producer and consumer. The consumer finishes its micro-batch first …"
+  say "Stopping what the demo started. The consumer finishes its micro-batch first …"
   supervisor shutdown >/dev/null
   while kill -0 "$pid" 2>/dev/null; do sleep 0.2; done
   rm -rf "$RUN" "$HOME_DIR/.demo"

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from tests.servers import KafkaServer
 
 Headers = list[tuple[str, bytes | None]]
@@ -67,3 +68,22 @@ def messages(kafka: KafkaServer, topic: str, partition: int = 0) -> list[int]:
                 consumer.close()
                 return found
             found.append(message.offset() or 0)
+
+
+def received(kafka: KafkaServer, topic: str) -> list[Message]:
+    """All messages of a topic, by partition."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    reading = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}
+    consumer = Consumer(reading)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    found: list[Message] = []
+    ended = 0
+    while ended < len(partitions):
+        for message in consumer.consume(1_000, 1.0):
+            if message.error():
+                ended += 1
+            else:
+                found.append(message)
+    consumer.close()
+    return sorted(found, key=lambda message: (message.partition() or 0, message.offset() or 0))

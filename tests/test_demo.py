@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.servers import free_port
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,6 +24,7 @@ def make(tmp_path):
         )
 
     call.home = home
+    call.environment = environment
     yield call
     call("clean")
 
@@ -79,14 +81,29 @@ def test_the_demo_from_start_to_clean(make):
 
 
 @pytest.mark.spark
-@pytest.mark.long  # the walk through docs/sensors.md runs the same programs
-def test_the_demo_of_sensors(make):
-    start = make("start", "STREAM=sensors")
+@pytest.mark.slow
+def test_the_demo_over_a_topic(make):
+    make.environment["LAKE_KAFKA_BOOTSTRAP_SERVERS"] = f"127.0.0.1:{free_port()}"
+    start = make("start", "SOURCE=kafka")
     assert start.returncode == 0, start.stdout + start.stderr
-    assert "bronze.sensors" in start.stdout
-    assert make("stop").returncode == 0
-    (kept,) = _reader(make.home, "select count(*) n from silver.sensors")
-    assert kept["n"] > 0
+    assert "Starting a Kafka broker at 127.0.0.1" in start.stdout
+    assert "bronze.events, from the topic events" in start.stdout
+    stop = make("stop")
+    assert stop.returncode == 0, stop.stdout + stop.stderr
+    (found,) = _reader(make.home, "select count(*) n, count(*) filter (_source like 'events/%') k from bronze.events")
+    assert found["n"] == found["k"] > 0
+    assert make("clean").returncode == 0
+    assert not make.home.exists()
+
+
+def test_a_source_that_cannot_be_used_is_refused(make):
+    refused = make("start", "SOURCE=carrier-pigeon")
+    assert refused.returncode != 0
+    assert "expected kafka, got 'carrier-pigeon'" in refused.stderr
+    make.environment["LAKE_KAFKA_BOOTSTRAP_SERVERS"] = "broker.invalid:9092"
+    refused = make("start", "SOURCE=kafka")
+    assert refused.returncode != 0
+    assert "No Kafka broker listens at broker.invalid:9092" in refused.stderr
 
 
 def test_clean_refuses_a_folder_that_holds_something_else(make):
@@ -104,4 +121,3 @@ def test_what_does_not_run_is_said_in_one_line(make):
     assert "make start" in make("producer-logs").stderr
     assert "make start" in make("spark").stderr
     assert "target/bin/minio" in make("minio").stdout
-    assert "expected events or sensors" in make("start", "STREAM=sensor").stderr

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.collector.running import Collector
-from tests.messages import event, send
+from tests.messages import event, received, send
 from tests.servers import KafkaServer
 
 from lakeproof.settings_help import as_markdown
@@ -102,6 +102,7 @@ def test_the_commands_of_operations_do_what_the_page_says(walked: tuple[dict[str
     said = shell("\n".join(blocks("docs/operations.md", "sh")), walked[0])
     assert "The next run resumes from the position in the tables." in said
     assert "Found 20 of 20 files" in said
+    assert "not all queries run: exit code 4" in said
     again = shell("consumer run events --available-now && reader verify", walked[0])
     assert "Clean: each landed unit is in exactly one table, once." in again
 
@@ -189,9 +190,14 @@ def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) 
     kafka.new_topic(name="incoming")
     send(kafka, "incoming", [event(1), b"[%b, {}]" % event(2)], key=b"k")
     script = "\n".join(blocks("docs/kafka.md", "sh")).replace("localhost:9092", kafka.bootstrap_servers)
+    script = script.replace("target/", f"{tmp_path}/") + "\n".join(blocks("docs/sinks.md", "sh"))
     output = shell(script, {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"})
     assert f"incoming/0/{1:019}" in output
+    assert json.loads((tmp_path / "report.json").read_bytes())["kafka"]["partitions"]["0"]["last"] > "incoming/0/"
     assert "Clean: each landed unit is in exactly one table, once." in output
+    kept = {message.key() for message in received(kafka, "events.silver")}
+    assert {b"e1", b"e2"} < kept
+    assert {b"lakeproof-reasons"} < {name.encode() for name, _ in received(kafka, "events.dead")[0].headers() or []}
 
 
 def test_the_guide_has_the_settings_as_the_model_describes_them() -> None:

@@ -5,7 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 
 from consumer.bulletin import Bulletin
 from lakeproof.catalog import catalog_errors
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 from lakeproof.signals import end_at_once, ending_signals
+from lakeproof.state.failures import clear_failures, record_failure
 from lakeproof.state.lease import Lease, lease
 
 log = structlog.get_logger()
@@ -111,26 +112,46 @@ def run_queries(
     """
     with ExitStack() as leases:
         held = [leases.enter_context(lease(settings.state.database, query.lease_name)) for query in queries]
+        clear_failures(settings.state.database, [query.name for query in queries])
         with ThreadPoolExecutor(1) as pool:
-            preparing = pool.submit(_prepare, queries)
+            preparing = pool.submit(_prepare, settings, queries)
             spark = session()
         with catalog_errors():
             preparing.result()
         for query, its_lease in zip(queries, held, strict=True):
-            try:
-                query.resume(spark, its_lease)
-            except (Py4JError, PySparkException) as error:
-                raise query.explain(error) from error
+            with _noting_failure(settings, query):
+                try:
+                    query.resume(spark, its_lease)
+                except (Py4JError, PySparkException) as error:
+                    raise query.explain(error) from error
         with _bulletin() as bulletin:
-            _run(spark, queries, bulletin, available_now=available_now)
+            _run(settings, spark, queries, bulletin, available_now=available_now)
 
 
-def _prepare(queries: Sequence[Query]) -> None:
+def _prepare(settings: Settings, queries: Sequence[Query]) -> None:
     for query in queries:
-        query.prepare()
+        with _noting_failure(settings, query):
+            query.prepare()
 
 
-def _run(spark: SparkSession, queries: Sequence[Query], bulletin: Bulletin, *, available_now: bool) -> None:
+@contextmanager
+def _noting_failure(settings: Settings, query: Query) -> Iterator[None]:
+    try:
+        yield
+    except LakeproofError as error:
+        _note_failure(settings, query, error)
+        raise
+
+
+def _note_failure(settings: Settings, query: Query, error: LakeproofError) -> None:
+    """Leave the error of a query for `consumer status`."""
+    with suppress(UnavailableError):  # then that is not what the user has to hear of
+        record_failure(settings.state.database, query.name, error)
+
+
+def _run(
+    settings: Settings, spark: SparkSession, queries: Sequence[Query], bulletin: Bulletin, *, available_now: bool
+) -> None:
     running: dict[str, Running] = {}
     try:
         for query in queries:
@@ -143,7 +164,9 @@ def _run(spark: SparkSession, queries: Sequence[Query], bulletin: Bulletin, *, a
             bulletin.stop_file.touch()
             _wait_until_idle(running)
             query = next(query for query in queries if query.name == failed)
-            raise _named(query, _failure(query, running[failed], bulletin), len(queries))
+            error = _failure(query, running[failed], bulletin)
+            _note_failure(settings, query, error)
+            raise _named(query, error, len(queries))
     finally:
         for each in running.values():
             each.stop()

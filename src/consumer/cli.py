@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from enum import StrEnum
 from functools import partial
 from typing import Annotated
@@ -17,6 +18,7 @@ from lakeproof.gold.model import Kind, Product
 from lakeproof.gold.read import is_of_kind, load_product, load_products
 from lakeproof.gold.read_samples import load_all_samples, load_samples
 from lakeproof.gold.samples import Samples
+from lakeproof.kafka.names import topic_name
 from lakeproof.settings import Settings, load_settings
 from lakeproof.signals import AskedToEnd, asked_to_end
 
@@ -29,6 +31,9 @@ app = application(
 StreamArgument = Annotated[
     str, typer.Argument(help="Name of the stream; its contract is contracts/STREAM.yaml.", show_default=False)
 ]
+
+STREAM = "{stream}"
+"""What the name of a topic has in place of the name of the stream."""
 
 _TRIGGER = re.compile(r"\d+(\.\d+)? (millisecond|second|minute|hour)s?")
 
@@ -81,6 +86,24 @@ def run_streams(
             show_default="silver, if the contract has a primary key; gold, if a data product reads it",
         ),
     ] = None,
+    silver_topic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Kafka topic that gets the rows of silver. {stream} is the name of the stream. "
+            "Default: LAKE_SILVER_TOPIC.",
+            show_default=False,
+        ),
+    ] = None,
+    dead_letter_topic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Kafka topic that gets the dead letters. {stream} is the name of the stream. "
+            "Default: LAKE_DEAD_LETTER_TOPIC.",
+            show_default=False,
+        ),
+    ] = None,
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Process what has landed so far, then exit.")
     ] = False,
@@ -92,7 +115,8 @@ def run_streams(
     """
     try:
         with logged_errors(), asked_to_end():
-            _run(list(dict.fromkeys(streams)), to, data_source, topic, available_now, trigger)
+            settings = _with_sinks(load_settings(), silver_topic, dead_letter_topic, streams)
+            _run(settings, list(dict.fromkeys(streams)), to, data_source, topic, available_now, trigger)
     except AskedToEnd:  # while it started: nothing was begun
         structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
 
@@ -146,6 +170,48 @@ def give_up_files(
     typer.echo(f"{len(absent):,} files {said}" if absent else "No files are missing.", err=True)
 
 
+@app.command("status")
+def show_status(
+    streams: Annotated[
+        list[str] | None, typer.Argument(metavar="[STREAM...]", help="Streams. Default: all that have tables.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show every query: whether it runs, how far it is behind, rows per second, last commit and watermark.
+
+    The exit code is 0 if all run, 1 if one failed, 3 if the lake cannot be reached, and 4 if none failed and one is
+    stopped.
+    """
+    settings = load_settings()
+    for stream in streams or ():
+        load_contract(settings.contracts, stream)
+    from consumer import status
+
+    found = status.status(settings, streams or [])
+    if as_json:
+        typer.echo(status.as_json(found))
+    else:
+        status.write_table(found, sys.stdout)
+    raise typer.Exit(status.exit_code(found))
+
+
+@app.command("resend")
+def resend_table(
+    table: Annotated[
+        str, typer.Argument(help="silver.STREAM, dead_letters.STREAM or gold.PRODUCT", show_default=False)
+    ],
+) -> None:
+    """Let the topics that show TABLE get all of its rows again.
+
+    Use this if a table was restored from an older copy than its topic shows. The messages that a topic has stay, and
+    repeated ones have the same lakeproof-id. The next run sends them.
+    """
+    settings = load_settings()
+    from consumer.repair import resend
+
+    typer.echo(resend(settings, table))
+
+
 @app.command("rebuild")
 def rebuild_layer(
     layer: Annotated[Rebuildable, typer.Argument(help="The layer.", show_default=False)],
@@ -194,6 +260,7 @@ def archive(
 
 
 def _run(
+    settings: Settings,
     streams: list[str],
     to: Layer | None,
     data_source: DataSource | None,
@@ -205,11 +272,12 @@ def _run(
         raise UsageError(
             f"--trigger: expected a duration, got {every!r}.", 'Use a value like "5 seconds" or "500 milliseconds".'
         )
-    settings = _with_topic(load_settings(), data_source, topic, streams)
+    settings = _with_topic(settings, data_source, topic, streams)
     _check_data_source(settings, data_source)
     source = "kafka" if data_source is DataSource.KAFKA else "files"
     # An invalid contract is reported before anything else.
-    with_silver = [stream for stream in streams if _has_silver(load_contract(settings.contracts, stream), to)]
+    contracts = {stream: load_contract(settings.contracts, stream) for stream in streams}
+    with_silver = [stream for stream in streams if _has_silver(contracts[stream], to)]
     products, samples = _products(settings, with_silver, to)
     check_environment(settings, Program.CONSUMER)
 
@@ -220,19 +288,29 @@ def _run(
     from consumer.queries.alerts import AlertsQuery
     from consumer.queries.bronze import BronzeQuery, Trigger
     from consumer.queries.gold import GoldQuery
+    from consumer.queries.publishing import sinks_of, to_topic
     from consumer.queries.samples import SamplesQuery
     from consumer.queries.silver import SilverQuery
     from consumer.session import PLANNING_ONLY, start_session
+    from consumer.sinks.changes import dead_letters_followed, silver_followed
 
+    when, sinks = Trigger(available_now, every), settings.sinks
     queries: list[Query] = [
-        *(BronzeQuery(settings, stream, Trigger(available_now, every), source) for stream in streams),
-        *(SilverQuery(settings, stream, Trigger(available_now, every)) for stream in with_silver),
-        *(GoldQuery(settings, product, Trigger(available_now, every)) for product in products),
-        *(SamplesQuery(settings, each, Trigger(available_now, every)) for each in samples),
+        *(BronzeQuery(settings, stream, when, source) for stream in streams),
+        *(SilverQuery(settings, stream, when) for stream in with_silver),
+        *(GoldQuery(settings, product, when) for product in products),
+        *(SamplesQuery(settings, each, when) for each in samples),
     ]
-    contract_of = partial(load_contract, settings.contracts)
+    for stream in streams if sinks.dead_letter_topic else ():
+        own = str(sinks.dead_letter_topic).replace(STREAM, stream)
+        queries.append(to_topic(settings, dead_letters_followed(stream), own, when))
+    for stream in with_silver if sinks.silver_topic else ():
+        own = str(sinks.silver_topic).replace(STREAM, stream)
+        queries.append(to_topic(settings, silver_followed(contracts[stream]), own, when))
+    for product in products:
+        queries += sinks_of(settings, product, contracts[product.stream], when)
     alerts = [
-        AlertsQuery(settings, each, contract_of(each.stream), Trigger(available_now, every))
+        AlertsQuery(settings, each, contracts[each.stream], when)
         for each in samples
         if each.alerts and source == "kafka"
     ]
@@ -290,6 +368,22 @@ def _with_topic(settings: Settings, data_source: DataSource | None, topic: str |
             "Leave out --topic and LAKE_KAFKA_TOPIC: then each stream is read from the topic of its name.",
         )
     return settings
+
+
+def _with_sinks(
+    settings: Settings, silver_topic: str | None, dead_letter_topic: str | None, streams: list[str]
+) -> Settings:
+    """The settings with the topics of the command line, which win."""
+    asked = {"silver_topic": silver_topic, "dead_letter_topic": dead_letter_topic}
+    sinks = settings.sinks.model_copy(update={name: topic for name, topic in asked.items() if topic})
+    for option, topic in (("--silver-topic", sinks.silver_topic), ("--dead-letter-topic", sinks.dead_letter_topic)):
+        if topic and STREAM not in topic and len(streams) > 1:
+            raise UsageError(
+                f"{option}: one topic, {topic}, cannot show {len(streams)} streams.", f"Use a name with {STREAM} in it."
+            )
+        if topic:
+            topic_name(topic.replace(STREAM, streams[0]))
+    return settings.model_copy(update={"sinks": sinks})
 
 
 def _check_data_source(settings: Settings, data_source: DataSource | None) -> None:

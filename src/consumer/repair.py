@@ -2,7 +2,7 @@
 
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder, remove_checkpoint
-from lakeproof.errors import UnavailableError
+from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.kafka.topic import Topic
@@ -11,6 +11,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.given_up import give_up_before, given_up_before
 from lakeproof.state.landing_log import LandingLog, Position, is_origin
 from lakeproof.state.lease import lease
+from lakeproof.state.sink_positions import SinkPositions, sink_lease
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import stream_tables
 
@@ -34,6 +35,29 @@ def reset(settings: Settings, stream: str) -> str:
         if removed
         else f"No checkpoint found in {where}. The next run resumes from the position in the tables."
     )
+
+
+def resend(settings: Settings, table: str) -> str:
+    """Forget what the topics of a table have; return a line that says what was done.
+
+    Raises
+    ------
+    LeaseHeldError
+        A consumer sends to one of them.
+    UsageError
+        Nothing was sent of such a table.
+    """
+    positions = SinkPositions(settings.state.database)
+    sinks = positions.sinks_of(table)
+    if not sinks:
+        raise UsageError(
+            f"Nothing of {table!r} was sent to a topic yet.", "Name a table: silver.STREAM, dead_letters.STREAM, gold.…"
+        )
+    for sink in sinks:
+        with lease(settings.state.database, sink_lease(sink)):
+            positions.forget(sink)
+    topics = ", ".join(sink.removeprefix(f"{table}-to-") for sink in sinks)
+    return f"The next run sends all of {table} to {topics} again."
 
 
 def absent_files(settings: Settings, stream: str) -> list[str]:

@@ -4,14 +4,16 @@ PyIceberg finds columns by their ids, applies deletes, and leaves out the row gr
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from lakeproof.errors import UnavailableError
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.tables.names import MICRO_BATCH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 _BYTES_PER_TASK = 1 << 20
 _FILE_COST = 1 << 16
 """Bytes that take as long to read as to open a file."""
+
+_ROW = "_row"
 
 ResultT = TypeVar("ResultT")
 
@@ -64,6 +68,7 @@ def plan(
     columns: Mapping[str, str],
     rows: "BooleanExpression | None" = None,
     within: "BooleanExpression | None" = None,
+    snapshot_id: int | None = None,
 ) -> Scan:
     """Find the data files of a table that may hold some rows.
 
@@ -79,6 +84,8 @@ def plan(
         Which rows; all by default.
     within
         Leaves out data files only: PyIceberg does not filter rows by fields within objects.
+    snapshot_id
+        Of which snapshot; the current one by default.
     """
     from pyiceberg.expressions import AlwaysTrue, And
 
@@ -87,8 +94,15 @@ def plan(
     metadata = table.metadata.model_copy(
         update={"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "properties": {}}
     )
-    files = list(table.scan(And(rows or every, within or every)).plan_files())
+    files = list(table.scan(And(rows or every, within or every), snapshot_id=snapshot_id).plan_files())
     return Scan(name, metadata, table.io, columns, rows or every, files)
+
+
+def of_micro_batches(start: int, end: int) -> "BooleanExpression":
+    """The rows of a bronze or silver table that are from some micro-batches of bronze."""
+    from pyiceberg.expressions.parser import parse
+
+    return parse(f"{MICRO_BATCH_ID} >= {start} and {MICRO_BATCH_ID} < {end}")
 
 
 def read(scan: Scan) -> Iterator[pa.RecordBatch]:
@@ -101,17 +115,51 @@ def read(scan: Scan) -> Iterator[pa.RecordBatch]:
     UnavailableError
         A data file cannot be read.
     """
+    for file in scan.files:  # one at a time: PyIceberg would read all of them before it returns the first rows
+        yield from _rows_of(scan, file)
+
+
+def positions(scan: Scan, pick: Callable[[pa.Table], pa.Table]) -> dict[str, Any]:
+    """Find the positions of some rows in their data files, within a task.
+
+    Parameters
+    ----------
+    scan
+        The scan, of all rows. Deletes are deletion vectors.
+    pick
+        Leaves the rows that are looked for, of those that it is given.
+
+    Returns
+    -------
+    dict
+        An array of positions by the location of a data file, of the files that have such rows.
+    """
+    from pyiceberg.table import FileScanTask
+
+    found = {}
+    for file in scan.files:
+        first, mine = 0, []
+        for rows in _rows_of(scan, FileScanTask(file.file)):  # as they lie there: what was deleted counts, too
+            numbered = pa.Table.from_batches([rows]).append_column(
+                _ROW, pa.array(np.arange(first, first + rows.num_rows))
+            )
+            mine.append(pick(numbered)[_ROW].to_numpy())
+            first += rows.num_rows
+        live = np.setdiff1d(np.concatenate(mine) if mine else [], _deleted(scan, file))
+        if len(live):
+            found[file.file.file_path] = live
+    return found
+
+
+def _rows_of(scan: Scan, file: "FileScanTask") -> Iterator[pa.RecordBatch]:
     from pyiceberg.io.pyarrow import ArrowScan
 
-    schema = scan.metadata.schema()
-    projected = schema.select(*scan.columns.values())
+    projected = scan.metadata.schema().select(*scan.columns.values())
     try:
-        # A file at a time: PyIceberg would read all of them before it returns the first rows.
-        for file in scan.files:
-            for batch in ArrowScan(scan.metadata, scan.io, projected, scan.rows).to_record_batches([file]):
-                if batch.num_rows:
-                    columns: Any = [batch.column(name) for name in scan.columns.values()]
-                    yield pa.RecordBatch.from_arrays(columns, names=list(scan.columns))
+        for batch in ArrowScan(scan.metadata, scan.io, projected, scan.rows).to_record_batches([file]):
+            if batch.num_rows:
+                columns: Any = [batch.column(name) for name in scan.columns.values()]
+                yield pa.RecordBatch.from_arrays(columns, names=list(scan.columns))
     except FileNotFoundError as error:
         raise FilesGoneError(
             f"Data files of {scan.name} were removed while they were read: {error}.",
@@ -121,15 +169,60 @@ def read(scan: Scan) -> Iterator[pa.RecordBatch]:
         raise UnavailableError(f"Cannot read {scan.name}: {error}.", "Run the consumer again.") from error
 
 
+def _deleted(scan: Scan, file: "FileScanTask") -> Any:
+    """Positions of a data file that its deletion vectors have."""
+    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+    from pyiceberg.table.puffin import PuffinFile
+
+    found: list[Any] = [np.array([], np.int64)]
+    for each in file.delete_files:
+        with scan.io.new_input(each.file_path).open() as content:
+            vectors = deletion_vectors_from_puffin_file(PuffinFile(content.read()))
+        found += [
+            vector.to_vector().to_numpy() for vector in vectors if vector.referenced_data_file == file.file.file_path
+        ]
+    return np.concatenate(found)
+
+
 def spread(spark: SparkSession, scan: Scan, work: Callable[[Scan], ResultT]) -> list[ResultT]:
-    """Let tasks work on parts of a scan, of about the same number of bytes."""
+    """Let tasks work on parts of a scan, of about the same number of bytes.
+
+    Raises
+    ------
+    LakeproofError
+        What a task failed with.
+    """
+    parts = parts_of(spark, scan)
+    if not parts:
+        return []
+
+    def attempt(part: Scan) -> ResultT | LakeproofError:
+        try:
+            return work(part)
+        except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
+            return error
+
+    return succeeded(spark.sparkContext.parallelize(parts, len(parts)).map(attempt).collect())
+
+
+def parts_of(spark: SparkSession, scan: Scan) -> list[Scan]:
+    """Parts of a scan of about the same number of bytes, at most as many as there are cores."""
     if not scan.files:
         return []
-    context = spark.sparkContext
     total = sum(map(_cost, scan.files))
-    groups = _balanced(scan.files, min(1 + total // _BYTES_PER_TASK, len(scan.files), context.defaultParallelism))
-    parts = [replace(scan, files=files) for files in groups]
-    return context.parallelize(parts, len(parts)).map(work).collect()
+    cores = spark.sparkContext.defaultParallelism
+    groups = _balanced(scan.files, min(1 + total // _BYTES_PER_TASK, len(scan.files), cores))
+    return [replace(scan, files=files) for files in groups]
+
+
+def succeeded(results: Iterable[ResultT | LakeproofError]) -> list[ResultT]:
+    """What tasks returned; the error of one that failed is raised."""
+    found = []
+    for result in results:
+        if isinstance(result, LakeproofError):
+            raise result
+        found.append(result)
+    return found
 
 
 def _balanced(files: "Sequence[FileScanTask]", groups: int) -> "list[list[FileScanTask]]":

@@ -27,6 +27,7 @@ from pydantic import (
 
 from lakeproof.addresses import as_plain_uri, as_uri, database, folder, place, sqlite_uri
 from lakeproof.errors import UsageError
+from lakeproof.kafka.names import topic_name
 from lakeproof.kafka.offsets import starting_offsets
 
 _PREFIX = "LAKE_"
@@ -39,7 +40,6 @@ _MASTER = re.compile(
     r"|spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*|yarn|k8s://\S+"
 )
 _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ORIGIN = re.compile(r"https?://[^/\s,*?#@]+")
 _MEGABYTES = {"m": 1, "g": 1024, "t": 1024**2}
 _LEAST_MEGABYTES = 512
@@ -84,19 +84,8 @@ def _memory(text: str) -> str:
     return text
 
 
-def topic_name(text: str) -> str:
-    """Check the name of a Kafka topic.
-
-    Raises
-    ------
-    UsageError
-        It is none.
-    """
-    if not _TOPIC.fullmatch(text) or text in (".", ".."):
-        raise UsageError(
-            f"{text!r} is not the name of a Kafka topic.",
-            "Write 1 to 249 characters: letters, digits, dots, underscores and hyphens.",
-        )
+def _topic_of_streams(text: str) -> str:
+    topic_name(text.replace("{stream}", "stream"))
     return text
 
 
@@ -357,6 +346,26 @@ class TopicSettings(_Concern, title="Kafka topics"):
     )
 
 
+class SinkSettings(_InHome, title="Sinks"):
+    """Where tables are published."""
+
+    silver_topic: Annotated[str, _checked(_topic_of_streams)] | None = Field(
+        None,
+        alias="LAKE_SILVER_TOPIC",
+        description="Kafka topic that gets the rows of silver, like silver.{stream}; none: no topic does",
+    )
+    dead_letter_topic: Annotated[str, _checked(_topic_of_streams)] | None = Field(
+        None,
+        alias="LAKE_DEAD_LETTER_TOPIC",
+        description="Kafka topic that gets the dead letters, like dead-letters.{stream}; none: no topic does",
+    )
+    files: Annotated[str, _checked(lambda text: as_plain_uri(place(text)))] = Field(
+        default_factory=_in_home("published"),
+        alias="LAKE_PUBLISHED",
+        description="where the Parquet files of data products go, a folder for each product",
+    )
+
+
 class CollectorSettings(_Concern, title="Collector"):
     """What the collector accepts, and when it gives up."""
 
@@ -477,6 +486,7 @@ class Settings(_InHome, title="General"):
     silver: SilverSettings
     spark: SparkSettings
     topics: TopicSettings
+    sinks: SinkSettings
     collector: CollectorSettings
     s3: S3Settings
 

@@ -1,7 +1,7 @@
 """Batches of events: what is in one, its bytes and its name."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from random import Random
 
@@ -30,12 +30,15 @@ class Record:
         Whether it is a copy of an earlier record; then `reasons` are that one's.
     anomaly
         Whether it is a reading out of the range of its contract: sound, and to be marked.
+    key
+        What the record says its ``event_id`` is; None where that is no text.
     """
 
     data: bytes
     reasons: tuple[Reason, ...] = ()
     duplicate: bool = False
     anomaly: bool = False
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ def make_batches(plan: Plan, contract: Contract, times: Iterable[datetime]) -> I
         for _ in range(plan.batch_size):
             if memory and fault_rng.random() < plan.chances.duplicate:
                 original = fault_rng.choice(memory)
-                records.append(Record(original.data, original.reasons, duplicate=True))
+                records.append(replace(original, duplicate=True))
             else:
                 record = _make_record(plan, contract, pools, event_rng, fault_rng, sequence, landing_at)
                 records.append(record)
@@ -139,7 +142,10 @@ def _make_record(
     if fault_rng.random() < plan.chances.extra_field:
         event, reason = add_unknown_field(event, contract, fault_rng)
         reasons.append(reason)
-    return Record(encode_record(event, plan.style), tuple(sorted(reasons)))
+    key = event.get("event_id")
+    return Record(
+        encode_record(event, plan.style), tuple(sorted(reasons)), key=key if isinstance(key, str) and key else None
+    )
 
 
 def _remember(record: Record, memory: list[Record], rng: Random) -> None:

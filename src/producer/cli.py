@@ -22,7 +22,7 @@ _YEARS = range(1970, 3000)
 app = application(
     "producer",
     "Generate batches of records, with the faults that real producers have, and land them.",
-    ["LAKE_HOME", "LAKE_LANDING", "LAKE_CONTRACTS", "AWS_ENDPOINT_URL"],
+    ["LAKE_HOME", "LAKE_LANDING", "LAKE_CONTRACTS", "AWS_ENDPOINT_URL", "LAKE_KAFKA_BOOTSTRAP_SERVERS"],
 )
 
 
@@ -53,6 +53,15 @@ def events(
         typer.Option(
             metavar="FOLDER|URI",
             help="Folder or URI to land in. Default: events/ in the landing zone (LAKE_LANDING).",
+            rich_help_panel="Where",
+            show_default=False,
+        ),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Kafka topic to send to, with --data-sink kafka. Default: LAKE_KAFKA_TOPIC, or events.",
             rich_help_panel="Where",
             show_default=False,
         ),
@@ -158,6 +167,7 @@ def events(
     """Generate events of users: page views and purchases.
 
     A batch is a file below dt=…/hh=…/. It appears as a whole or not at all, and never replaces another file.
+    On Kafka, each event is a message with the event_id as its key, and a truncated batch is one message.
 
     On Ctrl-C or SIGTERM, the producer finishes the current batch, writes the report and exits.
     """
@@ -166,8 +176,8 @@ def events(
         pause = _ENDLESS_PAUSE if batches is None else 0.0
     chances = (corruption_chance, invalid_schema_chance, extra_field_chance, duplicate_chance)
     settings = load_settings()
-    kind, uri = choose_sink(data_sink, target, "events", settings)
-    if kind is not SinkKind.STDOUT:
+    kind, uri = choose_sink(data_sink, target, "events", settings, topic)
+    if kind in (SinkKind.LOCAL, SinkKind.S3):
         check_environment(settings, Program.PRODUCER, landing=uri)
 
     # Faker takes a second to import: only when everything cheap has been checked.

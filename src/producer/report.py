@@ -1,6 +1,7 @@
 """The truth about what was made, counted while it lands; tests compare the tables with it."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -130,15 +131,24 @@ def check_writable(path: Path) -> None:
         raise _not_writable(path, error) from error
 
 
-def write_report(tally: Tally, path: Path) -> None:
+def write_report(tally: Tally, path: Path, landed: Mapping[str, Any]) -> None:
     """Write the report as JSON, whole or not at all, over an earlier one.
+
+    Parameters
+    ----------
+    tally
+        What landed.
+    path
+        The file.
+    landed
+        What the sink adds: see :meth:`producer.sinks.Sink.landed`.
 
     Raises
     ------
     UsageError
         It cannot be written.
     """
-    text = msgspec.json.format(msgspec.json.encode(tally.as_dict()), indent=2)
+    text = msgspec.json.format(msgspec.json.encode(tally.as_dict() | dict(landed)), indent=2)
     try:
         with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
             file.write(text + b"\n")

@@ -77,14 +77,14 @@ def produce(
         try:
             with progress(console, run.batches, live=run.live) as show:
                 for batch in batches:
-                    sink.write(batch.name, batch.data)
+                    sink.write(batch)
                     tally.add(batch)
                     show(tally)
         except SinkClosed:
             closed = True
         finally:
             if run.report:
-                write_report(tally, run.report)
+                write_report(tally, run.report, sink.landed())
             if tally.batches and not closed:
                 console.print(tally.table())
     if stop.requested:

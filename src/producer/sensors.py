@@ -79,7 +79,7 @@ def make_readings(plan: ReadingsPlan, times: Iterable[datetime]) -> Iterator[Bat
         for _ in range(plan.batch_size):
             if memory and fault_rng.random() < plan.duplicate:
                 original = fault_rng.choice(memory)
-                records.append(Record(original.data, duplicate=True, anomaly=original.anomaly))
+                records.append(Record(original.data, duplicate=True, anomaly=original.anomaly, key=original.key))
                 continue
             device, turn = devices[turn % plan.devices], turn + 1
             record = _reading(plan, device, landing_at, rng, fault_rng)
@@ -101,4 +101,4 @@ def _reading(plan: ReadingsPlan, device: _Device, landing_at: datetime, rng: Ran
         "sensor_freq": round(hertz, 3),
         "event_time": made_at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z",
     }
-    return Record(encode_record(reading, plan.style), anomaly=anomaly)
+    return Record(encode_record(reading, plan.style), anomaly=anomaly, key=device.id)

@@ -15,9 +15,11 @@ from rich.text import Text
 
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.gold.model import WINDOW_START
 from lakeproof.gold.read import load_products
+from lakeproof.kafka.recorded import Recorded, recorded_topic
+from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.settings import Settings
 from lakeproof.tables.names import (
@@ -43,9 +45,22 @@ _EXAMPLE_WIDTH = 60
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stream is: landed files, rows in bronze, dead letters, and tables of silver and gold without rows."""
+    """How far a stream is.
+
+    Parameters
+    ----------
+    landed
+        Files in the landing zone, or messages in the topic.
+    what
+        Which of the two.
+    bronze, dead_letters
+        Rows of the tables.
+    empty
+        Tables of silver and gold without rows.
+    """
 
     landed: int
+    what: str
     bronze: int
     dead_letters: int
     empty: tuple[str, ...]
@@ -56,7 +71,9 @@ class Progress:
         return self.bronze > 0 and self.dead_letters > 0 and not self.empty
 
     def __str__(self) -> str:
-        counts = f"{self.landed:,} files landed · {self.bronze:,} bronze rows · {self.dead_letters:,} dead letters"
+        counts = (
+            f"{self.landed:,} {self.what} landed · {self.bronze:,} bronze rows · {self.dead_letters:,} dead letters"
+        )
         return " · ".join([counts, *(f"{name} is empty" for name in self.empty)])
 
 
@@ -105,7 +122,7 @@ def print_summary(settings: Settings, stream: str) -> None:
     contract = load_contract(settings.contracts, stream)
     out = console()
     with connect(settings) as session:
-        landed = _landed(session, stream, contract.event_time)
+        landed = _landed(session, stream, contract.event_time, _recorded(settings, stream))
         dead = _dead_letters(session, stream)
         silver = _silver(session, stream) if _has_table(settings, silver_tables(stream).ledger) else None
         products = load_products(settings.gold, [stream], lambda _: contract)
@@ -128,14 +145,38 @@ def _watch(settings: Settings, contract: Contract) -> Callable[[], Progress]:
     others = [silver_tables(contract.stream).kept, *(gold_table(product.name) for product in products)]
 
     def look() -> Progress:
+        recorded = _recorded(settings, contract.stream)
         return Progress(
-            sum(not is_hidden(name) for name, _ in zone.list()),
+            _messages(settings, recorded) if recorded else sum(not is_hidden(name) for name, _ in zone.list()),
+            "messages" if recorded else "files",
             _rows(catalog, names.bronze) or 0,
             _rows(catalog, names.dead_letters) or 0,
             tuple(name for name in others if _rows(catalog, name) == 0),
         )
 
     return look
+
+
+def _recorded(settings: Settings, stream: str) -> Recorded | None:
+    """Which topic a stream is read from; None where it is read from files, or was not read yet."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    with catalog_errors():
+        try:
+            return recorded_topic(open_catalog(settings).load_table(stream_tables(stream).ledger).properties)
+        except NoSuchTableError:
+            return None
+
+
+def _messages(settings: Settings, recorded: Recorded) -> int:
+    """How many offsets a topic has behind the beginning of its stream; none where the brokers do not respond."""
+    topic = Topic(settings.kafka, recorded.topic)
+    try:
+        _, partitions = topic.identity()
+        extents = topic.extents(partitions)
+    except UnavailableError:
+        return 0
+    return sum(max(extent.end - recorded.start.next(partition), 0) for partition, extent in extents.items())
 
 
 def _rows(catalog: "Catalog", name: str) -> int | None:
@@ -149,7 +190,7 @@ def _rows(catalog: "Catalog", name: str) -> int | None:
             return None
 
 
-def _landed(session: Session, stream: str, event_time: str) -> Table:
+def _landed(session: Session, stream: str, event_time: str, recorded: Recorded | None) -> Table:
     name = stream_tables(stream).bronze
     when = ".".join(identifier(name) for name in event_time.split("."))
     # Bounds as DuckDB's text: years that Python's datetime does not have are welcome in bronze.
@@ -157,7 +198,10 @@ def _landed(session: Session, stream: str, event_time: str) -> Table:
         f"SELECT count(*), count(DISTINCT {SOURCE}), count(DISTINCT {MICRO_BATCH_ID}), "  # noqa: S608 - our own names
         f"min({when})::VARCHAR, max({when})::VARCHAR FROM {name}",
     )
-    table = Table("rows", "files", "micro-batches", "first event", "last event", title=f"Records: {name}")
+    title, sources = (
+        (f"Records: {name}, from the topic {recorded.topic}", "messages") if recorded else (f"Records: {name}", "files")
+    )
+    table = Table("rows", sources, "micro-batches", "first event", "last event", title=title)
     table.add_row(f"{rows:,}", f"{files:,}", f"{micro_batches:,}", first or "none", last or "none")
     return table
 

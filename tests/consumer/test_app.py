@@ -21,6 +21,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
+from lakeproof.state.failures import failures
 from lakeproof.state.lease import Lease, LeaseHeldError, lease
 
 pytestmark = pytest.mark.spark
@@ -208,3 +209,6 @@ def test_silver_that_fails_is_named_and_ends_bronze(lake_settings: Settings, ses
                 SilverQuery(lake_settings, "events", trigger),
                 available_now=available_now,
             )
+        said = failures(lake_settings.state.database)
+        assert said.keys() == {"silver-events"}
+        assert said["silver-events"].startswith("bronze.events has 0 rows")

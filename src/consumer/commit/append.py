@@ -76,6 +76,16 @@ class OpenTable:
             check_marked(dict(self.loaded.properties()), int(current.summary().get("total-records") or 0), self.name)
         return newest
 
+    def check_has(self, committed: Committed) -> None:
+        """Make sure that it has what a marker says that it had once.
+
+        Raises
+        ------
+        MarkerLostError
+            It was rolled back to before that, or replaced.
+        """
+        check_history(committed, _snapshot(self.loaded.currentSnapshot()), self._find, self.name)
+
     def table_id(self) -> str:
         """Its own unique id, which another table of its name does not have."""
         return str(self.loaded.uuid().toString())

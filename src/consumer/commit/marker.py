@@ -67,6 +67,11 @@ class Committed:
     snapshot_id: int
     sequence_number: int
 
+    @property
+    def next_number(self) -> int:
+        """The number of the first micro-batch that the table does not have."""
+        return self.marker.micro_batch_id + 1
+
     def as_text(self) -> str:
         """The value of the property."""
         return json.dumps(asdict(self), default=Limits.model_dump)

@@ -1,17 +1,15 @@
-"""A product's keys, windows and measures as columns of Spark."""
+"""A product's keys, windows and measures, computed on whole columns of Arrow."""
 
-from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
-from functools import reduce
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the usual name
-from pyspark.sql import types as spark
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakeproof.contracts import DecimalType, PrimitiveType
-from lakeproof.contracts.model import Type
-from lakeproof.contracts.rules.expression import Call, Expression, Literal, Operator
-from lakeproof.contracts.rules.expression import Column as Field
+from consumer.judge.judged import arrow_type
+from consumer.judge.rule_checks import evaluate
+from lakeproof.contracts.rules.expression import Expression, fields_in
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Aggregate, Measure, Product
 from lakeproof.tables.names import UPDATED_AT
 
@@ -20,44 +18,62 @@ START = "_start"
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_compute: Any = pc  # its stubs lack functions
 
 
-def in_windows(rows: DataFrame, product: Product, event_time: str) -> DataFrame:
+def columns_of(product: Product, event_time: str, *, measures: bool) -> list[str]:
+    """Names of the columns of silver that :func:`in_windows` takes."""
+    paths = [key.name for key in product.keys]
+    if measures:
+        paths += sorted(set().union(*(fields_in(each.argument) for each in product.measures if each.argument)))
+    return list(dict.fromkeys(path.partition(".")[0] for path in [*paths, event_time]))
+
+
+def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measures: bool = True) -> pa.Table:
     """Rows of silver as the product needs them, each once for every window that it is in.
 
     Returns
     -------
-    DataFrame
+    pyarrow.Table
         The start of the window, the keys as :func:`key_names` has them, and the values of the measures.
     """
+    columns: dict[str, Any] = {name: _small(rows.column(name)) for name in rows.schema.names}
+    at = _at(columns, event_time)
+    if at.null_count:
+        columns = {name: column.filter(at.is_valid()) for name, column in columns.items()}
+        at = at.drop_null()
+    found = {name: _normal(_at(columns, key.name)) for key, name in zip(product.keys, key_names(product), strict=True)}
+    for index, measure in enumerate(product.measures if measures else ()):
+        if measure.argument:
+            found[_value(index)] = _values(measure, measure.argument, columns, len(at))
     size, every = micros(product.window.size), micros(product.window.every)
-    at = F.unix_micros(F.col(event_time))
-    newest = at - F.pmod(at, F.lit(every))
-    starts = newest if size == every else F.explode(F.sequence(newest - (size - every), newest, F.lit(every)))
-    return rows.where(F.col(event_time).isNotNull()).select(
-        starts.alias(START),
-        *(_field((key.name,)).alias(name) for key, name in zip(product.keys, key_names(product), strict=True)),
-        *(
-            value_of(measure.argument).alias(_value(index))
-            for index, measure in enumerate(product.measures)
-            if measure.argument
-        ),
-    )
+    times = at.cast(_TIMESTAMP).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    newest = times - np.mod(times, every)
+    if size == every:
+        return pa.table({START: newest} | found)
+    before = np.arange(size // every)
+    starts = (newest[:, None] - before[None, :] * every).ravel()
+    places = pa.array(np.repeat(np.arange(len(newest)), len(before)))
+    return pa.table({START: starts} | {name: column.take(places) for name, column in found.items()})
 
 
-def aggregated(rows: DataFrame, product: Product, updated_at: datetime) -> DataFrame:
+def aggregated(rows: pa.Table, product: Product, updated_at: datetime) -> pa.Table:
     """What :func:`in_windows` returned as rows of the product's table."""
     keys, size = key_names(product), micros(product.window.size)
-    found = rows.groupBy(START, *keys).agg(
-        *(_aggregate(measure, F.col(_value(index))).alias(_measure(index)) for index, measure in _numbered(product))
+    grouped = rows.group_by([START, *keys]).aggregate(
+        [_aggregate(*numbered) for numbered in enumerate(product.measures)]
     )
-    return found.select(
-        F.timestamp_micros(START).alias(WINDOW_START),
-        F.timestamp_micros(F.col(START) + size).alias(WINDOW_END),
-        *(F.col(name).alias(key.name) for key, name in zip(product.keys, keys, strict=True)),
-        *(F.col(_measure(index)).alias(measure.name) for index, measure in _numbered(product)),
-        timestamp(micros(updated_at - EPOCH)).alias(UPDATED_AT),
-    )
+    starts: Any = grouped[START]
+    found: dict[str, Any] = {
+        WINDOW_START: starts.cast(_TIMESTAMP),
+        WINDOW_END: _compute.add(starts, size).cast(_TIMESTAMP),
+    }
+    found |= {key.name: grouped[name] for key, name in zip(product.keys, keys, strict=True)}
+    results = grouped.columns[1 + len(keys) :]  # counts of all rows have the same name
+    found |= {each.name: _result(each, values) for each, values in zip(product.measures, results, strict=True)}
+    found[UPDATED_AT] = pa.repeat(pa.scalar(updated_at, _TIMESTAMP), grouped.num_rows)
+    return pa.table(found)
 
 
 def key_names(product: Product) -> list[str]:
@@ -65,102 +81,84 @@ def key_names(product: Product) -> list[str]:
     return [f"_key{index}" for index in range(len(product.keys))]
 
 
-def value_of(expression: Expression) -> Column:
-    """The value of an expression for each row."""
-    match expression:
-        case Literal(value, kind):
-            return _literal(value, kind)
-        case Field(path, _):
-            return _field(path)
-        case Call(Operator.CONVERT, (operand,), kind):
-            return value_of(operand).cast(_type(kind))
-        case Call(Operator.LIKE, (text, Literal(pattern, _))):
-            return value_of(text).like(str(pattern))
-        case Call(operator, operands, _):
-            return _OPERATORS[operator](*map(value_of, operands))
-
-
-def timestamp(at: int) -> Column:
-    """The same time for each row, from microseconds since 1970: Python's times end with the year 9999."""
-    return F.timestamp_micros(F.lit(at).cast("long"))
-
-
 def micros(length: timedelta) -> int:
     """A length of time in microseconds."""
     return length // _MICROSECOND
-
-
-def _numbered(product: Product) -> list[tuple[int, Measure]]:
-    return list(enumerate(product.measures))
 
 
 def _value(index: int) -> str:
     return f"_value{index}"
 
 
-def _measure(index: int) -> str:
-    return f"_measure{index}"
+def _at(columns: dict[str, Any], path: str) -> Any:
+    """A column, or a field within it: ``event.timestamp``."""
+    name, *inner = path.split(".")
+    return pc.struct_field(columns[name], inner) if inner else columns[name]
 
 
-def _field(path: tuple[str, ...]) -> Column:
-    return F.col(".".join(f"`{name}`" for name in path))
+def _values(measure: Measure, argument: Expression, columns: dict[str, Any], rows: int) -> Any:
+    """What a measure aggregates, of each row."""
+    values = evaluate(argument, columns)
+    if isinstance(values, pa.Scalar):
+        values = pa.array([values.as_py()] * rows, values.type)
+    if measure.aggregate in (Aggregate.MIN, Aggregate.MAX) and pa.types.is_floating(values.type):
+        return _ordered(values.cast(pa.float64()))
+    return _normal(values)
 
 
-def _aggregate(measure: Measure, values: Column) -> Column:
+def _aggregate(index: int, measure: Measure) -> Any:
+    name = _value(index)
     match measure.aggregate:
         case Aggregate.COUNT:
-            return F.count(values if measure.argument else F.lit(1))
+            return (name, "count") if measure.argument else ([], "count_all")
         case Aggregate.COUNT_DISTINCT:
-            return F.count_distinct(values)
+            return name, "count_distinct"
         case Aggregate.SUM:
-            found = F.sum(values)
+            return name, "sum"
         case Aggregate.MIN:
-            found = F.min(values)
+            return name, "min"
         case Aggregate.MAX:
-            found = F.max(values)
-    return found.cast(_type(measure.type))
+            return name, "max"
 
 
-def _literal(value: object, kind: Type) -> Column:
-    """A literal. Numbers as text and times as numbers: what Spark makes of Python's own objects is less exact."""
-    if isinstance(value, datetime):
-        return timestamp(micros(value - EPOCH))
-    if isinstance(value, date):
-        return F.date_from_unix_date(F.lit((value - EPOCH.date()).days))
-    if value is None or isinstance(value, bool | float):
-        return F.lit(value).cast(_type(kind))
-    return F.lit(str(value)).cast(_type(kind))
+def _result(measure: Measure, values: Any) -> Any:
+    kind = arrow_type(measure.type)
+    of_numbers = measure.argument and measure.aggregate in (Aggregate.MIN, Aggregate.MAX)
+    if of_numbers and pa.types.is_floating(kind):
+        values = pa.chunked_array([_of_ordered(chunk) for chunk in values.chunks], pa.float64())
+    return values.cast(kind)
 
 
-def _type(kind: Type) -> spark.DataType:
-    if isinstance(kind, DecimalType):
-        return spark.DecimalType(kind.precision, kind.scale)
-    return {
-        PrimitiveType.STRING: spark.StringType(),
-        PrimitiveType.SCALAR: spark.StringType(),
-        PrimitiveType.BOOLEAN: spark.BooleanType(),
-        PrimitiveType.INT: spark.IntegerType(),
-        PrimitiveType.LONG: spark.LongType(),
-        PrimitiveType.FLOAT: spark.FloatType(),
-        PrimitiveType.DOUBLE: spark.DoubleType(),
-        PrimitiveType.TIMESTAMP: spark.TimestampType(),
-        PrimitiveType.DATE: spark.DateType(),
-    }[kind]  # type: ignore[index]  # of the other types, a measure has fields only, which need no conversion
+def _normal(values: Any) -> Any:
+    """Values of which equal ones are the same: no -0.0, and one NaN."""
+    if not pa.types.is_floating(values.type):
+        return values
+    positive = _compute.add(values, pa.scalar(0.0, values.type))
+    return _compute.if_else(_compute.is_nan(positive), pa.scalar(float("nan"), values.type), positive)
 
 
-_OPERATORS: dict[Operator, Callable[..., Column]] = {
-    Operator.AND: lambda *operands: reduce(Column.__and__, operands),
-    Operator.OR: lambda *operands: reduce(Column.__or__, operands),
-    Operator.NOT: Column.__invert__,
-    Operator.EQUAL: Column.__eq__,
-    Operator.LESS: Column.__lt__,
-    Operator.IS_NULL: Column.isNull,
-    Operator.ADD: Column.__add__,
-    Operator.SUBTRACT: Column.__sub__,
-    Operator.MULTIPLY: Column.__mul__,
-    Operator.NEGATE: Column.__neg__,
-    Operator.ABS: F.abs,
-    Operator.LENGTH: F.char_length,
-    Operator.COALESCE: F.coalesce,
-    Operator.IF: lambda condition, then, otherwise: F.when(condition, then).otherwise(otherwise),
-}
+def _ordered(values: Any) -> Any:
+    """Doubles as integers with the same order, in which NaN is above all: Arrow leaves NaN out."""
+    bits = np.frombuffer(_normal(values).fill_null(0.0).to_numpy(zero_copy_only=False).tobytes(), np.int64)
+    ordered = np.where(bits < 0, bits ^ np.int64(0x7FFF_FFFF_FFFF_FFFF), bits)
+    return pa.array(ordered, mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def _of_ordered(values: Any) -> Any:
+    ordered = values.fill_null(0).to_numpy(zero_copy_only=False)
+    bits = np.where(ordered < 0, ordered ^ np.int64(0x7FFF_FFFF_FFFF_FFFF), ordered)
+    return pa.array(bits.view(np.float64), mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def _small(values: Any) -> Any:
+    """Values without Arrow's large types, which literals do not have."""
+    kind = _small_type(values.type)
+    return values if kind == values.type else values.cast(kind)
+
+
+def _small_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(_small_type(each.type)) for each in kind])
+    return kind

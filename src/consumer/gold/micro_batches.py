@@ -11,28 +11,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import structlog
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the usual name
+from pyspark.sql import SparkSession
 
 from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import Target
 from consumer.commit.marker import Committed, Marker, MarkerLostError
-from consumer.commit.tasks import Written, write_rows
 from consumer.commit.upsert import OldRows, upsert_once
-from consumer.gold.columns import START, aggregated, in_windows, micros, timestamp
+from consumer.gold.columns import columns_of, micros
 from consumer.gold.table import rebuild_gold_hint
-from consumer.gold.touched import old_rows, touched_windows, within
-from lakeproof.catalog import CATALOG
+from consumer.gold.tasks import Wanted, Written, write_windows
+from consumer.gold.touched import Windows, old_rows, touched_windows, within
+from consumer.scan import Scan, of_micro_batches, plan
+from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product, Publish
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
-from lakeproof.tables.names import MICRO_BATCH_ID, gold_query, silver_query, silver_tables
+from lakeproof.tables.names import gold_query, silver_query, silver_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+_EARLIEST = -(1 << 63)
 
 log = structlog.get_logger()
 
@@ -69,11 +75,6 @@ class _Taken:
     def published(self) -> int | None:
         """The horizon of the newest micro-batch of a product whose windows are final."""
         return int(self.done.marker.contents) if self.done else None
-
-
-def gold_lease(product: str) -> str:
-    """Name of the lease that keeps a second query from filling a product."""
-    return f"gold.{product}"
 
 
 class GoldMicroBatches:
@@ -158,45 +159,52 @@ class GoldMicroBatches:
 
     def _correct(self, spark: SparkSession, taken: _Taken, marker: Marker, target: Target) -> int:
         """Compute the windows that new rows touch, all of them if nothing is there yet; return how many."""
-        product, now = self._product, datetime.now(UTC)
-        rows, event_time = self._rows(spark, taken), taken.contract.event_time
         if taken.done is None:
-            whole = aggregated(in_windows(rows, product, event_time), product, now)
-            return self._upsert(taken, marker, write_rows(whole, target, self._settings.s3), lambda _: OldRows())
-        new = in_windows(rows.where(F.col(MICRO_BATCH_ID) >= taken.start), product, event_time)
-        with touched_windows(new, product) as touched:
-            if not touched.count:
-                return self._upsert(taken, marker, Written(), lambda _: OldRows())
-            near = in_windows(rows.where(within(event_time, touched.spans)), product, event_time)
-            written = write_rows(aggregated(touched.of(near), product, now), target, self._settings.s3)
-            return self._upsert(
-                taken, marker, written, lambda snapshot: old_rows(spark, self._table, snapshot, product, touched)
-            )
+            return self._upsert(taken, marker, self._write(spark, taken, target), lambda _: OldRows())
+        product, event_time = self._product, taken.contract.event_time
+        new = self._scan(taken, since=taken.start, measures=False)
+        windows = touched_windows(spark, new, product, event_time)
+        if not windows.starts:
+            return self._upsert(taken, marker, Written(), lambda _: OldRows())
+        written = self._write(spark, taken, target, windows)
+
+        def find_old(snapshot_id: int) -> OldRows:
+            with catalog_errors():
+                catalog = open_catalog(self._settings)
+                return old_rows(spark, catalog, self._table, snapshot_id, product, windows)
+
+        return self._upsert(taken, marker, written, find_old)
 
     def _append(self, spark: SparkSession, taken: _Taken, marker: Marker, target: Target) -> int:
         """Compute the windows whose end the horizon has passed since the newest micro-batch; return how many."""
-        product, event_time, size = self._product, taken.contract.event_time, micros(self._product.window.size)
-        before, horizon = taken.published, taken.horizon or 0
-        rows = self._rows(spark, taken).where(F.col(event_time) < timestamp(horizon))
-        end = F.col(START) + size
-        closed = end <= horizon
-        if before is not None:
-            rows = rows.where(F.col(event_time) >= timestamp(before - size))
-            closed &= end > before
-        windows = in_windows(rows, product, event_time).where(closed)
-        written = write_rows(aggregated(windows, product, datetime.now(UTC)), target, self._settings.s3)
+        size, horizon = micros(self._product.window.size), taken.horizon or 0
+        first = _EARLIEST if taken.published is None else taken.published - size + 1
+        written = self._write(spark, taken, target, Windows([(first, horizon - size + 1)]))
         self._lease.check()
         append_once(taken.table, marker, written.files)
         return written.rows
+
+    def _write(self, spark: SparkSession, taken: _Taken, target: Target, windows: Windows | None = None) -> Written:
+        """Compute windows, all of them by default, from what silver has kept; it may be ahead by now."""
+        spans = windows.spans(self._product) if windows else None
+        scan = self._scan(taken, within=within(taken.contract.event_time, spans) if spans else None)
+        event_time, now = taken.contract.event_time, datetime.now(UTC)
+        wanted = Wanted(self._product, event_time, windows, now, target, self._settings.s3)
+        return write_windows(spark, scan, wanted)
+
+    def _scan(
+        self, taken: _Taken, since: int = 0, within: "BooleanExpression | None" = None, *, measures: bool = True
+    ) -> Scan:
+        columns = columns_of(self._product, taken.contract.event_time, measures=measures)
+        numbers = of_micro_batches(since, taken.end)
+        with catalog_errors():
+            table = open_catalog(self._settings).load_table(self._silver)
+            return plan(table, self._silver, {name: name for name in columns}, numbers, within=within)
 
     def _upsert(self, taken: _Taken, marker: Marker, written: Written, find_old: Callable[[int], OldRows]) -> int:
         self._lease.check()
         upsert_once(taken.table, marker, written.files, find_old)
         return written.rows
-
-    def _rows(self, spark: SparkSession, taken: _Taken) -> DataFrame:
-        """What silver has kept; it may be ahead by now."""
-        return spark.table(f"{CATALOG}.{self._silver}").where(F.col(MICRO_BATCH_ID) < taken.end)
 
 
 def _marker(product: Product, taken: _Taken) -> Marker:

@@ -1,65 +1,96 @@
 """Which windows new rows touch, and which rows of a product's table are theirs."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the usual name
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 
 from consumer.commit.upsert import OldRows, Span
-from consumer.gold.columns import START, key_names, micros, timestamp
-from lakeproof.catalog import CATALOG
+from consumer.gold.columns import START, in_windows, key_names, micros
+from consumer.scan import Scan, plan, positions, read, spread
+from consumer.texts import texts_of
 from lakeproof.gold.model import WINDOW_START, Product
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
 
 _DAY = 86_400_000_000
 _MAX_SPANS = 100
-_MAX_BROADCAST = 1_000_000
-"""Windows that are sent to every task, at most; more are joined by a shuffle."""
+_MAX_WINDOWS = 1_000_000
+"""Windows that are sent to every task, at most; where more are touched, all windows between them are."""
+_compute: Any = pc  # its stubs lack functions
 
 
 @dataclass(frozen=True)
-class Touched:
-    """Windows with a key each.
+class Windows:
+    """Some windows of a product, with a key each.
 
     Parameters
     ----------
-    windows
-        Start and keys of each.
-    count
-        How many.
-    spans
-        What they cover: times that do not overlap, ascending.
+    starts
+        Their starts lie within these times, which do not overlap and ascend.
+    texts
+        The text of the start and the keys of each; None for all windows that start within these times.
     """
 
-    windows: DataFrame
-    count: int
-    spans: Sequence[Span]
+    starts: Sequence[Span]
+    texts: Any = None
 
-    def of(self, rows: DataFrame) -> DataFrame:
+    def of(self, rows: pa.Table) -> pa.Table:
         """The rows that are in one of the windows, from rows with its start and its keys."""
-        names = self.windows.columns
-        renamed = self.windows.toDF(*(f"_of{name}" for name in names))
-        same = reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"_of{name}")) for name in names))
-        return rows.join(F.broadcast(renamed) if self.count <= _MAX_BROADCAST else renamed, same, "left_semi")
+        begins: Any = rows[START]
+        inside = [
+            _compute.and_(_compute.greater_equal(begins, first), _compute.less(begins, last))
+            for first, last in self.starts
+        ]
+        found = rows.filter(reduce(_compute.or_, inside))
+        if self.texts is None:
+            return found
+        return found.filter(_compute.is_in(window_texts(found), value_set=self.texts))
 
-
-@contextmanager
-def touched_windows(rows: DataFrame, product: Product) -> Iterator[Touched]:
-    """Find the windows of rows that :func:`consumer.gold.columns.in_windows` returned; they are cached meanwhile."""
-    windows = rows.select(START, *key_names(product)).distinct().persist()
-    try:
-        day = F.floor(F.col(START) / F.lit(_DAY))
-        days = windows.groupBy(day).agg(
-            F.min(START).alias("first"), F.max(START).alias("last"), F.count("*").alias("n")
-        )
-        found = days.collect()
+    def spans(self, product: Product) -> list[Span]:
+        """What they cover: times that do not overlap, ascending."""
         size = micros(product.window.size)
-        spans = merged([(row.first, row.last + size) for row in found])
-        yield Touched(windows, sum(row.n for row in found), spans)
-    finally:
-        windows.unpersist()
+        return merged([(first, last - 1 + size) for first, last in self.starts])
+
+
+def window_texts(rows: pa.Table) -> Any:
+    """Text of the start and the keys of each row of :func:`consumer.gold.columns.in_windows`."""
+    keys = [name for name in rows.column_names if name.startswith("_key")]
+    columns = [rows[name].combine_chunks() for name in (START, *keys)]
+    return texts_of(columns).cast(pa.binary())
+
+
+def touched_windows(spark: SparkSession, new: Scan, product: Product, event_time: str) -> Windows:
+    """Find the windows of new rows."""
+
+    def find(part: Scan) -> pa.Table | None:
+        found = [_distinct(in_windows(rows, product, event_time, measures=False)) for rows in read(part)]
+        return _distinct(pa.concat_tables(found)) if found else None
+
+    parts = [part for part in spread(spark, new, find) if part is not None]
+    if not parts:
+        return Windows([])
+    windows = _distinct(pa.concat_tables(parts))
+    starts: Any = windows[START].to_numpy()
+    days = np.unique(starts // _DAY)
+    spans = [(int(mine.min()), int(mine.max()) + 1) for mine in (starts[starts // _DAY == day] for day in days)]
+    return Windows(merged(spans), window_texts(windows) if windows.num_rows <= _MAX_WINDOWS else None)
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    return rows.group_by(rows.column_names).aggregate([])
+
+
+def _as_windows(rows: pa.Table) -> pa.Table:
+    """Rows of a product's table, with their windows as :func:`consumer.gold.columns.in_windows` has them."""
+    return rows.set_column(0, START, rows[START].cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
 
 
 def merged(spans: Sequence[Span]) -> list[Span]:
@@ -73,26 +104,33 @@ def merged(spans: Sequence[Span]) -> list[Span]:
     return found if len(found) <= _MAX_SPANS else [(found[0][0], found[-1][1])]
 
 
-def within(column: str, spans: Sequence[Span]) -> Column:
-    """Whether a time is in one of the spans, such that Iceberg can leave out files by it."""
-    at = F.col(column)
-    each = [(at >= timestamp(start)) & (at < timestamp(end)) for start, end in spans]
-    return reduce(Column.__or__, each, F.lit(False))
+def within(column: str, spans: Sequence[Span]) -> "BooleanExpression":
+    """Whether a time is in one of the spans."""
+    from pyiceberg import expressions
+
+    compare: Any = expressions  # its types ask for other arguments than it takes
+    each = [
+        expressions.And(compare.GreaterThanOrEqual(column, start), compare.LessThan(column, end))
+        for start, end in spans
+    ]
+    return reduce(compare.Or, each, expressions.AlwaysFalse())
 
 
-def old_rows(spark: SparkSession, table: str, snapshot_id: int, product: Product, touched: Touched) -> OldRows:
-    """The rows of a snapshot of a product's table that are of touched windows."""
-    keys = zip(product.keys, key_names(product), strict=True)
-    rows = (
-        spark.read.option("versionAsOf", snapshot_id)
-        .table(f"{CATALOG}.{table}")
-        .where(within(WINDOW_START, touched.spans))
-        .select(
-            F.unix_micros(WINDOW_START).alias(START),
-            *(F.col(f"`{key.name}`").alias(name) for key, name in keys),
-            F.col("_file"),
-            F.col("_pos"),
-        )
-    )
-    found = touched.of(rows).groupBy("_file").agg(F.collect_list("_pos").alias("positions")).collect()
-    return OldRows({row["_file"]: row.positions for row in found}, WINDOW_START, touched.spans)
+def old_rows(
+    spark: SparkSession, catalog: "Catalog", name: str, snapshot_id: int, product: Product, windows: Windows
+) -> OldRows:
+    """The rows of a snapshot of a product's table that are of some windows."""
+    spans = [(first, last) for first, last in windows.starts]
+    columns = {START: WINDOW_START} | {
+        renamed: key.name for key, renamed in zip(product.keys, key_names(product), strict=True)
+    }
+    table = catalog.load_table(name)
+    scan = plan(table, name, columns, within=within(WINDOW_START, spans), snapshot_id=snapshot_id)
+
+    def find(part: Scan) -> dict[str, Any]:
+        return positions(part, lambda rows: windows.of(_as_windows(rows)))
+
+    found: dict[str, Any] = {}
+    for part in spread(spark, scan, find):
+        found |= part
+    return OldRows(found, WINDOW_START, spans)

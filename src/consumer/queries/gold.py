@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from consumer.bulletin import Bulletin
-from consumer.gold.micro_batches import GoldMicroBatches, gold_lease
+from consumer.gold.micro_batches import GoldMicroBatches
 from consumer.gold.table import ensure_gold_table
 from consumer.queries.bronze import Trigger
 from consumer.queries.failures import explained
@@ -15,7 +15,7 @@ from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import Lease
+from lakeproof.state.lease import Lease, gold_lease
 from lakeproof.tables.names import gold_query, gold_table, silver_query
 from lakeproof.tables.schemas import ensure_namespace
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from consumer.bulletin import Bulletin
-from consumer.gold.micro_batches import gold_lease
 from consumer.queries.bronze import Trigger
 from consumer.queries.failures import explained
 from consumer.queries.following import Following, follow
@@ -15,7 +14,7 @@ from lakeproof.errors import LakeproofError
 from lakeproof.gold.samples import Samples
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import Lease
+from lakeproof.state.lease import Lease, gold_lease
 from lakeproof.tables.names import gold_query, samples_tables, silver_query
 from lakeproof.tables.schemas import ensure_samples_tables
 

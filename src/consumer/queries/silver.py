@@ -8,14 +8,14 @@ from consumer.bulletin import Bulletin
 from consumer.queries.bronze import Trigger
 from consumer.queries.failures import explained
 from consumer.queries.following import Following, follow
-from consumer.silver.micro_batches import SilverMicroBatches, silver_lease
+from consumer.silver.micro_batches import SilverMicroBatches
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import Lease
+from lakeproof.state.lease import Lease, silver_lease
 from lakeproof.tables.names import silver_query, silver_tables
 from lakeproof.tables.schemas import ensure_silver_tables
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from consumer.gold.columns import EPOCH, START, micros, timestamp
+from consumer.gold.columns import EPOCH, START, micros
 from lakeproof.gold.model import WINDOW_END, WINDOW_START
 from lakeproof.gold.samples import ROLES, Grouping, Role, Samples
 from lakeproof.tables.names import UPDATED_AT
@@ -90,6 +90,11 @@ def is_anomaly(samples: Samples) -> Column:
     if samples.maximum is not None:
         found |= F.col(VALUE) > F.lit(samples.maximum)
     return found
+
+
+def timestamp(at: int) -> Column:
+    """The same time for each row, from microseconds since 1970: Python's times end with the year 9999."""
+    return F.timestamp_micros(F.lit(at).cast("long"))
 
 
 def _field(name: str) -> Column:

@@ -26,10 +26,10 @@ from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import DataFileWriter, Target
 from consumer.commit.marker import Committed, Marker, MarkerLostError
 from consumer.commit.tasks import Written, write_in_tasks, write_rows
-from consumer.gold.columns import START, micros, timestamp
+from consumer.gold.columns import START, micros
 from consumer.gold.micro_batches import horizon_after
 from consumer.gold.table import rebuild_gold_hint
-from consumer.sensors.columns import AT, DEVICE, VALUE, readings, sampled
+from consumer.sensors.columns import AT, DEVICE, VALUE, readings, sampled, timestamp
 from consumer.sensors.detectors import Anomaly, anomalies
 from consumer.sensors.reading import Reading
 from lakeproof.catalog import CATALOG

@@ -5,14 +5,13 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from consumer.commit.rebuilding import begun_suffixes, new_suffix, put_in_place
-from consumer.gold.micro_batches import gold_lease
 from consumer.sensors.micro_batches import SamplesMicroBatches
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.errors import UsageError
 from lakeproof.gold.samples import Samples
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import lease
+from lakeproof.state.lease import gold_lease, lease
 from lakeproof.tables.names import samples_tables, silver_tables
 from lakeproof.tables.schemas import ensure_samples_tables
 

@@ -7,12 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from consumer.scan import Scan, plan, read, spread
+from consumer.scan import Scan, of_micro_batches, plan, read, spread
 from consumer.silver.content import content_hashes, keys
 from consumer.silver.progress import Range
 from consumer.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
 from lakeproof.contracts import Contract, DriftPolicy
-from lakeproof.errors import LakeproofError
 from lakeproof.tables.columns import renamed_columns
 from lakeproof.tables.names import (
     CONTENT_HASH,
@@ -42,7 +41,7 @@ def bronze_scan(catalog: "Catalog", contract: Contract, taken: Range) -> Scan:
     rescued = [RESCUED] if contract.drift is DriftPolicy.RESCUE else []
     columns = _current(table, [field.name for field in contract])
     columns |= {each: each for each in (*rescued, *_PROVENANCE)}
-    return plan(table, name, columns, _of_micro_batches(taken.start, taken.end))
+    return plan(table, name, columns, of_micro_batches(taken.start, taken.end))
 
 
 def kept_scan(catalog: "Catalog", contract: Contract, name: str, oldest: Micros | None) -> Scan:
@@ -62,7 +61,7 @@ def kept_before(
 ) -> pa.Table:
     """Collect the same of a silver table's rows from some micro-batches, whose event time is not before `oldest`."""
     table = catalog.load_table(name)
-    numbers, columns = _of_micro_batches(start, end), _compared_columns(table, contract)
+    numbers, columns = of_micro_batches(start, end), _compared_columns(table, contract)
     scan = plan(table, name, columns, numbers, within=_since(contract, oldest))
     return _collected(spark, scan, lambda rows: _live(compared_of(rows, contract), oldest))
 
@@ -120,17 +119,8 @@ def event_times(rows: pa.RecordBatch, contract: Contract) -> Any:
 
 
 def _collected(spark: SparkSession, scan: Scan, take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.Table:
-    def work(part: Scan) -> pa.Table | LakeproofError:
-        try:
-            return pa.Table.from_batches(map(take, read(part)), COMPARED)
-        except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
-            return error
-
-    parts = spread(spark, scan, work)
-    for part in parts:
-        if isinstance(part, LakeproofError):
-            raise part
-    return pa.concat_tables([COMPARED.empty_table(), *(part for part in parts if isinstance(part, pa.Table))])
+    parts = spread(spark, scan, lambda part: pa.Table.from_batches(map(take, read(part)), COMPARED))
+    return pa.concat_tables([COMPARED.empty_table(), *parts])
 
 
 def _live(rows: pa.RecordBatch, oldest: Micros | None) -> pa.RecordBatch:
@@ -160,12 +150,6 @@ def _current(table: "Table", names: list[str]) -> dict[str, str]:
     """Names of a table's columns by those that a contract has for them: some were renamed under a newer one."""
     renamed = renamed_columns(table.properties)
     return {name: renamed.get(name, name) for name in names}
-
-
-def _of_micro_batches(start: int, end: int) -> "BooleanExpression":
-    from pyiceberg.expressions.parser import parse
-
-    return parse(f"{MICRO_BATCH_ID} >= {start} and {MICRO_BATCH_ID} < {end}")
 
 
 def _since(contract: Contract, oldest: Micros | None) -> "BooleanExpression | None":

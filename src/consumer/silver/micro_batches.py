@@ -56,11 +56,6 @@ _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
 ]
 
 
-def silver_lease(stream: str) -> str:
-    """Name of the lease that keeps a second query from filling a stream's silver."""
-    return f"silver.{stream}"
-
-
 class SilverMicroBatches:
     """Decides what bronze has and silver does not.
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from consumer.commit.rebuilding import begun_suffixes, new_suffix, put_in_place
-from consumer.silver.micro_batches import SilverMicroBatches, silver_lease
+from consumer.silver.micro_batches import SilverMicroBatches
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import lease
+from lakeproof.state.lease import lease, silver_lease
 from lakeproof.tables.names import MARKER, SilverTables, silver_tables, stream_tables
 from lakeproof.tables.schemas import ensure_silver_tables
 

@@ -15,7 +15,6 @@ from consumer.scan import Scan, read, spread
 from consumer.silver.content import content_hashes
 from consumer.silver.verdicts import Lost, Micros, Place, Verdict
 from lakeproof.contracts import Contract
-from lakeproof.errors import LakeproofError
 from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
@@ -53,13 +52,10 @@ class Written:
         Data files of the table of each verdict.
     outcomes
         How many rows of each source got which verdict.
-    failure
-        Why a task could not do its work.
     """
 
     files: dict[Verdict, list[DataFile]] = field(default_factory=dict)
     outcomes: Counter[Outcome] = field(default_factory=Counter)
-    failure: LakeproofError | None = None
 
 
 @dataclass(frozen=True)
@@ -100,8 +96,6 @@ def write_decided(spark: SparkSession, bronze: Scan, decided: Decided) -> Writte
     """
     whole = Written(files={verdict: [] for verdict in decided.targets})
     for part in spread(spark, bronze, lambda part: _write(part, decided)):
-        if part.failure:
-            raise part.failure
         for verdict, files in part.files.items():
             whole.files[verdict] += files
         whole.outcomes.update(part.outcomes)
@@ -110,21 +104,18 @@ def write_decided(spark: SparkSession, bronze: Scan, decided: Decided) -> Writte
 
 def _write(part: Scan, decided: Decided) -> Written:
     written = Written()
-    try:
-        writers = {
-            verdict: DataFileWriter(target, open_storage(target.folder, decided.s3))
-            for verdict, target in decided.targets.items()
-            if target
-        }
-        lost = _lost_table(decided.lost)
-        for batch in read(part):
-            for verdict, rows, of_lost in _by_verdict(batch, lost):
-                written.outcomes.update(_counted(rows, verdict, of_topic=decided.of_topic))
-                if verdict in writers:
-                    writers[verdict].write(_rows_for(verdict, rows, of_lost, decided))
-        written.files = {verdict: writer.close() for verdict, writer in writers.items()}
-    except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
-        written.failure = error
+    writers = {
+        verdict: DataFileWriter(target, open_storage(target.folder, decided.s3))
+        for verdict, target in decided.targets.items()
+        if target
+    }
+    lost = _lost_table(decided.lost)
+    for batch in read(part):
+        for verdict, rows, of_lost in _by_verdict(batch, lost):
+            written.outcomes.update(_counted(rows, verdict, of_topic=decided.of_topic))
+            if verdict in writers:
+                writers[verdict].write(_rows_for(verdict, rows, of_lost, decided))
+    written.files = {verdict: writer.close() for verdict, writer in writers.items()}
     return written
 
 

@@ -33,6 +33,33 @@ class Publish(StrEnum):
     """Once, after the horizon has passed its end: then silver keeps no record of it any more."""
 
 
+class SinkKind(StrEnum):
+    """Where rows are published."""
+
+    TABLE = "table"
+    """The table of the product. The others follow it."""
+    KAFKA = "kafka"
+    """A topic of Kafka."""
+    PARQUET = "parquet"
+    """Parquet files, each window in one of them once."""
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where the rows of a product are published.
+
+    Parameters
+    ----------
+    kind
+        A table, a topic or files.
+    topic
+        Name of the topic; empty for the others.
+    """
+
+    kind: SinkKind
+    topic: str = ""
+
+
 class Aggregate(StrEnum):
     """What is made of the values of an argument. As in SQL, null is not a value."""
 
@@ -120,7 +147,7 @@ class Product:
     window: Window
     measures: tuple[Measure, ...]
     publish: Publish
-    sinks: tuple[str, ...]
+    sinks: tuple[Sink, ...]
 
     @property
     def digest(self) -> str:

@@ -12,13 +12,12 @@ from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, expected, located_at, refused, validated
 from lakeproof.contracts.read.source import Place, read_source
 from lakeproof.errors import UsageError
-from lakeproof.gold.model import WINDOW_END, WINDOW_START, Kind, Measure, Product, Publish
+from lakeproof.gold.model import WINDOW_END, WINDOW_START, Kind, Measure, Product, Publish, Sink, SinkKind
 from lakeproof.gold.window import read_window
+from lakeproof.kafka.names import topic_name
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
-
-SINKS = ("table",)
 
 PAGE = "See docs/gold.md for the keys of a product."
 _FLOATING = (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)
@@ -46,7 +45,7 @@ class _Document(Model):
     window: WindowDocument
     measures: dict[str, str]
     publish: Publish = Publish.UPDATES
-    sinks: list[str] = list(SINKS)
+    sinks: list[Any] = [SinkKind.TABLE]
 
 
 def product_names(folder: Path) -> list[str]:
@@ -188,12 +187,7 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
         return None
     with problems.caught():
         check_name(document.name, name)
-    for index, sink in enumerate(document.sinks):
-        if sink not in SINKS:
-            message = f"the sink {sink!r} is not available yet."
-            problems.add(ContractError(("sinks", index), message, f"Available sinks: {', '.join(SINKS)}."))
-    if len(document.sinks) != 1 and {*document.sinks} <= {*SINKS}:
-        problems.add(ContractError(("sinks",), "expected one sink.", f"Available sinks: {', '.join(SINKS)}."))
+    sinks = _sinks(document, problems)
     window = None
     with problems.caught():
         window = read_window(document.window.size, document.window.every)
@@ -227,8 +221,39 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
         window=window,
         measures=measures,
         publish=document.publish,
-        sinks=tuple(document.sinks),
+        sinks=sinks,
     )
+
+
+def _sinks(document: _Document, problems: Problems) -> tuple[Sink, ...]:
+    found: list[Sink] = []
+    for index, raw in enumerate(document.sinks):
+        with problems.caught():
+            sink = _sink(raw, ("sinks", index), document.name)
+            if sink in found:
+                raise ContractError(("sinks", index), "duplicate sink.", "Remove one of them.")
+            if sink.kind is SinkKind.PARQUET and document.publish is not Publish.FINAL:
+                message = "the sink parquet has each window once, so it requires publish: final."
+                raise ContractError(("sinks", index), message, "Set publish: final, or use the table.")
+            found.append(sink)
+    if not problems.found and Sink(SinkKind.TABLE) not in found:
+        problems.add(ContractError(("sinks",), "expected the sink table.", "Add it: the other sinks follow the table."))
+    return tuple(found)
+
+
+def _sink(raw: object, place: Place, product: str) -> Sink:
+    match raw:
+        case "table" | "parquet":
+            return Sink(SinkKind(raw))
+        case "kafka":
+            return Sink(SinkKind.KAFKA, f"gold.{product}")
+        case {"kafka": str(topic), **rest} if not rest:
+            try:
+                return Sink(SinkKind.KAFKA, topic_name(topic))
+            except UsageError as error:
+                raise ContractError((*place, "kafka"), error.message, error.hint) from None
+    known = ", ".join(SinkKind)
+    raise ContractError(place, f"unknown sink {raw!r}.", f"Available sinks: {known}, and `kafka: TOPIC`.")
 
 
 def check_name(name: str, due: str) -> None:

@@ -13,7 +13,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
-from lakeproof.settings import TopicSettings
+from lakeproof.kafka.client import client_properties
+from lakeproof.kafka.topic import unavailable
+from lakeproof.settings import KafkaSettings, TopicSettings
 
 _PATIENCE_SECONDS = 5.0
 _BROKER_DEFAULT = -1
@@ -105,6 +107,34 @@ def create_topics(client: Mapping[str, Any], topics: Iterable[Topic]) -> list[Di
     except KafkaException as error:
         raise _explained(error.args[0]) from error
     return found
+
+
+def ensure_topic(kafka: KafkaSettings, topic: Topic) -> bool:
+    """Create a topic if it does not exist.
+
+    Returns
+    -------
+    bool
+        Whether it was created.
+
+    Raises
+    ------
+    UnavailableError
+        No broker answers, or none accepts the login.
+    UsageError
+        The brokers refuse to create the topic.
+    """
+    problems: list[str] = []
+    properties: dict[str, Any] = {
+        **client_properties(kafka),
+        "error_cb": lambda error: problems.append(error.str()),
+    }
+    admin = AdminClient(properties)
+    try:
+        return topic.name not in admin.list_topics(timeout=_PATIENCE_SECONDS).topics and _create(admin, topic)
+    except KafkaException as error:
+        admin.poll(0)  # calls `error_cb`
+        raise unavailable(kafka, topic.name, error.args[0], problems) from error
 
 
 def _create(admin: AdminClient, topic: Topic) -> bool:

@@ -182,8 +182,8 @@ def unavailable(
         )
     if code in (Kind.TOPIC_AUTHORIZATION_FAILED, Kind.GROUP_AUTHORIZATION_FAILED, Kind.CLUSTER_AUTHORIZATION_FAILED):
         return UnavailableError(
-            f"Kafka at {kafka.bootstrap_servers} does not let the user {kafka.sasl_username} read {topic}.",
-            "Let the user read and describe the topic.",
+            f"Kafka at {kafka.bootstrap_servers} does not let the user {kafka.sasl_username} use {topic}.",
+            "Let the user describe the topic, and read from it or write to it.",
         )
     known = list(problems)
     if any("uthentication" in problem or "SASL" in problem for problem in known):

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from threading import Event, Thread
 
 import psutil
@@ -26,7 +27,37 @@ log = structlog.get_logger()
 LEASE_SECONDS = 30.0
 """How long a lease lasts that nobody renews, and so how long one of a machine that died blocks the next consumer."""
 
+_GIVEN_BACK = 0.0
 _RENEWALS = 6  # in the time that a lease lasts
+
+
+def silver_lease(stream: str) -> str:
+    """Name of the lease that keeps a second query from filling a stream's silver."""
+    return f"silver.{stream}"
+
+
+def gold_lease(product: str) -> str:
+    """Name of the lease that keeps a second query from filling a product."""
+    return f"gold.{product}"
+
+
+class State(StrEnum):
+    """What a lease says of the query that holds or held it."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DIED = "died"
+    """It did not give its lease back: it was killed, or its machine died."""
+
+
+def state_of(database: str, name: str) -> State:
+    """What a lease says; a query that never ran is stopped."""
+    with transaction(open_database(database)) as connection:
+        row = connection.execute(select(LEASES).where(LEASES.c.stream == name)).one_or_none()
+    if row is None or row.expires_at == _GIVEN_BACK:
+        return State.STOPPED
+    gone = row.host == platform.node() and not _lives(row.pid, row.started)
+    return State.RUNNING if row.expires_at > time.time() and not gone else State.DIED
 
 
 class LeaseHeldError(LakeproofError):
@@ -130,7 +161,7 @@ class Lease:
         mine = (LEASES.c.stream == self._stream) & (LEASES.c.holder == self._holder)
         try:
             with transaction(self._engine) as connection:
-                connection.execute(update(LEASES).where(mine).values(expires_at=0.0))
+                connection.execute(update(LEASES).where(mine).values(expires_at=_GIVEN_BACK))
         except UnavailableError as error:
             log.warning("the lease was not released", stream=self._stream, why=error.message)
 

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from enum import StrEnum
 from importlib import import_module
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lakeproof.addresses import as_uri, place
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings
+
+if TYPE_CHECKING:
+    from producer.batches import Batch
 
 
 class SinkKind(StrEnum):
@@ -16,12 +19,13 @@ class SinkKind(StrEnum):
     STDOUT = "stdout"
     LOCAL = "local"
     S3 = "s3"
+    KAFKA = "kafka"
 
 
 class Sink(Protocol):
     """Takes batches, one at a time, in the order in which they were made."""
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, batch: "Batch") -> None:
         """Land a batch whole. When it returns, the batch has landed; when it raises, the batch does not count.
 
         Raises
@@ -35,6 +39,10 @@ class Sink(Protocol):
         """
         ...
 
+    def landed(self) -> dict[str, Any]:
+        """What the report says about the places where batches landed, where the batches do not say it."""
+        ...
+
 
 class SinkClosed(Exception):  # noqa: N818 - an end, not an error
     """Whoever took the batches has gone."""
@@ -44,12 +52,15 @@ _MODULES = {
     SinkKind.STDOUT: "producer.sinks.stdout",
     SinkKind.LOCAL: "producer.sinks.files",
     SinkKind.S3: "producer.sinks.files",
+    SinkKind.KAFKA: "producer.sinks.kafka",
 }
 _KIND_OF_SCHEME = {"file": SinkKind.LOCAL, "s3": SinkKind.S3}
 _EXAMPLES = {SinkKind.LOCAL: "FOLDER", SinkKind.S3: "s3://BUCKET/PREFIX"}
 
 
-def choose_sink(kind: SinkKind | None, target: str | None, stream: str, settings: Settings) -> tuple[SinkKind, str]:
+def choose_sink(
+    kind: SinkKind | None, target: str | None, stream: str, settings: Settings, topic: str | None = None
+) -> tuple[SinkKind, str]:
     """Settle where batches go.
 
     Parameters
@@ -62,17 +73,25 @@ def choose_sink(kind: SinkKind | None, target: str | None, stream: str, settings
         Name of the stream.
     settings
         Where the landing zone is.
+    topic
+        A Kafka topic; None for that of the settings, or the one that is named like the stream.
 
     Returns
     -------
     tuple
-        The kind of sink, and the target's URI, which is empty for standard output.
+        The kind of sink, and the target: a URI, the name of a topic, or nothing for standard output.
 
     Raises
     ------
     UsageError
         The two do not fit each other.
     """
+    if kind is SinkKind.KAFKA:
+        if target:
+            raise UsageError("--data-sink kafka cannot be used with --target.", "Use --topic TOPIC.")
+        return kind, topic or settings.kafka.topic or stream
+    if topic:
+        raise UsageError("--topic is for --data-sink kafka.", "Add --data-sink kafka, or remove --topic.")
     if kind is SinkKind.STDOUT:
         if target:
             raise UsageError("--data-sink stdout cannot be used with --target.", "Remove one of them.")
@@ -93,7 +112,7 @@ def choose_sink(kind: SinkKind | None, target: str | None, stream: str, settings
     return fitting, uri
 
 
-def open_sink(kind: SinkKind, uri: str, settings: Settings) -> Sink:
+def open_sink(kind: SinkKind, target: str, settings: Settings) -> Sink:
     """Open the sink that :func:`choose_sink` settled on."""
     connect: Callable[[str, Settings], Sink] = import_module(_MODULES[kind]).connect
-    return connect(uri, settings)
+    return connect(target, settings)

@@ -1,8 +1,13 @@
 """Land batches as files, in a folder or in a bucket."""
 
+from typing import TYPE_CHECKING, Any
+
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings
 from lakeproof.storage import Storage, open_storage
+
+if TYPE_CHECKING:
+    from producer.batches import Batch
 
 
 def connect(uri: str, settings: Settings) -> "FileSink":
@@ -17,12 +22,16 @@ class FileSink:
         self._storage = storage
         self._root = root
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, batch: "Batch") -> None:
         """Land a batch as a new file; see the protocol."""
         try:
-            self._storage.write_new(f"{self._root}/{name}", data)
+            self._storage.write_new(f"{self._root}/{batch.name}", batch.data)
         except FileExistsError:
             raise UsageError(
-                f"{self._root}/{name} already exists, and a landed batch is never overwritten.",
+                f"{self._root}/{batch.name} already exists, and a landed batch is never overwritten.",
                 "Use another --start or --target. Batches that landed before are kept.",
             ) from None
+
+    def landed(self) -> dict[str, Any]:
+        """Nothing: the names of files say it."""
+        return {}

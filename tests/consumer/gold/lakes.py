@@ -16,7 +16,7 @@ from consumer.commit.append import append_once, open_table
 from consumer.commit.data_files import DataFileWriter
 from consumer.commit.marker import Marker
 from consumer.gold.columns import EPOCH, micros
-from consumer.gold.micro_batches import GoldMicroBatches, gold_lease
+from consumer.gold.micro_batches import GoldMicroBatches
 from consumer.gold.table import ensure_gold_table
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -24,7 +24,7 @@ from lakeproof.gold.model import Product
 from lakeproof.gold.read import load_product
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import lease
+from lakeproof.state.lease import gold_lease, lease
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import gold_table, silver_query, silver_tables
 from lakeproof.tables.schemas import ensure_namespace, ensure_silver_tables

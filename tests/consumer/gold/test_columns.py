@@ -1,13 +1,12 @@
-"""Measures and windows in Spark: the same as the definition of the aggregates says of the judge's own evaluation."""
+"""Measures and windows in Arrow: the same as the definition of the aggregates says of the judge's own evaluation."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
 from tests.consumer.judge.test_rule_checks import FIELDS, RECORDS, VALUES, records
 from tests.lakeproof.gold.test_measures import computed, measures, same
 
@@ -32,9 +31,13 @@ def product(*found: Measure, window: Window = HOURLY) -> Product:
     return Product("p", "records", "", (), window, found, Publish.UPDATES, ("table",))
 
 
-def rows_of(spark: SparkSession, found: list[dict[str, Any]]) -> DataFrame:
+def rows_of(found: list[dict[str, Any]]) -> pa.RecordBatch:
     columns = [*value_columns(found, RECORDS), pa.array([NOW] * len(found), pa.timestamp("us", "UTC"))]
-    return spark.createDataFrame(pa.table(columns, [*(field.name for field in FIELDS), "now"]))
+    return pa.RecordBatch.from_arrays(columns, names=[*(field.name for field in FIELDS), "now"])
+
+
+def computed_by_arrow(found: list[dict[str, Any]], made: Product) -> pa.Table:
+    return aggregated(in_windows(rows_of(found), made, "now"), made, NOW)
 
 
 def taken(sql: str, index: int) -> Measure | None:
@@ -44,24 +47,19 @@ def taken(sql: str, index: int) -> Measure | None:
         return None
 
 
-@pytest.mark.spark
-@settings(max_examples=6)
 @given(st.lists(measures, min_size=20, max_size=25), st.lists(records, min_size=1, max_size=6))
-def test_spark_computes_the_same(spark: SparkSession, sqls: list[str], found: list[dict[str, Any]]) -> None:
+def test_arrow_computes_the_same(sqls: list[str], found: list[dict[str, Any]]) -> None:
     parsed = {sql: measure for index, sql in enumerate(sqls) if (measure := taken(sql, index))}
     made = product(*parsed.values(), COUNT)
-    [row] = aggregated(in_windows(rows_of(spark, found), made, "now"), made, NOW).collect()
-    assert (row.window_start, row.window_end) == (NOW.replace(tzinfo=None), (NOW + HOUR).replace(tzinfo=None))
-    assert row.n == len(found)
+    [row] = computed_by_arrow(found, made).to_pylist()
+    assert (row["window_start"], row["window_end"]) == (NOW, NOW + HOUR)
+    assert row["n"] == len(found)
     for sql, measure in parsed.items():
         expected = computed(measure, found)
-        if isinstance(expected, datetime):
-            expected = expected.replace(tzinfo=None)
         assert same(row[measure.name]) == same(expected), sql
 
 
-@pytest.mark.spark
-def test_results_at_the_ends_of_types(spark: SparkSession) -> None:
+def test_results_at_the_ends_of_types() -> None:
     largest = 2**63 - 1
     cases: dict[str, tuple[str, list[Any]]] = {
         "sum(l)": ("l", [largest] * 3),
@@ -83,29 +81,26 @@ def test_results_at_the_ends_of_types(spark: SparkSession) -> None:
     for sql, (field, values) in cases.items():
         found = [dict.fromkeys(VALUES) | {field: value} for value in values]
         made = product(parse_measure("m", sql, FIELDS))
-        [row] = aggregated(in_windows(rows_of(spark, found), made, "now"), made, NOW).collect()
+        [row] = computed_by_arrow(found, made).to_pylist()
         expected = computed(made.measures[0], found)
-        assert (str(row.m), type(row.m)) == (str(expected), type(expected)), sql
+        assert (str(row["m"]), type(row["m"])) == (str(expected), type(expected)), sql
 
 
-@pytest.mark.spark
-def test_the_types_of_the_columns(spark: SparkSession) -> None:
+def test_the_types_of_the_columns() -> None:
     sqls = ["count(*)", "sum(i)", "sum(m)", "min(i)", "max(m + i)", "max(free)", "min(moment)", "max(d)", "min(day)"]
     made = product(*(parse_measure(f"m{index}", sql, FIELDS) for index, sql in enumerate(sqls)))
-    found = aggregated(in_windows(rows_of(spark, []), made, "now"), made, NOW)
-    assert [kind for name, kind in found.dtypes if name.startswith("m")] == [
-        "bigint", "decimal(38,0)", "decimal(38,2)", "int", "decimal(13,2)", "string", "timestamp", "double", "date",
+    found = computed_by_arrow([], made)
+    assert [str(each.type) for each in found.schema if each.name.startswith("m")] == [
+        "int64", "decimal128(38, 0)", "decimal128(38, 2)", "int32", "decimal128(13, 2)", "string",
+        "timestamp[us, tz=UTC]", "double", "date32[day]",
     ]  # fmt: skip
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("size", "every"),
     [(HOUR, HOUR), (HOUR, HOUR / 4), (timedelta(days=7), timedelta(days=7)), (timedelta(days=7), timedelta(days=1))],
 )
-def test_a_row_is_in_the_windows_that_contain_its_event_time(
-    spark: SparkSession, size: timedelta, every: timedelta
-) -> None:
+def test_a_row_is_in_the_windows_that_contain_its_event_time(size: timedelta, every: timedelta) -> None:
     moments = [
         EPOCH + sign * offset + off * MICROSECOND
         for offset in (timedelta(0), HOUR, timedelta(days=7), timedelta(days=20_000, hours=5))
@@ -113,8 +108,8 @@ def test_a_row_is_in_the_windows_that_contain_its_event_time(
         for off in (-1, 0, 1)
     ]
     made = product(COUNT, window=Window(size, every))
-    rows = spark.createDataFrame(pa.table({"at": pa.array([*moments, None], pa.timestamp("us", "UTC"))}))
-    found = sorted(row[START] for row in in_windows(rows, made, "at").collect())
+    rows = pa.record_batch({"at": pa.array([*moments, None], pa.timestamp("us", "UTC"))})
+    found = sorted(in_windows(rows, made, "at")[START].to_pylist())
     step, length = every // MICROSECOND, size // MICROSECOND
     expected = []
     for at in ((moment - EPOCH) // MICROSECOND for moment in moments):

@@ -90,6 +90,20 @@ def test_random_orders_are_as_the_model_says(
     assert found_by_duckdb(lake, spec) == model
 
 
+@SPECS
+def test_windows_are_the_same_whatever_the_number_of_tasks(
+    monkeypatch: pytest.MonkeyPatch, lake: Settings, session: SparkSession, silver: Silver, spec: Spec
+) -> None:
+    """Rows are dealt to several tasks. More windows are touched than a task is told: all between them are computed."""
+    monkeypatch.setattr("consumer.gold.tasks._ROWS_PER_TASK", 5)
+    monkeypatch.setattr("consumer.gold.touched._MAX_WINDOWS", 1)
+    chance = random.Random(7)
+    for hours in range(3):
+        silver.keep(*(some(chance, NOON + hours * HOUR) for _ in range(2)))
+        fill(session, lake, spec)
+    assert found_by_duckdb(lake, spec) == check(lake, silver, spec)
+
+
 def test_an_order_that_comes_later_corrects_only_its_windows(
     lake: Settings, session: SparkSession, silver: Silver
 ) -> None:

@@ -12,7 +12,6 @@ from tests.lakes import changed
 from consumer.commit.append import append_once, open_table
 from consumer.commit.data_files import DataFileWriter
 from consumer.commit.marker import Marker
-from consumer.gold.micro_batches import gold_lease
 from consumer.sensors.micro_batches import SamplesMicroBatches
 from consumer.sensors.reading import Reading
 from lakeproof.catalog import open_catalog
@@ -21,7 +20,7 @@ from lakeproof.gold.read_samples import load_samples
 from lakeproof.gold.samples import Samples
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import lease
+from lakeproof.state.lease import gold_lease, lease
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import samples_tables, silver_query, silver_tables
 from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables

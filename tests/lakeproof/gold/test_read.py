@@ -9,7 +9,7 @@ from tests.lakeproof.gold.products import CONTRACT, PRODUCT, contract_of, produc
 
 from lakeproof.contracts.read.source import RefusedError
 from lakeproof.errors import UsageError
-from lakeproof.gold.model import Aggregate, Publish, Window
+from lakeproof.gold.model import Aggregate, Publish, Sink, SinkKind, Window
 from lakeproof.gold.read import load_product, load_products, parse_product, product_names
 
 
@@ -23,18 +23,31 @@ def test_a_product():
         ("spent", Aggregate.SUM),
         ("large", Aggregate.COUNT),
     ]
-    assert (made.publish, made.sinks) == (Publish.UPDATES, ("table",))
+    assert (made.publish, made.sinks) == (Publish.UPDATES, (Sink(SinkKind.TABLE),))
 
 
 def test_the_defaults():
     made = product("description: Who spends how much.\n", "")
     assert made.description == ""
     made = product("publish: updates\nsinks: [table]\n", "")
-    assert (made.publish, made.sinks) == (Publish.UPDATES, ("table",))
+    assert (made.publish, made.sinks) == (Publish.UPDATES, (Sink(SinkKind.TABLE),))
     made = product("  every: 15 minutes\n", "")
     assert made.window == Window(timedelta(hours=1), timedelta(hours=1))
     assert product("publish: updates", "publish: final").publish is Publish.FINAL
     assert product("keys: [customer]", "keys: []").keys == ()
+
+
+def test_sinks():
+    made = product("sinks: [table]", "sinks: [table, kafka, {kafka: acme.spending}]")
+    assert made.sinks == (
+        Sink(SinkKind.TABLE),
+        Sink(SinkKind.KAFKA, "gold.spending"),
+        Sink(SinkKind.KAFKA, "acme.spending"),
+    )
+    final = PRODUCT.replace("publish: updates", "publish: final").replace("[table]", "[parquet, table]")
+    made = parse_product(final.encode(), "gold/spending.yaml", "spending", contract_of())
+    assert made.sinks == (Sink(SinkKind.PARQUET), Sink(SinkKind.TABLE))
+    assert made.digest == product("publish: updates", "publish: final").digest  # the table is the same
 
 
 def test_windows_are_never_final_without_a_horizon():
@@ -93,9 +106,13 @@ MISTAKES = [
     ("spent:", "Orders:", 10, "measures.Orders: 'orders' and 'Orders' would be one column in SQL."),
     ("spent:", "orders:", 10, "not valid YAML: duplicate key 'orders'."),
     ("publish: updates", "publish: sometimes", 12, "publish: expected one of updates, final, got 'sometimes'."),
-    ("sinks: [table]", "sinks: [table, kafka]", 13, "sinks[1]: the sink 'kafka' is not available yet."),
-    ("sinks: [table]", "sinks: []", 13, "sinks: expected one sink."),
-    ("sinks: [table]", "sinks: [table, table]", 13, "sinks: expected one sink."),
+    ("sinks: [table]", "sinks: [table, pigeon]", 13, "sinks[1]: unknown sink 'pigeon'."),
+    ("sinks: [table]", "sinks: [{table: x}]", 13, "sinks[0]: unknown sink {'table': 'x'}."),
+    ("sinks: [table]", "sinks: [table, {kafka: 'a b'}]", 13, "sinks[1].kafka: 'a b' is not the name of a Kafka topic."),
+    ("sinks: [table]", "sinks: [table, parquet]", 13, "sinks[1]: the sink parquet has each window once"),
+    ("sinks: [table]", "sinks: []", 13, "sinks: expected the sink table."),
+    ("sinks: [table]", "sinks: [kafka]", 13, "sinks: expected the sink table."),
+    ("sinks: [table]", "sinks: [table, table]", 13, "sinks[1]: duplicate sink."),
     ("sinks: [table]", "sinks: &a [table]\nmore: *a", 14, "not valid YAML: aliases"),
 ]  # fmt: skip
 

@@ -1,0 +1,140 @@
+"""Compute windows of a product from rows of silver, spread over tasks, and write them to data files."""
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from consumer.commit.data_files import DataFile, DataFileWriter, Target
+from consumer.gold.columns import aggregated, in_windows
+from consumer.gold.touched import Windows, window_texts
+from consumer.scan import Scan, parts_of, read, succeeded
+from lakeproof.errors import LakeproofError
+from lakeproof.gold.model import Product
+from lakeproof.settings import S3Settings
+from lakeproof.storage import open_storage
+
+_ROWS_PER_TASK = 2_000_000
+"""Rows that a task holds at once to aggregate them."""
+
+
+@dataclass
+class Written:
+    """What tasks wrote of their windows; no table knows of it yet.
+
+    Parameters
+    ----------
+    files
+        Data files.
+    rows
+        How many rows they hold.
+    """
+
+    files: list[DataFile] = field(default_factory=list)
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a task has to know beside its rows.
+
+    Parameters
+    ----------
+    product
+        The product.
+    event_time
+        Path of the event time.
+    windows
+        The windows to compute; None for all.
+    updated_at
+        When that is.
+    target
+        Where their rows go.
+    s3
+        How to reach S3, to write data files.
+    """
+
+    product: Product
+    event_time: str
+    windows: Windows | None
+    updated_at: datetime
+    target: Target
+    s3: S3Settings
+
+
+def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
+    """Compute windows from all rows that are in them, and write them.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    silver
+        The rows.
+    wanted
+        Which windows of which product, and where they go.
+
+    Raises
+    ------
+    UnavailableError
+        A data file cannot be read or written; nothing was committed.
+    """
+    parts = parts_of(spark, silver)
+    if not parts:
+        return Written()
+    rows = sum(file.file.record_count for file in silver.files)
+    tasks = max(len(parts), 1 + rows // _ROWS_PER_TASK)
+
+    def deal(part: Scan) -> Iterator[tuple[int, pa.Table | LakeproofError]]:
+        try:
+            for batch in read(part):
+                yield from _dealt(_rows_in(batch, wanted), tasks)
+        except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
+            yield 0, error
+
+    def write(dealt: Iterable[tuple[int, pa.Table | LakeproofError]]) -> Iterator[Written | LakeproofError]:
+        try:
+            yield _write(succeeded(each for _, each in dealt), wanted)
+        except LakeproofError as error:
+            yield error
+
+    found = spark.sparkContext.parallelize(parts, len(parts)).flatMap(deal)
+    if tasks > 1:  # all rows of a window go to one task
+        found = found.partitionBy(tasks, int)
+    whole = Written()
+    for part in succeeded(found.mapPartitions(write).collect()):
+        whole.files += part.files
+        whole.rows += part.rows
+    return whole
+
+
+def _rows_in(batch: pa.RecordBatch, wanted: Wanted) -> pa.Table:
+    rows = in_windows(batch, wanted.product, wanted.event_time)
+    return wanted.windows.of(rows) if wanted.windows else rows
+
+
+def _dealt(rows: pa.Table, tasks: int) -> Iterator[tuple[int, pa.Table]]:
+    """Rows by the number of the task that their window belongs to."""
+    if tasks == 1:
+        yield 0, rows
+        return
+    texts = window_texts(rows).dictionary_encode()
+    hashes = np.array([zlib.crc32(text) for text in texts.dictionary.to_pylist()], np.int64) % tasks
+    numbers = hashes[texts.indices.to_numpy()] if len(texts) else np.array([], np.int64)
+    for number in np.unique(numbers):
+        yield int(number), rows.filter(pa.array(numbers == number))
+
+
+def _write(dealt: list[pa.Table], wanted: Wanted) -> Written:
+    rows = [each for each in dealt if each.num_rows]
+    if not rows:
+        return Written()
+    found = aggregated(pa.concat_tables(rows), wanted.product, wanted.updated_at)
+    writer = DataFileWriter(wanted.target, open_storage(wanted.target.folder, wanted.s3))
+    for batch in found.combine_chunks().to_batches():
+        writer.write(batch)
+    return Written(writer.close(), found.num_rows)

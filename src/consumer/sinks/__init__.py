@@ -1,0 +1,1 @@
+"""What tables have committed goes on to topics and files."""

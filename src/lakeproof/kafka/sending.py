@@ -1,0 +1,162 @@
+"""Sending messages to a topic and knowing that they are there: each is acknowledged by all in-sync replicas."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.kafka.client import client_properties
+from lakeproof.kafka.topic import unavailable
+from lakeproof.settings import KafkaSettings
+
+Headers = list[tuple[str, str | bytes | None]]
+
+_POLL_SECONDS = 0.1
+_MORE_SECONDS = 5.0
+_OPTIONS: dict[str, Any] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "linger.ms": 5,
+    "compression.type": "lz4",
+    "partitioner": "murmur2_random",  # as Java's clients: a key is in the same partition, whoever sent it
+    "queue.buffering.max.messages": 100_000,
+    "queue.buffering.max.kbytes": 64 * 1024,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to send."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of messages that were sent together.
+
+    Parameters
+    ----------
+    acknowledged
+        How many the brokers acknowledged.
+    in_doubt
+        How many they did not acknowledge: they may be in the topic nevertheless.
+    places
+        By partition: first and last offset of the acknowledged ones, where the brokers named them.
+    """
+
+    acknowledged: int = 0
+    in_doubt: int = 0
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class SendingError(LakeproofError):
+    """Messages were not acknowledged; `sent` says how many were.
+
+    It has the exit code of what went wrong.
+    """
+
+    def __init__(self, cause: LakeproofError, sent: Sent) -> None:
+        doubt = f"{sent.in_doubt:,} messages were not acknowledged and may be in the topic or not."
+        super().__init__(f"{cause.message} {doubt}", cause.hint)
+        self.exit_code = cause.exit_code  # type: ignore[misc]
+        self.retryable = cause.retryable  # type: ignore[misc]
+        self.sent = sent
+
+
+class Sending:
+    """Sends to one topic.
+
+    Parameters
+    ----------
+    kafka
+        How to reach the brokers; its timeout is how long a message may take.
+    topic
+        Name of the topic.
+
+    Raises
+    ------
+    UsageError
+        The settings cannot be used.
+    """
+
+    def __init__(self, kafka: KafkaSettings, topic: str) -> None:
+        self.topic = topic
+        self._kafka = kafka
+        self._problems: list[str] = []
+        own = {"delivery.timeout.ms": round(kafka.timeout_seconds * 1000), "error_cb": self._note}
+        try:
+            self._producer = Producer({**client_properties(kafka), **_OPTIONS, **own})
+        except (KafkaException, ValueError, TypeError) as error:
+            raise UsageError(
+                f"Kafka's client does not accept the settings: {error}.", "Check the LAKE_KAFKA_… variables."
+            ) from error
+
+    def send(self, messages: Iterable[Outgoing]) -> Sent:
+        """Send messages, and wait until each is acknowledged.
+
+        Raises
+        ------
+        SendingError
+            One was not, for whatever reason.
+        """
+        sent, failed = Sent(), list[KafkaError]()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                sent.in_doubt += 1
+                failed.append(error)
+                return
+            sent.acknowledged += 1
+            partition, offset = message.partition(), message.offset()
+            # A repeated request that the broker had already: it does not say where.
+            if partition is not None and offset is not None and offset >= 0:
+                first, last = sent.places.get(partition, (offset, offset))
+                sent.places[partition] = (min(first, offset), max(last, offset))
+
+        self._problems.clear()
+        for message in messages:
+            if failed:
+                break
+            try:
+                self._produce(message, delivered)
+            except KafkaException as error:
+                sent.in_doubt += 1
+                failed.append(error.args[0])
+        # Each message has its delivery timeout; the queue is empty soon after the last one's.
+        left = self._producer.flush(self._kafka.timeout_seconds + _MORE_SECONDS)
+        if failed or left:
+            sent.in_doubt += left
+            raise SendingError(self._why(failed[0] if failed else None), sent)
+        return sent
+
+    def _produce(self, message: Outgoing, delivered: Any) -> None:
+        deadline = time.monotonic() + self._kafka.timeout_seconds + _MORE_SECONDS
+        while True:
+            try:
+                self._producer.produce(
+                    self.topic, message.value, message.key, headers=message.headers, on_delivery=delivered
+                )
+            except BufferError:  # the queue is full: it empties as messages are acknowledged or given up
+                if time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
+                self._producer.poll(_POLL_SECONDS)
+            else:
+                self._producer.poll(0)
+                return
+
+    def _why(self, error: KafkaError | None) -> LakeproofError:
+        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return UsageError(
+                f"A message is larger than Kafka accepts for the topic {self.topic}.",
+                "Raise max.message.bytes of the topic and message.max.bytes of the brokers, or send less at once.",
+            )
+        return unavailable(self._kafka, self.topic, error, self._problems)
+
+    def _note(self, error: KafkaError) -> None:
+        self._problems.append(error.str())

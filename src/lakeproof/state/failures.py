@@ -1,0 +1,30 @@
+"""Why queries failed, until they run again: for `consumer status`."""
+
+import time
+
+from sqlalchemy import delete, insert, select
+
+from lakeproof.errors import LakeproofError
+from lakeproof.state.database import open_database, transaction
+from lakeproof.state.schema import QUERY_FAILURES
+
+
+def record_failure(database: str, query: str, error: LakeproofError) -> None:
+    """Write down why a query failed."""
+    values = {"query": query, "message": error.message, "hint": error.hint, "failed_at": time.time()}
+    with transaction(open_database(database)) as connection:
+        connection.execute(delete(QUERY_FAILURES).where(QUERY_FAILURES.c.query == query))
+        connection.execute(insert(QUERY_FAILURES), values)
+
+
+def clear_failures(database: str, queries: list[str]) -> None:
+    """Forget why queries failed: they run again."""
+    with transaction(open_database(database)) as connection:
+        connection.execute(delete(QUERY_FAILURES).where(QUERY_FAILURES.c.query.in_(queries)))
+
+
+def failures(database: str) -> dict[str, str]:
+    """What failed queries said, by their names."""
+    with transaction(open_database(database)) as connection:
+        found = connection.execute(select(QUERY_FAILURES.c.query, QUERY_FAILURES.c.message))
+        return {row.query: row.message for row in found}

@@ -1,0 +1,96 @@
+"""How far each topic has the rows of the table that it shows."""
+
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from lakeproof.errors import LakeproofError
+from lakeproof.state.database import open_database, transaction
+from lakeproof.state.schema import SINK_POSITIONS
+
+
+@dataclass(frozen=True)
+class SinkPosition:
+    """A position.
+
+    Parameters
+    ----------
+    table_id
+        Unique id of the table: another one, where it was replaced.
+    topic_id
+        The id that the brokers gave the topic when it was created.
+    marker
+        The newest marker of the table up to which all rows were sent, as text.
+    """
+
+    table_id: str
+    topic_id: str
+    marker: str
+
+
+def sink_lease(sink: str) -> str:
+    """Name of the lease that keeps a second query from filling a sink."""
+    return f"sink.{sink}"
+
+
+class SinkPositions:
+    """The positions of all sinks.
+
+    Parameters
+    ----------
+    database
+        URI of the state database.
+    """
+
+    def __init__(self, database: str) -> None:
+        self._engine = open_database(database)
+
+    def get(self, sink: str) -> SinkPosition | None:
+        """The position of a sink; None if nothing was sent yet."""
+        columns = SINK_POSITIONS.c.table_id, SINK_POSITIONS.c.topic_id, SINK_POSITIONS.c.marker
+        with transaction(self._engine) as connection:
+            row = connection.execute(select(*columns).where(SINK_POSITIONS.c.sink == sink)).one_or_none()
+        return None if row is None else SinkPosition(*row)
+
+    def record(self, sink: str, table: str, position: SinkPosition, before: SinkPosition | None) -> None:
+        """Move a sink from one position to another.
+
+        Raises
+        ------
+        LakeproofError
+            It is elsewhere: another consumer moved it.
+        """
+        values = asdict(position) | {"recorded_at": time.time()}
+        try:
+            with transaction(self._engine) as connection:
+                if before is None:
+                    connection.execute(insert(SINK_POSITIONS), {"sink": sink, "table_name": table, **values})
+                    return
+                same = (SINK_POSITIONS.c.sink == sink) & (SINK_POSITIONS.c.marker == before.marker)
+                moved = connection.execute(update(SINK_POSITIONS).where(same).values(values)).rowcount == 1
+        except IntegrityError:
+            moved = False
+        if not moved:
+            raise LakeproofError(
+                f"Another consumer sends {table} to the same topic.", "Run only one of them. No message is lost."
+            )
+
+    def recorded_at(self, sink: str) -> datetime | None:
+        """When a sink got to its position, UTC."""
+        with transaction(self._engine) as connection:
+            at = connection.scalar(select(SINK_POSITIONS.c.recorded_at).where(SINK_POSITIONS.c.sink == sink))
+        return None if at is None else datetime.fromtimestamp(at, UTC)
+
+    def sinks_of(self, table: str) -> list[str]:
+        """The sinks that rows of a table were sent to."""
+        with transaction(self._engine) as connection:
+            found = connection.scalars(select(SINK_POSITIONS.c.sink).where(SINK_POSITIONS.c.table_name == table))
+            return sorted(found)
+
+    def forget(self, sink: str) -> None:
+        """Let a sink begin again."""
+        with transaction(self._engine) as connection:
+            connection.execute(delete(SINK_POSITIONS).where(SINK_POSITIONS.c.sink == sink))

@@ -1,0 +1,157 @@
+"""`consumer status`: what is running, stopped or failed, and how far behind, as the lake itself says."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+from tests.consumer.lake import Drain, SessionOf
+from tests.consumer.silver.lakes import NOON, decide_all, land
+from tests.lakes import changed, variables
+from tests.messages import event, send
+from tests.operations import tables
+from tests.servers import KafkaServer, free_port
+
+from consumer.commit.marker import committed
+from consumer.status import Doing, QueryStatus, exit_code, status, write_table
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.recorded import Recorded, record_topic
+from lakeproof.kafka.topic import Topic
+from lakeproof.settings import Settings
+from lakeproof.state.database import open_database, transaction
+from lakeproof.state.failures import clear_failures, record_failure
+from lakeproof.state.lease import lease
+from lakeproof.state.schema import LEASES
+from lakeproof.state.sink_positions import SinkPosition, SinkPositions, sink_lease
+from lakeproof.tables.names import silver_query
+from lakeproof.tables.schemas import ensure_tables
+
+SINK = "silver.events-to-acme"
+
+
+def by_name(found: list[QueryStatus]) -> dict[str, QueryStatus]:
+    return {each.query: each for each in found}
+
+
+def leases(settings: Settings, *names: str) -> ExitStack:
+    stack = ExitStack()
+    for name in names:
+        stack.enter_context(lease(settings.state.database, name))
+    return stack
+
+
+@pytest.mark.spark
+def test_a_lake_of_files(lake_settings: Settings, drain_directly: Drain, session_of: SessionOf) -> None:
+    settings = lake_settings
+    land(settings, "1.json", ("a", NOON, "x"), ("b", NOON, "x"))
+    drain_directly(settings)
+    spark = session_of(settings)
+    decide_all(spark, settings)
+    tables.rewrite_data_files(spark, "bronze.events")
+    land(settings, "2.json", ("c", NOON, "x"))
+    drain_directly(settings)
+    for name in ("3.json", "4.json", "_hidden.json"):
+        land(settings, name, ("d", NOON, "x"))
+    silver = open_catalog(settings).load_table("silver.events")
+    marker = committed(silver.properties, silver_query("events"))
+    assert marker
+    positions = SinkPositions(settings.state.database)
+    behind = replace(marker, marker=replace(marker.marker, micro_batch_id=-1))
+    positions.record(SINK, "silver.events", SinkPosition("t", "k", behind.as_text()), None)
+
+    found = by_name(status(settings, []))
+    assert {name: (each.state, each.lag, each.unit) for name, each in found.items()} == {
+        "bronze-events": (Doing.STOPPED, 2, "files"),
+        "silver-events": (Doing.STOPPED, 1, "micro-batches"),
+        SINK: (Doing.STOPPED, 1, "micro-batches"),
+    }
+    assert exit_code([*found.values()]) == 4
+    bronze = found["bronze-events"]
+    assert bronze.rows_per_second == 0.1  # three rows in a minute: what compaction rewrote does not count
+    assert bronze.last_commit
+    assert timedelta(0) < datetime.now(UTC) - bronze.last_commit < timedelta(minutes=5)
+    assert found["silver-events"].watermark == NOON
+    assert found[SINK].rows_per_second is None
+
+    with leases(settings, "events", "silver.events", sink_lease(SINK)):
+        running = status(settings, ["events"])
+        assert {each.state for each in running} == {Doing.RUNNING}
+        assert exit_code(running) == 0
+    record_failure(settings.state.database, "silver-events", LakeproofError("no space left.", "Clean up."))
+    found = by_name(status(settings, []))
+    assert (found["silver-events"].state, found["silver-events"].problem) == (Doing.FAILED, "no space left.")
+    assert exit_code([*found.values()]) == 1
+    clear_failures(settings.state.database, ["silver-events"])
+    assert exit_code(status(settings, [])) == 4
+    kill(settings, sink_lease(SINK))
+    found = by_name(status(settings, []))
+    assert (found[SINK].state, found[SINK].problem) == (Doing.FAILED, "It was killed, or its machine died.")
+
+    done = run(settings, "status", "--json")
+    assert done.returncode == 1, done.stderr
+    assert [each["query"] for each in json.loads(done.stdout)] == ["bronze-events", "silver-events", SINK]
+    done = run(settings, "status", "events")
+    assert done.returncode == 1
+    assert "2 files" in done.stdout
+    assert f"{SINK}: It was killed" in done.stdout
+
+
+def kill(settings: Settings, name: str) -> None:
+    """Leave a lease as a consumer does that was killed a moment ago."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    row = {"holder": "h", "host": os.uname().nodename, "pid": dead.pid, "started": 1.0, "expires_at": time.time() + 30}
+    with transaction(open_database(settings.state.database)) as connection:
+        connection.execute(LEASES.delete().where(LEASES.c.stream == name))
+        connection.execute(insert(LEASES), row | {"stream": name})
+
+
+def run(settings: Settings, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    own = {name: str(value) for name, value in variables(settings).items()}
+    command = [sys.executable, "-m", "consumer", *arguments]
+    environment = os.environ | own | {"COLUMNS": "200"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_lake_of_a_topic(lake_settings: Settings, kafka: KafkaServer) -> None:
+    settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers)
+    topic = kafka.new_topic(2)
+    send(kafka, topic, [event(number) for number in range(5)])
+    send(kafka, topic, [event(number) for number in range(3)], partition=1)
+    catalog = open_catalog(settings)
+    ensure_tables(catalog, load_contract(settings.contracts, "events"))
+    topic_id, _ = Topic(settings.kafka, topic).identity()
+    record_topic(catalog, "events", Recorded(topic_id, Offsets.of(topic, {0: 4})))
+    (bronze,) = status(settings, ["events"])
+    assert (bronze.state, bronze.lag, bronze.unit) == (Doing.STOPPED, 4, "messages")
+
+    away = changed(settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{free_port()}", LAKE_KAFKA_TIMEOUT_SECONDS=1)
+    (bronze,) = found = status(away, ["events"])
+    assert bronze.lag is None
+    assert "does not respond" in bronze.problem
+    out = StringIO()
+    write_table(found, out)
+    assert "│ ?" in out.getvalue()
+
+
+def test_a_lake_without_tables(lake_settings: Settings) -> None:
+    with pytest.raises(UsageError, match="No stream has tables yet"):
+        status(lake_settings, [])
+
+
+def test_it_does_without_spark(tmp_path: Path) -> None:
+    script = "import sys, consumer.cli, consumer.status; sys.exit('pyspark' in sys.modules)"
+    done: Any = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
+    assert done.returncode == 0
