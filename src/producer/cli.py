@@ -220,6 +220,14 @@ def sensors(
             show_default=False,
         ),
     ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            help="Kafka topic to send to, with --data-sink kafka. Default: LAKE_KAFKA_TOPIC, or sensors.",
+            rich_help_panel="Where",
+            show_default=False,
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -302,14 +310,14 @@ def sensors(
 ) -> None:
     """Generate readings of devices: a frequency with drift and noise, and anomalies.
 
-    Batches and signals are as of events.
+    Batches and signals are as of events. On Kafka, each reading is a message with the device as its key.
     """
     pause = sleep_between_batches_seconds
     if pause is None:
         pause = _ENDLESS_PAUSE if batches is None else 0.0
     settings = load_settings()
-    kind, uri = choose_sink(data_sink, target, "sensors", settings)
-    if kind is not SinkKind.STDOUT:
+    kind, uri = choose_sink(data_sink, target, "sensors", settings, topic)
+    if kind in (SinkKind.LOCAL, SinkKind.S3):
         check_environment(settings, Program.PRODUCER, landing=uri)
 
     from producer.report import Tally

@@ -54,6 +54,7 @@ def test_readings_meet_the_contract_and_come_out_of_order() -> None:
     made = records(plan())
     (batch, *_) = make_readings(plan(), [START])
     assert [unit["reasons"] for unit in units_of(Judge(contract).judge(batch.data)) if unit["reasons"]] == []
+    assert [record.key for record in batch.records] == [each["device_id"] for each in json.loads(batch.data)]
     assert {record["device_id"] for record in made} == {f"device-{number:05d}" for number in range(7)}
     times = [record["event_time"] for record in made]
     assert times != sorted(times)
