@@ -13,6 +13,7 @@ from benchmarks.harness import Options, Report, SideFailedError
 from benchmarks.report import render, show, write_report
 
 NAMES = (
+    "alerts",
     "backlog",
     "backlog-minio",
     "collector",

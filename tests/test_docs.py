@@ -143,6 +143,25 @@ def test_the_page_about_other_programs_reads_the_lake(walked: tuple[dict[str, st
 
 
 @pytest.mark.spark
+def test_the_commands_of_sensors_do_what_the_page_says(tmp_path: Path) -> None:
+    (script,) = blocks("docs/sensors.md", "sh")
+    report = tmp_path / "report.json"
+    home = {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"}
+    output = shell(script.replace("target/sensors.json", str(report)), home)
+    assert "out_of_range" in output
+    assert "sensors: device-00001; 2026-11-21" in output
+    assert "Clean: each landed unit is in exactly one table, once." in output
+    assert "Each window of gold agrees with silver." in output
+    made = json.loads(report.read_text())
+    landed = shell('reader sql "select count(*) n from silver.sensors" --format json', home)
+    assert json.loads(landed) == [{"n": made["expected"]["bronze"]}]
+    (product,) = blocks("docs/sensors.md", "yaml")
+    assert product == (ROOT / "gold" / "sensor_samples.yaml").read_text()
+    (alert,) = blocks("docs/sensors.md", "json")
+    assert json.loads(alert)["id"] == f"{json.loads(alert)['_source']}/0"
+
+
+@pytest.mark.spark
 @pytest.mark.s3
 def test_the_guide_runs_on_s3(minio: Any, tmp_path: Path) -> None:
     (block,) = [block for block in blocks("docs/guide.md", "sh") if "AWS_ENDPOINT_URL" in block]

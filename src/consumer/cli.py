@@ -1,5 +1,6 @@
 """The command line of the consumer."""
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,10 @@ from lakeproof.command import application, logged_errors, run
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.gold.model import Product
-from lakeproof.gold.read import load_product, load_products
+from lakeproof.gold.model import Kind, Product
+from lakeproof.gold.read import is_of_kind, load_product, load_products
+from lakeproof.gold.read_samples import load_all_samples, load_samples
+from lakeproof.gold.samples import Samples
 from lakeproof.kafka.modes import ModeName, load_mode
 from lakeproof.kafka.names import topic_name
 from lakeproof.settings import Settings, load_settings
@@ -247,20 +250,25 @@ def rebuild_layer(
     tables until it is done. If it is interrupted, run it again.
     """
     settings = load_settings()
-    product = (
-        load_product(settings.gold, name, partial(load_contract, settings.contracts))
-        if layer is Rebuildable.GOLD
-        else None
-    )
+    product: Product | Samples | None = None
+    if layer is Rebuildable.GOLD:
+        load = load_samples if is_of_kind(settings.gold, name, Kind.SAMPLES) else load_product
+        product = load(settings.gold, name, partial(load_contract, settings.contracts))
     contract = load_contract(settings.contracts, product.stream if product else name)
     _has_silver(contract, Layer(layer))
     check_environment(settings, Program.CONSUMER)
     from consumer.gold.rebuild import rebuild_gold
+    from consumer.sensors.rebuild import rebuild_samples
     from consumer.session import start_session
     from consumer.silver.rebuild import rebuild_silver
 
     session = partial(start_session, settings, f"lakeproof rebuild {layer} {name}")
-    typer.echo(rebuild_gold(settings, product, session) if product else rebuild_silver(settings, contract, session))
+    if isinstance(product, Samples):
+        typer.echo(rebuild_samples(settings, product, session))
+    elif product:
+        typer.echo(rebuild_gold(settings, product, session))
+    else:
+        typer.echo(rebuild_silver(settings, contract, session))
 
 
 @app.command("archive")
@@ -292,13 +300,15 @@ def _run(
     # An invalid contract is reported before anything else.
     contracts = {stream: load_contract(settings.contracts, stream) for stream in streams}
     with_silver = [stream for stream in streams if _has_silver(contracts[stream], to)]
-    products = _products(settings, with_silver, to)
+    products, samples = _products(settings, with_silver, to)
     check_environment(settings, Program.CONSUMER)
 
     # Spark takes a second to import: only when everything cheap has been checked.
+    from consumer.queries.alerts import AlertsQuery
     from consumer.queries.bronze import BronzeQuery, Trigger
     from consumer.queries.gold import GoldQuery
     from consumer.queries.publishing import sinks_of, to_topic
+    from consumer.queries.samples import SamplesQuery
     from consumer.queries.silver import SilverQuery
     from consumer.sinks.changes import dead_letters_followed, silver_followed
 
@@ -307,6 +317,7 @@ def _run(
         *(BronzeQuery(settings, stream, when, source) for stream in streams),
         *(SilverQuery(settings, stream, when) for stream in with_silver),
         *(GoldQuery(settings, product, when) for product in products),
+        *(SamplesQuery(settings, each, when) for each in samples),
     ]
     for stream in streams if sinks.dead_letter_topic else ():
         own = str(sinks.dead_letter_topic).replace(STREAM, stream)
@@ -316,6 +327,13 @@ def _run(
         queries.append(to_topic(settings, silver_followed(contracts[stream]), own, when))
     for product in products:
         queries += sinks_of(settings, product, contracts[product.stream], when)
+    alerts = [
+        AlertsQuery(settings, each, contracts[each.stream], when)
+        for each in samples
+        if each.alerts and source == "kafka"
+    ]
+    queries += alerts
+    settings = _with_cores(settings, sum(each.slots for each in alerts))
     _run_queries(settings, queries, " ".join(streams), available_now)
 
 
@@ -373,21 +391,32 @@ def _refuse_others(options: Mapping[str, object], where: str, hint: str) -> None
             raise UsageError(f"{option} cannot be used {where}.", hint)
 
 
+def _with_cores(settings: Settings, held: int) -> Settings:
+    """The settings with more cores of Spark's on this machine: those that are held all the time mostly wait."""
+    if not held or settings.spark.master != "local[*]":
+        return settings
+    master = f"local[{(os.cpu_count() or 1) + held}]"
+    return settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": master})})
+
+
 def _has_silver(contract: Contract, to: Layer | None) -> bool:
     if to in (Layer.SILVER, Layer.GOLD) and contract.no_silver:
         raise UsageError(f"{contract.stream} has no silver: {contract.no_silver}.", "Use --to bronze.")
     return contract.silver is not None and to is not Layer.BRONZE
 
 
-def _products(settings: Settings, streams: list[str], to: Layer | None) -> list[Product]:
+def _products(settings: Settings, streams: list[str], to: Layer | None) -> tuple[list[Product], list[Samples]]:
     """The data products that read silver of these streams."""
     if to not in (None, Layer.GOLD) or not streams:
-        return []
-    found = load_products(settings.gold, streams, partial(load_contract, settings.contracts))
-    without = [stream for stream in streams if stream not in {product.stream for product in found}]
+        return [], []
+    contract_of = partial(load_contract, settings.contracts)
+    found = load_products(settings.gold, streams, contract_of)
+    samples = load_all_samples(settings.gold, streams, contract_of)
+    read = {product.stream for product in found} | {product.stream for product in samples}
+    without = [stream for stream in streams if stream not in read]
     if to is Layer.GOLD and without:
         raise UsageError(f"No data product in {settings.gold} reads {without[0]}.", "Use --to silver.")
-    return found
+    return found, samples
 
 
 def _with_topic(settings: Settings, data_source: DataSource | None, topic: str | None, streams: list[str]) -> Settings:

@@ -14,6 +14,7 @@ from pyspark import daemon
 import consumer.bronze.tasks
 import consumer.gold.tasks
 import consumer.modes.tasks
+import consumer.sensors.micro_batches
 import consumer.silver.tasks  # noqa: F401
 
 if __name__ == "__main__":

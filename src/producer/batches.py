@@ -29,6 +29,8 @@ class Record:
         Why it breaks its contract; empty for a sound one.
     duplicate
         Whether it is a copy of an earlier record; then `reasons` are that one's.
+    anomaly
+        Whether it is a reading out of the range of its contract: sound, and to be marked.
     key
         What the record says its id is, as text; None where that is no text and no integer.
     """
@@ -36,6 +38,7 @@ class Record:
     data: bytes
     reasons: tuple[Reason, ...] = ()
     duplicate: bool = False
+    anomaly: bool = False
     key: str | None = None
 
 

@@ -2,8 +2,10 @@
 
 import secrets
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +37,8 @@ from producer.options import (
 from producer.sinks import Sink, SinkKind, choose_sink, open_sink
 
 if TYPE_CHECKING:
-    from producer.batches import Maker, Plan
+    from producer.batches import Batch, Maker, Plan
+    from producer.report import Tally
 
 _ENDLESS_PAUSE = 1.0
 
@@ -103,7 +106,7 @@ def events(
         chances=Chances(corruption_chance, invalid_schema_chance, extra_field_chance, duplicate_chance),
     )
     pace = _Pace(batches, sleep_between_batches_seconds, start, report)
-    _produce("events", plan, None, kind, open_sink(kind, place, settings), pace, settings)
+    _produce_records("events", plan, None, kind, open_sink(kind, place, settings), pace, settings)
 
 
 @app.command()
@@ -150,7 +153,68 @@ def clickstream(
     )
     sink = connect(place, settings, receipts) if kind is SinkKind.HTTP else open_sink(kind, place, settings)
     pace = _Pace(batches, sleep_between_batches_seconds, start, report)
-    _produce("clickstream", plan, Browsing(make_shop(plan.seed, users)), kind, sink, pace, settings)
+    _produce_records("clickstream", plan, Browsing(make_shop(plan.seed, users)), kind, sink, pace, settings)
+
+
+@app.command()
+def sensors(
+    data_sink: DataSink = None,
+    target: Target = None,
+    topic: TopicName = None,
+    report: Report = None,
+    batches: Batches = None,
+    batch_size: BatchSize = 100,
+    sleep_between_batches_seconds: Pause = None,
+    devices: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of devices, which take turns.", rich_help_panel="What")
+    ] = 100,
+    max_delay_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=86_400,
+            metavar="S",
+            help="How long before its batch a reading is made at most. Readings come out of order.",
+            rich_help_panel="Pace",
+        ),
+    ] = 30.0,
+    json_style: Annotated[
+        JsonStyle,
+        typer.Option(metavar="STYLE", help="compact, spaced or ndjson, as of events.", rich_help_panel="What"),
+    ] = JsonStyle.COMPACT,
+    seed: Seed = None,
+    start: Start = None,
+    anomaly_chance: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, metavar="0..1", help="Chance that a frequency is below 0.", rich_help_panel="Faults"
+        ),
+    ] = 0.01,
+    duplicate_chance: DuplicateChance = 0.0,
+) -> None:
+    """Generate readings of devices: a frequency with drift and noise, and anomalies.
+
+    Batches and signals are as of events. On Kafka, each reading is a message with the device as its key.
+    """
+    settings = load_settings()
+    kind, place = _choose(data_sink, target, "sensors", settings, topic)
+    if kind is SinkKind.HTTP:
+        raise UsageError("The collector takes no readings.", "Use --data-sink local, s3 or kafka.")
+    from producer.report import Tally
+    from producer.sensors import ReadingsPlan, make_readings
+
+    plan = ReadingsPlan(
+        seed=secrets.randbits(32) if seed is None else seed,
+        devices=devices,
+        batch_size=batch_size,
+        max_delay=timedelta(seconds=max_delay_seconds),
+        style=json_style,
+        anomaly=anomaly_chance,
+        duplicate=duplicate_chance,
+    )
+    pace = _Pace(batches, sleep_between_batches_seconds, start, report)
+    sink = open_sink(kind, place, settings)
+    _produce(partial(make_readings, plan), Tally(plan.seed, anomalies=0), kind, sink, pace)
 
 
 @dataclass(frozen=True)
@@ -172,10 +236,20 @@ def _choose(
     return kind, place
 
 
-def _produce(
+def _produce_records(
     stream: str, plan: "Plan", maker: "Maker | None", kind: SinkKind, sink: Sink, pace: _Pace, settings: Settings
 ) -> None:
     from lakeproof.contracts import load_contract
+    from producer.batches import make_batches
+    from producer.report import Tally
+
+    make = partial(make_batches, plan, load_contract(settings.contracts, stream), maker=maker)
+    _produce(make, Tally(plan.seed), kind, sink, pace)
+
+
+def _produce(
+    make: "Callable[[Iterable[datetime]], Iterator[Batch]]", tally: "Tally", kind: SinkKind, sink: Sink, pace: _Pace
+) -> None:
     from producer.run import Run, produce
 
     pause = pace.pause
@@ -185,7 +259,7 @@ def _produce(
     # Batches there would tear the progress bar.
     prints_on_terminal = kind is SinkKind.STDOUT and sys.stdout.isatty()
     run = Run(pace.batches, pause, pace.start, pace.report, live=console.is_terminal and not prints_on_terminal)
-    produce(plan, load_contract(settings.contracts, stream), sink, run, console, maker)
+    produce(make, tally, sink, run, console)
 
 
 def main() -> None:

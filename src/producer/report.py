@@ -36,6 +36,8 @@ class Tally:
     dead_letters
         Units that should become dead letters, by their sorted reason codes joined by ``+``. A corrupt batch is one
         unit, and its records are none.
+    anomalies
+        Readings out of the range of their contract, without copies of them; None of records that have no such range.
     """
 
     seed: int
@@ -46,6 +48,7 @@ class Tally:
     combinations: Counter[str] = field(default_factory=Counter)
     bronze: int = 0
     dead_letters: Counter[str] = field(default_factory=Counter)
+    anomalies: int | None = None
 
     def add(self, batch: Batch) -> None:
         """Count a batch that has landed."""
@@ -55,6 +58,8 @@ class Tally:
         self.bytes += len(batch.data)
         if batch.corrupt:
             self.dead_letters[Reason.CORRUPT_BATCH] += 1
+        if self.anomalies is not None:
+            self.anomalies += sum(record.anomaly and not record.duplicate for record in batch.records)
         for record in batch.records:
             self.combinations[_combination(record, in_corrupt_batch=batch.corrupt)] += 1
             if batch.corrupt:
@@ -70,6 +75,7 @@ class Tally:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report."""
+        marked = {} if self.anomalies is None else {"anomalies": self.anomalies}
         return {
             "seed": self.seed,
             "batches": self.batches,
@@ -79,6 +85,7 @@ class Tally:
             "invalid": self.records_with("invalid"),
             "extra": self.records_with("extra"),
             "duplicates": self.records_with("duplicate"),
+            **marked,
             "combinations": dict(sorted(self.combinations.items())),
             "expected": {"bronze": self.bronze, "dead_letters": dict(sorted(self.dead_letters.items()))},
         }
@@ -88,6 +95,7 @@ class Tally:
         table = Table(title=f"Generated with seed {self.seed}", title_justify="left")
         table.add_column("what")
         table.add_column("count", justify="right")
+        marked = () if self.anomalies is None else (("  anomalies", self.anomalies),)
         for what, count in (
             ("batches", self.batches),
             ("  corrupt", self.corrupt_batches),
@@ -95,6 +103,7 @@ class Tally:
             ("  invalid", self.records_with("invalid")),
             ("  with an extra field", self.records_with("extra")),
             ("  duplicates", self.records_with("duplicate")),
+            *marked,
         ):
             table.add_row(what, f"{count:,}")
         table.add_section()

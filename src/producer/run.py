@@ -1,13 +1,13 @@
 """Make batches, land them, and say what was made."""
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
 
-from lakeproof.contracts import Contract
-from producer.batches import Maker, Plan, make_batches
+from producer.batches import Batch
 from producer.pace import landing_times, stop_on_signals
 from producer.progress import progress
 from producer.report import Tally, check_writable, write_report
@@ -40,11 +40,24 @@ class Run:
 
 
 def produce(
-    plan: Plan, contract: Contract, sink: Sink, run: Run, console: Console, maker: Maker | None = None
+    make: Callable[[Iterable[datetime]], Iterator[Batch]], tally: Tally, sink: Sink, run: Run, console: Console
 ) -> Tally:
     """Land batches until all are made, a signal asks for the end, or nobody takes them any more.
 
     However it ends, the report is written, and counts exactly the batches that landed.
+
+    Parameters
+    ----------
+    make
+        Makes a batch for each of some times.
+    tally
+        Counts them.
+    sink
+        Where they go.
+    run
+        How many, and how fast.
+    console
+        For people.
 
     Returns
     -------
@@ -58,10 +71,9 @@ def produce(
     """
     if run.report:
         check_writable(run.report)
-    tally = Tally(plan.seed)
     closed = False
     with stop_on_signals() as stop:
-        batches = make_batches(plan, contract, landing_times(stop, run.batches, run.pause, run.start), maker)
+        batches = make(landing_times(stop, run.batches, run.pause, run.start))
         try:
             with progress(console, run.batches, live=run.live) as show:
                 for batch in batches:

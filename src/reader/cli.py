@@ -9,6 +9,7 @@ import typer
 
 from lakeproof.command import application, run
 from lakeproof.doctor import Program, check_environment
+from lakeproof.errors import UsageError
 from lakeproof.settings import Settings, load_settings
 from reader.output import Format
 from reader.verify.report import ReportFormat
@@ -100,7 +101,9 @@ def summary(
 
 @app.command()
 def plot(
-    name: Annotated[str, typer.Argument(help="Name of the data product.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(help="Name of the data product; with --device, also of the stream.", show_default=False)
+    ],
     measure: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Measure to draw; can be repeated. Default: all that are numbers."),
@@ -113,6 +116,10 @@ def plot(
         int,
         typer.Option(min=1, max=26, help="Maximum number of keys: those with the greatest sum of the first measure."),
     ] = 5,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Draw the readings of this device, its samples and its anomalies.", show_default=False),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw to a file, like plot.png. Default: in the terminal.")
     ] = None,
@@ -121,9 +128,16 @@ def plot(
 
     A point is the value of a window, at its start. A window without a record has no point.
     """
+    from reader.plot.device import read_device
     from reader.plot.series import read_plot
 
-    found = read_plot(_settings(), name, measure or (), key or (), top)
+    if device is not None and (measure or key):
+        raise UsageError("--device cannot be used with --measure or --key.", "Remove one of them.")
+    found = (
+        read_plot(_settings(), name, measure or (), key or (), top)
+        if device is None
+        else read_device(_settings(), name, device)
+    )
     if output:
         from reader.plot.image import write_image
 

@@ -155,7 +155,7 @@ class GoldMicroBatches:
         digest = decided.marker.contract
         missing = f"{self._silver} was filled under the contract {digest[:12]}…, which the landing log does not have."
         contract = recorded_contract(self._contracts, digest, missing)
-        taken = _Taken(table, done, silver, start, end, contract, _horizon(decided, contract))
+        taken = _Taken(table, done, silver, start, end, contract, horizon_after(decided, contract))
         return None if self._product.publish is Publish.FINAL and not _closes(self._product, taken) else taken
 
     def _correct(self, spark: SparkSession, taken: _Taken, marker: Marker, target: Target) -> int:
@@ -214,8 +214,8 @@ def _marker(product: Product, taken: _Taken) -> Marker:
     return Marker(taken.silver, taken.end - 1, product.digest, str(taken.start), str(taken.end), contents=closes)
 
 
-def _horizon(decided: Committed, contract: Contract) -> int | None:
-    """Silver's watermark less what the contract declares."""
+def horizon_after(decided: Committed, contract: Contract) -> int | None:
+    """Silver's watermark less what the contract declares, in microseconds since 1970; None if there is none yet."""
     length = contract.silver.horizon if contract.silver else None
     if not decided.marker.contents or length is None:
         return None

@@ -116,7 +116,7 @@ def check(
         sys.stdout.write(
             f"{name}: ok: stream {contract.stream}, version {contract.version}, {len(contract.live)} fields, "
             f"key {', '.join(contract.primary_key) or 'none'}, event time {contract.event_time}, {_silver(contract)}"
-            f"{_deprecated(contract)}\n"
+            f"{_anomalies(contract)}{_deprecated(contract)}\n"
         )
         for warning in unjudged(*_text(folder, name)):
             sys.stderr.write(f"Warning: {warning}\n")
@@ -213,6 +213,11 @@ def _silver(contract: Contract) -> str:
     if silver is None:
         return f"no silver: {contract.no_silver}"
     return f"silver horizon {horizon_text(silver.horizon)}, silver strategy {silver.strategy}"
+
+
+def _anomalies(contract: Contract) -> str:
+    found = [f"{field.name} {field.expected}" for field in contract.live if field.expected]
+    return f", anomalies {', '.join(found)}" if found else ""
 
 
 def _deprecated(contract: Contract) -> str:

@@ -189,6 +189,9 @@ def _of_field(old: Field, new: Field, path: str) -> Iterator[Change]:
         return  # of another kind altogether
     yield from _of_allowed(set(old.allowed), set(new.allowed), path)
     yield from _of_constraints(old.constraints, new.constraints, path)
+    if old.expected != new.expected:
+        # Anomalies are data: both contracts take the same records.
+        yield Change(path, f"anomalies {old.expected} → {new.expected}", backward=True, forward=True)
 
 
 def _of_dropped(old: Field, new: Field, path: str) -> Iterator[Change]:

@@ -181,6 +181,30 @@ class Derived:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """The range of values that are not anomalies. A value outside of it is data, as every other one.
+
+    Parameters
+    ----------
+    minimum, maximum
+        Its ends, which are in it, as exact numbers; None for no end.
+    """
+
+    minimum: Decimal | None = None
+    maximum: Decimal | None = None
+
+    def __bool__(self) -> bool:
+        return self != _ANY
+
+    def __str__(self) -> str:
+        ends = (("below", self.minimum), ("above", self.maximum))
+        return " and ".join(f"{word} {end:f}" for word, end in ends if end is not None) or "none"
+
+
+_ANY = Expected()
+
+
+@dataclass(frozen=True)
 class Field:
     """A named value in a record, or one that is derived when a record is ingested.
 
@@ -206,6 +230,8 @@ class Field:
         Names that it had before, the oldest first.
     derived
         How its value is derived; then records cannot have it. None for a value of the record.
+    expected
+        The range outside of which a number is an anomaly. It rejects nothing.
     """
 
     name: str
@@ -218,6 +244,7 @@ class Field:
     dropped: bool = False
     former_names: tuple[str, ...] = ()
     derived: Derived | None = None
+    expected: Expected = _ANY
 
     @property
     def first_name(self) -> str:

@@ -10,8 +10,10 @@ from lakeproof.command import application, print_error
 from lakeproof.contracts import load_contract
 from lakeproof.contracts.rules.expression import fields_in
 from lakeproof.errors import UsageError
-from lakeproof.gold.model import Product
-from lakeproof.gold.read import load_product, product_names
+from lakeproof.gold.model import Kind, Product
+from lakeproof.gold.read import is_of_kind, load_product, product_names
+from lakeproof.gold.read_samples import load_samples
+from lakeproof.gold.samples import Detector, Samples
 from lakeproof.settings import load_settings
 
 gold_commands = application("gold", "Check data products.")
@@ -40,21 +42,29 @@ def check(
         )
     refused = False
     for name in chosen:
+        contract_of = partial(load_contract, settings.contracts)
+        product: Product | Samples
         try:
-            product = load_product(settings.gold, name, partial(load_contract, settings.contracts))
+            if is_of_kind(settings.gold, name, Kind.SAMPLES):
+                product = load_samples(settings.gold, name, contract_of)
+            else:
+                product = load_product(settings.gold, name, contract_of)
         except UsageError as error:
             refused = True
             print_error(error)
             continue
-        sys.stdout.write(f"{name}: ok: {_summary(product)}\n")
+        summary = _of_samples(product) if isinstance(product, Samples) else _summary(product)
+        sys.stdout.write(f"{name}: ok: {summary}\n")
         contract = load_contract(settings.contracts, product.stream)
         for field in contract.deprecated_in(_fields(product)):
             sys.stderr.write(f"Warning: {name}: {field} is deprecated in the contract of {product.stream}.\n")
     raise typer.Exit(UsageError.exit_code if refused else 0)
 
 
-def _fields(product: Product) -> set[str]:
+def _fields(product: Product | Samples) -> set[str]:
     """Paths of the fields that a product uses."""
+    if isinstance(product, Samples):
+        return {product.device.name, product.event_time.name, product.value.name}
     arguments = [fields_in(measure.argument) for measure in product.measures if measure.argument]
     return {str(key) for key in product.keys}.union(*arguments)
 
@@ -64,4 +74,14 @@ def _summary(product: Product) -> str:
     measures = ", ".join(measure.name for measure in product.measures)
     return (
         f"silver {product.stream}, key {keys}, window {product.window}, measures {measures}, publish {product.publish}"
+    )
+
+
+def _of_samples(samples: Samples) -> str:
+    declared = [Detector.OUT_OF_RANGE] if samples.value.expected else []
+    declared += [each for each in Detector if getattr(samples.detectors, each, None)]
+    return (
+        f"silver {samples.stream}, samples of {samples.value.name} by {samples.by}, device {samples.device.name}, "
+        f"window {samples.window}, anomalies {samples.anomalies}, detectors {', '.join(declared) or 'none'}, "
+        f"alerts {f'{samples.alerts.topic} {samples.alerts.mode}' if samples.alerts else 'none'}"
     )

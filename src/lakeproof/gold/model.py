@@ -15,6 +15,15 @@ WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 
 
+class Kind(StrEnum):
+    """What a product makes of the records of a window."""
+
+    WINDOWS = "windows"
+    """One row of measures: :class:`Product`."""
+    SAMPLES = "samples"
+    """Some of the records: :class:`lakeproof.gold.samples.Samples`."""
+
+
 class Publish(StrEnum):
     """When the row of a window is published."""
 

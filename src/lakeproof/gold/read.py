@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,32 +12,37 @@ from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, expected, located_at, refused, validated
 from lakeproof.contracts.read.source import Place, read_source
 from lakeproof.errors import UsageError
-from lakeproof.gold.model import WINDOW_END, WINDOW_START, Key, Measure, Product, Publish, Sink, SinkKind
+from lakeproof.gold.model import WINDOW_END, WINDOW_START, Key, Kind, Measure, Product, Publish, Sink, SinkKind
 from lakeproof.gold.window import read_window
 from lakeproof.kafka.names import topic_name
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-_PAGE = "See docs/gold.md for the keys of a product."
+PAGE = "See docs/gold.md for the keys of a product."
 _FLOATING = (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)
 
 
-class _Model(BaseModel):
+class Model(BaseModel):
+    """A part of a product's file: other keys are rejected."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class _Window(_Model):
+class WindowDocument(Model):
+    """The windows of a product."""
+
     size: str
     every: str | None = None
 
 
-class _Document(_Model):
+class _Document(Model):
     name: str
+    kind: Literal[Kind.WINDOWS] = Kind.WINDOWS
     silver: str
     description: str = ""
     keys: list[str]
-    window: _Window
+    window: WindowDocument
     measures: dict[str, str]
     publish: Publish = Publish.UPDATES
     sinks: list[Any] = [SinkKind.TABLE]
@@ -49,21 +54,65 @@ def product_names(folder: Path) -> list[str]:
 
 
 def load_products(folder: Path, streams: Sequence[str], contract_of: Callable[[str], Contract]) -> list[Product]:
-    """Read the products that read one of these streams. Of the others, only the name of their stream is looked at.
+    """Read the products of windows that read one of these streams; see :func:`names_of_kind` for the others.
 
     Raises
     ------
     UsageError
         A file is not a product.
     """
+    return [load_product(folder, name, contract_of) for name in names_of_kind(folder, streams, Kind.WINDOWS)]
+
+
+def names_of_kind(folder: Path, streams: Sequence[str], kind: Kind) -> list[str]:
+    """Names of the products of a kind that read one of these streams. Nothing else is looked at.
+
+    Raises
+    ------
+    UsageError
+        A file is not YAML.
+    """
     found = []
     for name in product_names(folder):
-        path = folder / f"{name}.yaml"
-        document: Any = read_source(path.read_bytes(), str(path)).document
+        document: Any = _document_of(folder, name)
         stream = document.get("silver") if isinstance(document, dict) else None
-        if not isinstance(stream, str) or stream in streams:
-            found.append(load_product(folder, name, contract_of))
+        if kind_of(document) is kind and (not isinstance(stream, str) or stream in streams):
+            found.append(name)
     return found
+
+
+def kind_of(document: object) -> Kind:
+    """The kind of a product's file; a file that has another one is read as one of windows, which then rejects it."""
+    found = document.get("kind") if isinstance(document, dict) else None
+    return Kind.SAMPLES if found == Kind.SAMPLES else Kind.WINDOWS
+
+
+def is_of_kind(folder: Path, name: str, kind: Kind) -> bool:
+    """Whether a product exists and is of a kind."""
+    return name in product_names(folder) and kind_of(_document_of(folder, name)) is kind
+
+
+def product_text(folder: Path, name: str) -> tuple[bytes, str]:
+    """The bytes of a product's file, and where it is.
+
+    Raises
+    ------
+    UsageError
+        There is no such file.
+    """
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(product_names(folder)) or "none"
+        raise UsageError(
+            f"No data product {name!r} found at {path}.",
+            f"Products in this folder: {known}. Run in the project's folder, or set LAKE_GOLD.",
+        )
+    return path.read_bytes(), str(path)
+
+
+def _document_of(folder: Path, name: str) -> object:
+    path = folder / f"{name}.yaml"
+    return read_source(path.read_bytes(), str(path)).document
 
 
 def load_product(folder: Path, name: str, contract_of: Callable[[str], Contract]) -> Product:
@@ -79,16 +128,12 @@ def load_product(folder: Path, name: str, contract_of: Callable[[str], Contract]
     Raises
     ------
     UsageError
-        There is no such file, or it is not a product.
+        There is no such file, or it is not a product of windows.
     """
-    path = folder / f"{name}.yaml"
-    if not path.is_file():
-        known = ", ".join(product_names(folder)) or "none"
-        raise UsageError(
-            f"No data product {name!r} found at {path}.",
-            f"Products in this folder: {known}. Run in the project's folder, or set LAKE_GOLD.",
-        )
-    return parse_product(path.read_bytes(), str(path), name, contract_of)
+    text, origin = product_text(folder, name)
+    if is_of_kind(folder, name, Kind.SAMPLES):
+        raise UsageError(f"{origin} is of the kind samples, not of windows.", "See docs/sensors.md.")
+    return parse_product(text, origin, name, contract_of)
 
 
 def parse_product(text: bytes, origin: str, name: str, contract_of: Callable[[str], Contract]) -> Product:
@@ -114,33 +159,34 @@ def parse_product(text: bytes, origin: str, name: str, contract_of: Callable[[st
     problems = Problems()
     product = _product(source.document, name, contract_of, problems)
     if problems.found or product is None:
-        raise refused(source, origin, problems.found, _path)
+        raise refused(source, origin, problems.found, path_text)
     return product
 
 
-def _told(error: "ErrorDetails") -> ContractError:
+def told(error: "ErrorDetails") -> ContractError:
+    """What is said of a key that is missing, unknown or wrong."""
     place, kind = located_at(error), error["type"]
     if kind == "missing":
-        return ContractError(place[:-1], f"missing key {place[-1]}.", _PAGE, lacks=str(place[-1]))
+        return ContractError(place[:-1], f"missing key {place[-1]}.", PAGE, lacks=str(place[-1]))
     if kind == "extra_forbidden":
-        return ContractError(place, "unknown key.", _PAGE, about_key=True)
-    return ContractError(place, expected(error), _PAGE)
+        return ContractError(place, "unknown key.", PAGE, about_key=True)
+    return ContractError(place, expected(error), PAGE)
 
 
-def _path(place: Place) -> str:
+def path_text(place: Place) -> str:
     """A place as a person writes it: ``window.size``, ``keys[0]``."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
 
 
 def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], problems: Problems) -> Product | None:
     if not isinstance(raw, dict):
-        problems.add(ContractError((), "not a data product: the file has no keys.", _PAGE))
+        problems.add(ContractError((), "not a data product: the file has no keys.", PAGE))
         return None
-    document = validated(_Document, raw, problems, _told)
+    document = validated(_Document, raw, problems, told)
     if document is None:
         return None
     with problems.caught():
-        _check_name(document.name, name)
+        check_name(document.name, name)
     sinks = _sinks(document, problems)
     window = None
     with problems.caught():
@@ -153,7 +199,7 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
     _check_columns(columns | {("measures", measure): measure for measure in document.measures}, problems)
     contract = None
     with problems.caught():
-        contract = _contract(document.silver, contract_of)
+        contract = contract_with_silver(document.silver, contract_of)
     if contract is None:
         return None
     keys = []
@@ -210,7 +256,8 @@ def _sink(raw: object, place: Place, product: str) -> Sink:
     raise ContractError(place, f"unknown sink {raw!r}.", f"Available sinks: {known}, and `kafka: TOPIC`.")
 
 
-def _check_name(name: str, due: str) -> None:
+def check_name(name: str, due: str) -> None:
+    """Refuse a product whose name is not that of its file."""
     if identifier(name, ("name",), "a product") != due:
         raise ContractError(
             ("name",),
@@ -219,7 +266,8 @@ def _check_name(name: str, due: str) -> None:
         )
 
 
-def _contract(stream: str, contract_of: Callable[[str], Contract]) -> Contract:
+def contract_with_silver(stream: str, contract_of: Callable[[str], Contract]) -> Contract:
+    """The contract of a product's stream, which must have silver."""
     try:
         contract = contract_of(identifier(stream, ("silver",), "a stream"))
     except UsageError as error:
@@ -241,7 +289,9 @@ def _key(path: str, place: Place, contract: Contract) -> Key:
         if field is None:
             known = ", ".join(field.name for field in fields)
             raise ContractError(
-                place, f"unknown field {path!r}.", _renamed(path, contract) or f"Available fields: {known or 'none'}."
+                place,
+                f"unknown field {path!r}.",
+                renamed_hint(path, contract) or f"Available fields: {known or 'none'}.",
             )
         fields = field.type.fields if isinstance(field.type, ObjectType) else ()
     if field is None or not isinstance(field.type, PrimitiveType | DecimalType) or field.type in _FLOATING:
@@ -254,7 +304,7 @@ def _key(path: str, place: Place, contract: Contract) -> Key:
     return Key(tuple(path.split(".")), field.type, field.description)
 
 
-def _renamed(path: str, contract: Contract) -> str:
+def renamed_hint(path: str, contract: Contract) -> str:
     """A hint for the name of a field that was renamed or dropped; empty for any other name."""
     name, dot, rest = path.partition(".")
     field = next((field for field in contract if field.name == contract.renamed.get(name, name)), None)
@@ -293,6 +343,6 @@ def _measures(measures: Mapping[str, str], contract: Contract, problems: Problem
             try:
                 found.append(parse_measure(identifier(name, place, "a measure"), sql, contract.current))
             except RuleError as error:
-                hint = (isinstance(error, UnknownFieldError) and _renamed(error.path, contract)) or error.hint
+                hint = (isinstance(error, UnknownFieldError) and renamed_hint(error.path, contract)) or error.hint
                 raise ContractError(place, f"invalid measure: {error}.", hint) from None
     return tuple(found)

@@ -96,6 +96,19 @@ def gold_table(product: str, suffix: str = "") -> str:
     return f"gold.{product}{suffix}"
 
 
+@dataclass(frozen=True)
+class SamplesTables:
+    """Names of the tables of a product of samples."""
+
+    anomalies: str
+    samples: str
+
+
+def samples_tables(product: str, anomalies: str, suffix: str = "") -> SamplesTables:
+    """Names of the tables of a product of samples; with a suffix, of those that will replace them."""
+    return SamplesTables(gold_table(anomalies, suffix), gold_table(product, suffix))
+
+
 def gold_query(product: str) -> str:
     """Name of the query that fills it."""
     return f"gold-{product}"

@@ -14,6 +14,7 @@ from lakeproof.contracts import (
     Type,
 )
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
+from lakeproof.gold.samples import DETECTED_AT, DETECTOR, MAXIMUM, MINIMUM, ROLES, Samples
 from lakeproof.tables.columns import evolve, lacking, renaming
 from lakeproof.tables.names import (
     ATTEMPT,
@@ -29,6 +30,7 @@ from lakeproof.tables.names import (
     MICRO_BATCH_ID,
     NEXT_MICRO_BATCH,
     POSITION,
+    PRODUCT,
     RAW,
     REASONS,
     RESCUED,
@@ -37,6 +39,7 @@ from lakeproof.tables.names import (
     UPDATED_AT,
     WINNER_POSITION,
     WINNER_SOURCE,
+    SamplesTables,
     SilverTables,
     stream_tables,
 )
@@ -310,6 +313,61 @@ def gold_schema(product: Product) -> "Schema":
             (UPDATED_AT, TimestamptzType(), "when the row was computed"),
         ]
     )
+
+
+def ensure_samples_tables(catalog: "Catalog", samples: Samples, names: SamplesTables) -> None:
+    """Create the tables of a product of samples where they are missing. They are append-only.
+
+    Parameters
+    ----------
+    catalog
+        The PyIceberg catalog.
+    samples
+        The product.
+    names
+        Names of its tables.
+    """
+    properties = {PRODUCT: samples.digest, "comment": samples.description}
+    _ensure_table(catalog, names.anomalies, anomalies_schema(samples), samples.event_time.name, properties)
+    _ensure_table(catalog, names.samples, samples_schema(samples), WINDOW_START, properties)
+
+
+def samples_schema(samples: Samples) -> "Schema":
+    """Iceberg schema of the table of samples."""
+    from pyiceberg.types import ListType as IcebergList
+    from pyiceberg.types import StringType, TimestamptzType
+
+    roles = IcebergList(0, StringType(), element_required=False)
+    return _schema(
+        [
+            (WINDOW_START, TimestamptzType(), "start of the window, which is in it"),
+            (WINDOW_END, TimestamptzType(), "end of the window, which is not in it"),
+            *_reading_columns(samples),
+            (ROLES, roles, "why the reading is a sample: first, middle, last, anomaly"),
+            (UPDATED_AT, TimestamptzType(), "when the row was computed"),
+        ]
+    )
+
+
+def anomalies_schema(samples: Samples) -> "Schema":
+    """Iceberg schema of the table of anomalies."""
+    from pyiceberg.types import DoubleType, StringType, TimestamptzType
+
+    return _schema(
+        [
+            *_reading_columns(samples),
+            (DETECTOR, StringType(), "what noticed it, like out_of_range"),
+            (DETECTED_AT, TimestamptzType(), "event time at which it was an anomaly"),
+            (MINIMUM, DoubleType(), "smallest value that was expected; null for any"),
+            (MAXIMUM, DoubleType(), "greatest value that was expected; null for any"),
+            (UPDATED_AT, TimestamptzType(), "when the row was computed"),
+        ]
+    )
+
+
+def _reading_columns(samples: Samples) -> list[tuple[str, "IcebergType", str]]:
+    fields = (samples.device, samples.event_time, samples.value)
+    return [(field.name, _iceberg_type(field.type), field.description) for field in fields]
 
 
 def schema_changes_schema() -> "Schema":

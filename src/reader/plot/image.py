@@ -35,11 +35,12 @@ def write_image(plot: Plot, path: Path) -> None:
     every = figure.subplots(len(plot.panels), sharex=True, squeeze=False)[:, 0]
     for axes, panel in zip(every, plot.panels, strict=True):
         for line in panel.lines:
-            axes.plot(line.times, line.values, marker=".", label=_plain(line.label))
+            style = {"marker": "o", "linestyle": "none", "fillstyle": "none"} if line.is_points else {"marker": "."}
+            axes.plot(line.times, line.values, label=_plain(line.label), **style)
         axes.set_ylabel(panel.measure)
         axes.grid(visible=True, alpha=0.3)
         axes.set_xlim(*plot.limits)
-    every[-1].set_xlabel("start of the window (UTC)")
+    every[-1].set_xlabel(f"{plot.time} (UTC)")
     every[0].legend(loc="best", fontsize="small")
     try:
         figure.savefig(path)

@@ -33,11 +33,14 @@ class Line:
         The keys.
     times, values
         The start of each window that has a value, in ascending order, and the value.
+    is_points
+        Whether the values are not joined by a line.
     """
 
     label: str
     times: tuple[datetime, ...]
     values: tuple[float, ...]
+    is_points: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,15 @@ class Plot:
         The start of the first window, and that of the last one.
     panels
         One for each measure.
+    time
+        What times are.
     """
 
     title: str
     first: datetime
     last: datetime
     panels: tuple[Panel, ...]
+    time: str = "start of the window"
 
     @property
     def limits(self) -> tuple[datetime, datetime]:

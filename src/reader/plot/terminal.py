@@ -44,7 +44,8 @@ def _panel(panel: Panel, plot: Plot, width: int) -> str:
     for index, line in enumerate(panel.lines):
         color = _COLORS[index % len(_COLORS)]
         marker = _name(index) if len(panel.lines) > 1 else None
-        figure.plot(line.times, line.values, lc=color, marker=marker)
+        draw = figure.scatter if line.is_points else figure.plot
+        draw(line.times, line.values, lc=color, marker=marker)
     return str(figure.show())
 
 

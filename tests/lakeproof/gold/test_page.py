@@ -45,7 +45,7 @@ def test_the_example_is_the_product_that_is_shipped():
 def test_every_key_is_listed():
     keys = [row[0].strip("`") for row in table("key", "expected value")]
     assert keys == [
-        "name", "silver", "description", "keys", "window.size", "window.every", "measures", "publish", "sinks",
+        "name", "kind", "silver", "description", "keys", "window.size", "window.every", "measures", "publish", "sinks",
     ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from open_data_contract_standard.model import SchemaProperty
 from lakeproof.contracts.constraints import read_allowed, read_constraints
 from lakeproof.contracts.model import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
 from lakeproof.contracts.read.derived import read_derived
+from lakeproof.contracts.read.expected import read_expected
 from lakeproof.contracts.read.lifecycle import read_lifecycle
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems
@@ -76,17 +77,19 @@ def _field(item: SchemaProperty, place: Place, problems: Problems) -> Field | No
     with problems.caught():
         derived = read_derived(item, kind, place, is_top)
     values = [value.value for value in item.enum or []]
+    constraints = read_constraints(item.logicalTypeOptions or {}, kind, (*place, "logicalTypeOptions"), problems)
     return Field(
         name=name,
         type=kind,
         required=bool(item.required),
         allowed=read_allowed(values, kind, (*place, "enum"), problems) if values else (),
         description=item.description or "",
-        constraints=read_constraints(item.logicalTypeOptions or {}, kind, (*place, "logicalTypeOptions"), problems),
+        constraints=constraints,
         deprecated=lifecycle.deprecated,
         dropped=lifecycle.dropped,
         former_names=lifecycle.former_names,
         derived=derived,
+        expected=read_expected(item, kind, constraints, place, problems),
     )
 
 

@@ -4,69 +4,34 @@ A table is read as of the snapshot that its marker was read with. The marker say
 has everything, so later rows of silver are left out, and the rest must agree.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product, Publish
 from lakeproof.gold.read import load_products, product_names
+from lakeproof.gold.read_samples import load_all_samples
 from lakeproof.settings import Settings
 from lakeproof.tables.names import (
-    INGESTED_AT,
-    MICRO_BATCH_ID,
     PRODUCT,
     REBUILDING,
     gold_query,
     gold_table,
+    samples_tables,
     silver_query,
     silver_tables,
-    stream_tables,
 )
 from reader.connect import Session
 from reader.verify.gold.compare import compare_gold
 from reader.verify.gold.findings import ProductVerification
-from reader.verify.gold.windows import Taken, Windows, micros
-from reader.verify.silver.content import event_time, microseconds
+from reader.verify.gold.layers import Layer, horizons, layer_of, rebuild_hint, time_text
+from reader.verify.gold.samples import verify_samples
+from reader.verify.gold.windows import Taken, Windows
 from reader.verify.silver.run import silver_contract
-from reader.verify.tables import Findings, marker_end, newest_marker
+from reader.verify.tables import Findings
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-
-
-@dataclass(frozen=True)
-class _Layer:
-    """A table as of a snapshot.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    id
-        Its unique id, which another table of its name does not have.
-    rows
-        SQL of its rows; None if nothing was ever committed to it.
-    columns
-        Names of its columns.
-    properties
-        Its properties.
-    marker
-        The newest marker of the query that fills it.
-    """
-
-    name: str
-    id: str
-    rows: str | None
-    columns: frozenset[str]
-    properties: Mapping[str, str]
-    marker: Mapping[str, str]
-
-    @property
-    def end(self) -> int:
-        """The micro-batch before which it has everything."""
-        return marker_end(self.marker)
 
 
 def verify_gold(settings: Settings, session: Session, stream: str) -> tuple[ProductVerification, ...]:
@@ -89,15 +54,22 @@ def verify_gold(settings: Settings, session: Session, stream: str) -> tuple[Prod
         tables = _tables(catalog)
         if not tables:
             return ()
-        silver = _layer(catalog, name, query)
+        silver = layer_of(catalog, name, query)
         contract = silver_contract(settings, catalog, stream, silver.marker if silver else {})
     found = []
     for product in load_products(settings.gold, [stream], lambda _: contract):
         with catalog_errors():
-            gold = _layer(catalog, gold_table(product.name), gold_query(product.name))
-            silver = _layer(catalog, name, query)  # after gold, which is never ahead of it
+            gold = layer_of(catalog, gold_table(product.name), gold_query(product.name))
+            silver = layer_of(catalog, name, query)  # after gold, which is never ahead of it
         if gold:
             found.append(_verify(session, product, contract, gold, silver))
+    for samples in load_all_samples(settings.gold, [stream], lambda _: contract):
+        names, query_of = samples_tables(samples.name, samples.anomalies), gold_query(samples.name)
+        with catalog_errors():
+            kept, anomalies = (layer_of(catalog, each, query_of) for each in (names.samples, names.anomalies))
+            silver = layer_of(catalog, name, query)
+        if kept:
+            found.append(verify_samples(session, samples, contract, kept, anomalies, silver))
     if silver:
         with catalog_errors():
             unknown = [each for each in tables if each not in known and _follows(catalog, each, silver)]
@@ -106,11 +78,11 @@ def verify_gold(settings: Settings, session: Session, stream: str) -> tuple[Prod
 
 
 def _verify(
-    session: Session, product: Product, contract: Contract, gold: _Layer, silver: _Layer | None
+    session: Session, product: Product, contract: Contract, gold: Layer, silver: Layer | None
 ) -> ProductVerification:
     problem = _problem(product, gold, silver)
     if not problem and not gold.marker and gold.rows and session.fetch(f"SELECT 1 FROM {gold.rows} LIMIT 1"):  # noqa: S608
-        problem = f"{gold.name} has rows, but its marker was removed. {_rebuild(product.name)}"
+        problem = f"{gold.name} has rows, but its marker was removed. {rebuild_hint(product.name)}"
     if problem:
         return ProductVerification(product.name, problems=(problem,))
     if not silver or not silver.rows:
@@ -126,17 +98,17 @@ def _verify(
 
 
 def _verify_final(
-    session: Session, product: Product, contract: Contract, gold: _Layer, silver: _Layer, behind: Windows
+    session: Session, product: Product, contract: Contract, gold: Layer, silver: Layer, behind: Windows
 ) -> ProductVerification:
     """Verify a product whose windows are published once: those that the horizon has passed."""
-    then, now = _horizons(session, contract, (gold.end, silver.end))
+    then, now = horizons(session, contract, (gold.end, silver.end))
     said = int(gold.marker["contents"]) if gold.marker else None
     windows, found = 0, Findings()
     problems: tuple[str, ...] = ()
     if said != then and gold.marker:
         problems = (
-            f"{gold.name} has the windows that end by {_time(session, said)}, according to its marker, but the horizon "
-            f"was {_time(session, then)}. {_rebuild(product.name)}",
+            f"{gold.name} has the windows that end by {time_text(session, said)}, according to its marker, but the "
+            f"horizon was {time_text(session, then)}. {rebuild_hint(product.name)}",
         )
     if gold.rows and then is not None:
         taken = Taken(silver.rows or "", gold.end, then)
@@ -145,36 +117,34 @@ def _verify_final(
     return ProductVerification(product.name, windows, waiting, found.whole(), problems)
 
 
-def _problem(product: Product, gold: _Layer, silver: _Layer | None) -> str | None:
+def _problem(product: Product, gold: Layer, silver: Layer | None) -> str | None:
     """Why the rows of a table cannot be compared."""
     digests = {gold.properties.get(PRODUCT), gold.marker.get("contract")} - {None}
     if digests - {product.digest}:
         return (
             f"{gold.name} was filled with other keys, windows or measures than {product.name}.yaml has. Restore the "
-            f"file. Or: {_rebuild(product.name)}"
+            f"file. Or: {rebuild_hint(product.name)}"
         )
     columns = [WINDOW_START, WINDOW_END, *(key.name for key in product.keys)]
     columns += [measure.name for measure in product.measures]
     lacking = [name for name in columns if name not in gold.columns]
     if lacking:
-        return f"{gold.name} has no column {lacking[0]}. {_rebuild(product.name)}"
+        return f"{gold.name} has no column {lacking[0]}. {rebuild_hint(product.name)}"
     if not gold.marker:
         return None
     name = silver_tables(product.stream).kept
     if not silver:
         return f"{gold.name} was filled from {name}, which does not exist. Restore that, or rebuild it."
     if gold.marker["checkpoint_id"] != silver.id:
-        return f"{gold.name} was filled from another {name}, which was replaced since then. {_rebuild(product.name)}"
+        return (
+            f"{gold.name} was filled from another {name}, which was replaced since then. {rebuild_hint(product.name)}"
+        )
     if gold.end > silver.end:
         return (
             f"{gold.name} has the micro-batches before {gold.end}, but {name} those before {silver.end}: they are from "
-            f"different points in time. {_rebuild(product.name)}"
+            f"different points in time. {rebuild_hint(product.name)}"
         )
     return None
-
-
-def _rebuild(product: str) -> str:
-    return f"Run `consumer rebuild gold {product}`, to fill it again from silver."
 
 
 def _unknown(settings: Settings, product: str, silver: str) -> str:
@@ -192,45 +162,7 @@ def _tables(catalog: "Catalog") -> list[str]:
     return sorted(name for _, name in catalog.list_tables(namespace) if REBUILDING not in name)
 
 
-def _layer(catalog: "Catalog", name: str, query: str) -> _Layer | None:
-    """A table as it is now; None if it does not exist."""
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        table = catalog.load_table(name)
-    except NoSuchTableError:
-        return None
-    snapshot = table.current_snapshot()
-    return _Layer(
-        name=name,
-        id=str(table.metadata.table_uuid),
-        rows=f"(FROM {name} AT (VERSION => {snapshot.snapshot_id}))" if snapshot else None,
-        columns=frozenset(field.name for field in table.schema().fields),
-        properties=table.properties,
-        marker=newest_marker(table, query),
-    )
-
-
-def _follows(catalog: "Catalog", product: str, silver: _Layer) -> bool:
+def _follows(catalog: "Catalog", product: str, silver: Layer) -> bool:
     """Whether the table of a product was filled from a silver table."""
-    gold = _layer(catalog, gold_table(product), gold_query(product))
+    gold = layer_of(catalog, gold_table(product), gold_query(product))
     return gold is not None and gold.marker.get("checkpoint_id") == silver.id
-
-
-def _horizons(session: Session, contract: Contract, ends: tuple[int, int]) -> tuple[int | None, ...]:
-    """The horizon of silver after the micro-batches before each number, recomputed from bronze."""
-    length = contract.silver.horizon if contract.silver else None
-    if length is None:
-        return (None, None)
-    time, ingested = event_time(contract, "_bronze"), microseconds(f"_bronze.{INGESTED_AT}")
-    # Where there is no event time, DuckDB's least would be the other one.
-    counted = f"CASE WHEN {time} IS NOT NULL THEN least({time}, {ingested}) END"
-    newest = ", ".join(f"max({counted}) FILTER ({MICRO_BATCH_ID} < {end})" for end in ends)
-    (found,) = session.fetch(f"SELECT {newest} FROM {stream_tables(contract.stream).bronze} AS _bronze")  # noqa: S608
-    return tuple(None if each is None else each - micros(length) for each in found)
-
-
-def _time(session: Session, at: int | None) -> str:
-    """A time for people: Python's datetime does not have every year."""
-    ((text,),) = session.fetch("SELECT coalesce(make_timestamptz(?::BIGINT)::VARCHAR, 'never')", [at])
-    return str(text)

@@ -80,14 +80,7 @@ class Windows:
 
     def slices(self) -> list[Span]:
         """Spans of window starts, which together are all times."""
-        overlap = self._size // self._every
-        starts = self._session.fetch(
-            f"SELECT min(start) FROM (SELECT start, (sum(rows) OVER (ORDER BY start) - 1) // {_SLICE_ROWS} AS part "  # noqa: S608
-            f"FROM (SELECT {self._newest} AS start, count(*) * {overlap} AS rows FROM {self._rows(Span())} "
-            "GROUP BY ALL)) GROUP BY part ORDER BY 1"
-        )
-        cuts = [start for (start,) in starts[1:]]
-        return [Span(start, end) for start, end in zip([None, *cuts], [*cuts, None], strict=True)]
+        return slices(self._session, self._newest, self._rows(Span()), self._size // self._every)
 
     def expect(self, part: Span) -> int:
         """Put the windows of a slice into :data:`EXPECTED`; return how many there are."""
@@ -150,6 +143,27 @@ class Windows:
         if part.end is not None:
             limits.append(f"{self._time} < make_timestamptz({part.end + self._size})")
         return f"{self._taken.silver} AS _silver WHERE {' AND '.join(limits)}"
+
+
+def slices(session: Session, newest: str, rows: str, overlap: int) -> list[Span]:
+    """Spans of window starts, which together are all times, with about the same number of rows each.
+
+    Parameters
+    ----------
+    session
+        The open session.
+    newest, rows
+        SQL of the start of the newest window that a row is in, and of the rows, behind ``FROM``.
+    overlap
+        How many windows a row is in.
+    """
+    starts = session.fetch(
+        f"SELECT min(start) FROM (SELECT start, (sum(rows) OVER (ORDER BY start) - 1) // {_SLICE_ROWS} AS part "  # noqa: S608
+        f"FROM (SELECT {newest} AS start, count(*) * {overlap} AS rows FROM {rows} GROUP BY ALL)) "
+        "GROUP BY part ORDER BY 1"
+    )
+    cuts = [start for (start,) in starts[1:]]
+    return [Span(start, end) for start, end in zip([None, *cuts], [*cuts, None], strict=True)]
 
 
 def key_columns(product: Product) -> list[str]:

@@ -1,0 +1,199 @@
+"""The queries from a topic to the topic of alerts: independent of all tables, and of what the other queries do."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from consumer.bulletin import Bulletin
+from consumer.queries.bronze import Trigger
+from consumer.queries.failures import explained
+from consumer.sensors.alerts import other_alerts, plain_alerts, why_never_plain
+from lakeproof.checkpoint import checkpoint_folder
+from lakeproof.contracts import Contract
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.gold.samples import AlertMode, Alerts, Samples
+from lakeproof.kafka.client import client_properties, spark_options
+from lakeproof.kafka.create import Topic as NewTopic
+from lakeproof.kafka.create import create_topics
+from lakeproof.kafka.offsets import starting_offsets
+from lakeproof.kafka.topic import Topic
+from lakeproof.settings import KafkaSettings, Settings
+from lakeproof.state.lease import Lease
+
+log = structlog.get_logger()
+
+# A checkpoint takes a part of a second, in which alerts wait.
+_CHECKPOINT_EVERY = "2 minutes"
+_MICRO_BATCH_EVERY = "500 milliseconds"
+_OTHERS_EVERY = "2 seconds"
+
+
+class AlertsQuery:
+    """The alerts of a product of samples; see :class:`consumer.app.Query`.
+
+    Two queries of Spark read the topic: one takes plain messages, in real time if that is asked for, and the other
+    judges all others. Each has a checkpoint of its own, and sends what it has sent since then again after a crash.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    samples, contract
+        The product, and the contract of its stream as of now.
+    trigger
+        Whether it ends when it has taken what is there.
+
+    Raises
+    ------
+    UsageError
+        No message of this contract can be reported in real time.
+    """
+
+    spark_settings: Mapping[str, str] = {"spark.sql.redaction.options.regex": "(?i)url|jaas|password|keystore"}
+
+    def __init__(self, settings: Settings, samples: Samples, contract: Contract, trigger: Trigger) -> None:
+        if samples.alerts is None:
+            raise RuntimeError("A product without alerts has no such query.")
+        why = why_never_plain(contract)
+        if why and samples.alerts.mode is AlertMode.REAL_TIME:
+            raise UsageError(
+                f"The alerts of {samples.name} cannot be sent in real time: {why}.",
+                f"Set `mode: {AlertMode.MICRO_BATCH}` in gold/{samples.name}.yaml.",
+            )
+        self._settings = settings
+        self._samples = samples
+        self._contract = contract
+        self._alerts: Alerts = samples.alerts
+        self._trigger = trigger
+        self._topic = settings.kafka.topic or samples.stream
+        self._running: Sequence[StreamingQuery] = ()
+        self.name = f"alerts-{samples.name}"
+        self.lease_name = f"alerts.{samples.name}"
+        self.follows: str | None = None
+
+    @property
+    def micro_batches(self) -> int:
+        """How many micro-batches of the topic it has finished, in real time one every two minutes."""
+        done = [query.lastProgress for query in self._running]
+        return sum(int(progress["batchId"]) + 1 for progress in done if progress)
+
+    @property
+    def slots(self) -> int:
+        """How many cores of Spark it holds all the time: in real time, one for each partition of the topic.
+
+        Raises
+        ------
+        UnavailableError
+            There is no such topic, or the brokers do not respond.
+        """
+        if self._trigger.available_now or self._alerts.mode is AlertMode.MICRO_BATCH:
+            return 0
+        return len(Topic(self._settings.kafka, self._topic).identity()[1])
+
+    def prepare(self) -> None:
+        """Make the topic of alerts if it is missing."""
+        asked = NewTopic.of(self._alerts.topic, self._settings.topics)
+        for found in create_topics(client_properties(self._settings.kafka), [asked]):
+            log.info("topic differs", topic=found.topic, what=found.what, expected=found.expected, found=found.found)
+
+    def resume(self, spark: SparkSession, held: Lease) -> None:
+        """Nothing to do: Spark's checkpoints say where to go on."""
+
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> "Running":  # noqa: ARG002 - ended by its end
+        """Start both queries."""
+        samples, contract, limits = self._samples, self._contract, self._settings.limits
+        messages = _messages(spark, self._settings.kafka, self._topic)
+        plain = plain_alerts(messages, samples, contract, limits)
+        others = other_alerts(messages, samples, contract, limits)
+        every = None if self._alerts.mode is AlertMode.REAL_TIME else _MICRO_BATCH_EVERY
+        self._running = [
+            self._start(plain, self.name, every),
+            self._start(others, f"{self.name}-others", _OTHERS_EVERY),
+        ]
+        log.info("started", query=self.name, topic=self._alerts.topic, mode=str(self._alerts.mode))
+        return Running(self._running)
+
+    def _start(self, alerts: DataFrame, name: str, every: str | None) -> StreamingQuery:
+        """Start a query that looks for messages every so often; None for each message as it comes."""
+        writer = alerts.writeStream.queryName(name).format("kafka").options(**spark_options(self._settings.kafka))
+        writer = writer.option("topic", self._alerts.topic).outputMode("update")
+        writer = writer.option("checkpointLocation", checkpoint_folder(self._settings, name))
+        if self._trigger.available_now:
+            writer = writer.trigger(availableNow=True)
+        elif every:
+            writer = writer.trigger(processingTime=every)
+        else:  # PySpark has no name for it
+            jvm: Any = alerts.sparkSession._jvm
+            writer._jwrite.trigger(jvm.org.apache.spark.sql.streaming.Trigger.RealTime(_CHECKPOINT_EVERY))
+        return writer.start()
+
+    def explain(self, error: Exception) -> LakeproofError:
+        """Say why it failed."""
+        try:
+            Topic(self._settings.kafka, self._topic).identity()
+        except LakeproofError as away:
+            return away
+        return explained(error, self._settings, self._samples.stream)
+
+
+class Running:
+    """Has the members of Spark's StreamingQuery that the application uses. It can be ended at any time.
+
+    Parameters
+    ----------
+    queries
+        The queries that it consists of.
+    """
+
+    def __init__(self, queries: Sequence[StreamingQuery]) -> None:
+        self._queries = queries
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether none has ended."""
+        return all(query.isActive for query in self._queries)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Never in a micro-batch that is worth waiting for: what was not noted as done is done again."""
+        return {"isTriggerActive": False, "message": "Waiting"}
+
+    def exception(self) -> Exception | None:
+        """Why one of them failed."""
+        return next((error for query in self._queries if (error := query.exception())), None)
+
+    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
+        """Wait until they have ended: their sources know what was there when they were started."""
+        for query in self._queries:
+            query.awaitTermination()
+
+    def stop(self) -> None:
+        """End all of them."""
+        for query in self._queries:
+            query.stop()
+
+
+def _messages(spark: SparkSession, kafka: KafkaSettings, topic: str) -> DataFrame:
+    """The messages of a topic, from where the first run of a stream begins."""
+    options = {"subscribe": topic, "kafka.isolation.level": "read_committed"}
+    # The query to bronze reports what retention has removed.
+    options["failOnDataLoss"] = "false"
+    start = starting_offsets(kafka.starting_offsets)
+    if isinstance(start, str):
+        options["startingOffsets"] = start
+    elif isinstance(start, datetime):
+        options |= {"startingTimestamp": str(int(start.timestamp() * 1000))}
+        options["startingOffsetsByTimestampStrategy"] = "latest"
+    else:
+        options["startingOffsets"] = _offsets(topic, start, Topic(kafka, topic).identity()[1])
+    return spark.readStream.format("kafka").options(**spark_options(kafka), **options).load()
+
+
+def _offsets(topic: str, start: Mapping[int, int], partitions: Sequence[int]) -> str:
+    """Offsets by partition as Spark reads them: -2 is the earliest one."""
+    return json.dumps({topic: {str(partition): start.get(partition, -2) for partition in partitions}})

@@ -1,0 +1,62 @@
+"""Read ``anomalyBelow`` and ``anomalyAbove``: the range that marks, beside the one that rejects."""
+
+import re
+import sys
+from decimal import Decimal
+
+from open_data_contract_standard.model import SchemaProperty
+
+from lakeproof.contracts.model import Constraints, DecimalType, Expected, PrimitiveType, Type, type_name
+from lakeproof.contracts.read.custom_properties import ANOMALY_ABOVE, ANOMALY_BELOW
+from lakeproof.contracts.read.problems import ContractError, Problems
+from lakeproof.contracts.read.source import Place
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
+_NUMBERS = (PrimitiveType.INT, PrimitiveType.LONG, PrimitiveType.FLOAT, PrimitiveType.DOUBLE)
+
+
+def read_expected(
+    item: SchemaProperty, kind: Type, constraints: Constraints, place: Place, problems: Problems
+) -> Expected:
+    """Read the range outside of which the values of the property at `place` are anomalies.
+
+    Parameters
+    ----------
+    item, place
+        The property, and where it is.
+    kind, constraints
+        Its type, and what its values must meet.
+    problems
+        Where errors go: the type has no numbers, an end is no number, or no value that is accepted is beyond it.
+    """
+    ends: dict[str, tuple[Decimal, Place]] = {}
+    for index, custom in enumerate(item.customProperties or []):
+        if custom.property not in (ANOMALY_BELOW, ANOMALY_ABOVE):
+            continue
+        at = (*place, "customProperties", index, "value")
+        with problems.caught():
+            if kind not in _NUMBERS and not isinstance(kind, DecimalType):
+                raise ContractError(
+                    at, f"{custom.property} is only for numbers, but the type is {type_name(kind)}.", "Remove it."
+                )
+            ends[custom.property] = _number(custom.property, custom.value, at), at
+    below, above = ends.get(ANOMALY_BELOW), ends.get(ANOMALY_ABOVE)
+    if below and above and below[0] > above[0]:
+        message = f"every value is an anomaly: {ANOMALY_BELOW} is greater than {ANOMALY_ABOVE}."
+        problems.add(ContractError(below[1], message, "Correct the range."))
+    for end, bound, is_low in ((below, constraints.minimum, True), (above, constraints.maximum, False)):
+        if end and bound:
+            limit = Decimal(str(bound.value))
+            if limit >= end[0] if is_low else limit <= end[0]:
+                name, option = (ANOMALY_BELOW, "minimum") if is_low else (ANOMALY_ABOVE, "maximum")
+                message = f"{name} has no effect: the {option} already rejects these values."
+                problems.add(ContractError(end[1], message, f"Remove {name}, or change the {option}."))
+    return Expected(below and below[0], above and above[0])
+
+
+def _number(name: str, value: object, place: Place) -> Decimal:
+    # A number with a decimal point is text here: the file's own digits.
+    number = Decimal(str(value)) if not isinstance(value, bool) and _NUMBER.fullmatch(str(value)) else None
+    if number is None or number.adjusted() > sys.float_info.max_10_exp:
+        raise ContractError(place, f"{name}: expected a number, got {value!r}.", "Correct the value.")
+    return number

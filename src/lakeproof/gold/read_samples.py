@@ -1,0 +1,265 @@
+"""Read a data product of the kind ``samples`` from its file."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field as Limits
+
+from lakeproof.contracts.contract import Contract
+from lakeproof.contracts.duration import FORM, FORM_HINT, read_duration
+from lakeproof.contracts.model import Field, PrimitiveType, Type, type_name
+from lakeproof.contracts.read.names import identifier
+from lakeproof.contracts.read.problems import ContractError, Problems, refused, validated
+from lakeproof.contracts.read.source import Place, read_source
+from lakeproof.errors import UsageError
+from lakeproof.gold.model import WINDOW_END, WINDOW_START, Kind
+from lakeproof.gold.read import (
+    Model,
+    WindowDocument,
+    check_name,
+    contract_with_silver,
+    names_of_kind,
+    path_text,
+    product_names,
+    product_text,
+    renamed_hint,
+    told,
+)
+from lakeproof.gold.samples import (
+    DETECTED_AT,
+    DETECTOR,
+    MAXIMUM,
+    MINIMUM,
+    ROLES,
+    AlertMode,
+    Alerts,
+    Detectors,
+    Grouping,
+    RateOfChange,
+    Samples,
+    SilentDevice,
+    StuckValue,
+)
+from lakeproof.gold.window import read_window
+from lakeproof.kafka.names import topic_name
+
+_RESERVED = (WINDOW_START, WINDOW_END, ROLES, DETECTOR, DETECTED_AT, MINIMUM, MAXIMUM)
+_MAX_READINGS = 100_000
+
+
+class _RateOfChange(Model):
+    maximum: float = Limits(ge=0, allow_inf_nan=False)
+    within: str
+
+
+class _StuckValue(Model):
+    readings: int = Limits(ge=2, le=_MAX_READINGS)
+    within: str
+
+
+class _SilentDevice(Model):
+    after: str
+
+
+class _Detectors(Model):
+    rate_of_change: _RateOfChange | None = None
+    stuck_value: _StuckValue | None = None
+    silent_device: _SilentDevice | None = None
+
+
+class _Alerts(Model):
+    topic: str
+    mode: AlertMode = AlertMode.REAL_TIME
+
+
+class _Document(Model):
+    name: str
+    kind: Literal[Kind.SAMPLES]
+    silver: str
+    description: str = ""
+    device: str
+    value: str
+    by: Grouping = Grouping.DEVICE
+    window: WindowDocument
+    trigger: str = "10 seconds"
+    anomalies: str
+    detectors: _Detectors = _Detectors()
+    alerts: _Alerts | None = None
+
+
+def load_all_samples(folder: Path, streams: Sequence[str], contract_of: Callable[[str], Contract]) -> list[Samples]:
+    """Read the products of samples that read one of these streams.
+
+    Raises
+    ------
+    UsageError
+        A file is not a product.
+    """
+    return [load_samples(folder, name, contract_of) for name in names_of_kind(folder, streams, Kind.SAMPLES)]
+
+
+def load_samples(folder: Path, name: str, contract_of: Callable[[str], Contract]) -> Samples:
+    """Read ``folder/name.yaml``.
+
+    Parameters
+    ----------
+    folder, name
+        The folder of the products, and the name of the product.
+    contract_of
+        Gives the contract of a stream, by the name of the stream; raises a UsageError if there is none.
+
+    Raises
+    ------
+    UsageError
+        There is no such file, or it is not a product of samples, or it does not fit the contract of its stream.
+    """
+    text, origin = product_text(folder, name)
+    return parse_samples(text, origin, name, contract_of, [each for each in product_names(folder) if each != name])
+
+
+def parse_samples(
+    text: bytes, origin: str, name: str, contract_of: Callable[[str], Contract], others: Sequence[str] = ()
+) -> Samples:
+    """Read a product of samples from the bytes of its file; see :func:`load_samples`.
+
+    Parameters
+    ----------
+    text, origin
+        The file's bytes, YAML in UTF-8, and where they came from, for messages.
+    name, contract_of
+        The name that the product must have, and the contract of a stream.
+    others
+        Names of other products, which the table of anomalies cannot have.
+
+    Raises
+    ------
+    UsageError
+        It names the line and the key of each mistake.
+    """
+    source = read_source(text, origin)
+    problems = Problems()
+    found = _samples(source.document, name, contract_of, others, problems)
+    if problems.found or found is None:
+        raise refused(source, origin, problems.found, path_text)
+    return found
+
+
+def _samples(
+    raw: Any, name: str, contract_of: Callable[[str], Contract], others: Sequence[str], problems: Problems
+) -> Samples | None:
+    document = validated(_Document, raw, problems, told)
+    if document is None:
+        return None
+    with problems.caught():
+        check_name(document.name, name)
+    with problems.caught():
+        _check_anomalies(document, others)
+    window = every = contract = None
+    with problems.caught():
+        window = read_window(document.window.size, document.window.every)
+    with problems.caught():
+        every = _duration(document.trigger, ("trigger",))
+    detectors = _detectors(document.detectors, problems)
+    alerts = None
+    with problems.caught():
+        alerts = _alerts(document.alerts) if document.alerts else None
+    with problems.caught():
+        contract = contract_with_silver(document.silver, contract_of)
+    if contract is None:
+        return None
+    device = value = event_time = None
+    with problems.caught():
+        device = _field(document.device, ("device",), contract, PrimitiveType.STRING)
+    with problems.caught():
+        value = _field(document.value, ("value",), contract, PrimitiveType.DOUBLE)
+    with problems.caught():
+        event_time = _event_time(contract)
+    if document.alerts and value and not value.expected:
+        message = f"there is nothing to alert of: the contract of {contract.stream} has no range for {document.value}."
+        problems.add(ContractError(("alerts",), message, "Set anomalyBelow or anomalyAbove in the contract."))
+    if window is None or every is None or device is None or value is None or event_time is None:
+        return None
+    return Samples(
+        name=document.name,
+        stream=contract.stream,
+        description=" ".join(document.description.split()),
+        device=device,
+        event_time=event_time,
+        value=value,
+        by=document.by,
+        window=window,
+        every=every,
+        anomalies=document.anomalies,
+        minimum=None if value.expected.minimum is None else float(value.expected.minimum),
+        maximum=None if value.expected.maximum is None else float(value.expected.maximum),
+        detectors=detectors,
+        alerts=alerts,
+    )
+
+
+def _check_anomalies(document: _Document, others: Sequence[str]) -> None:
+    place = ("anomalies",)
+    name = identifier(document.anomalies, place, "a table").lower()
+    if name in {document.name.lower(), *(other.lower() for other in others)}:
+        raise ContractError(place, f"{document.anomalies!r} is the name of a product.", "Use another name.")
+
+
+def _field(name: str, place: Place, contract: Contract, kind: Type) -> Field:
+    field = next((field for field in contract.live if field.name == name), None)
+    if field is None:
+        known = ", ".join(field.name for field in contract.live if field.type == kind and field.required) or "none"
+        hint = f"Required fields of the type {type_name(kind)}: {known}."
+        raise ContractError(place, f"unknown field {name!r}.", renamed_hint(name, contract) or hint)
+    if field.type != kind or not field.required:
+        found = type_name(field.type) if field.required else f"an optional {type_name(field.type)}"
+        raise ContractError(
+            place, f"expected a required {type_name(kind)}, but {name} is {found}.", "Use another field."
+        )
+    if name.lower() in _RESERVED:
+        raise ContractError(place, f"the name {name!r} is reserved.", "The tables have a column of this name.")
+    return field
+
+
+def _event_time(contract: Contract) -> Field:
+    place = ("silver",)
+    if contract.silver and contract.silver.horizon is None:
+        message = f"windows are never final, because the silver horizon of {contract.stream} is unbounded."
+        raise ContractError(place, message, "Set silverHorizon in the contract.")
+    found = next((field for field in contract.live if field.name == contract.event_time), None)
+    if found is None or found.name.lower() in _RESERVED:
+        message = f"the event time of {contract.stream} is {contract.event_time}, which cannot be a column of samples."
+        raise ContractError(place, message, "Use a stream whose event time is a field outside of objects.")
+    return found
+
+
+def _detectors(document: _Detectors, problems: Problems) -> Detectors:
+    rate, stuck, silent = document.rate_of_change, document.stuck_value, document.silent_device
+    rate_of_change = stuck_value = silent_device = None
+    if rate:
+        with problems.caught():
+            within = _duration(rate.within, ("detectors", "rate_of_change", "within"))
+            rate_of_change = RateOfChange(rate.maximum, within)
+    if stuck:
+        with problems.caught():
+            within = _duration(stuck.within, ("detectors", "stuck_value", "within"))
+            stuck_value = StuckValue(stuck.readings, within)
+    if silent:
+        with problems.caught():
+            silent_device = SilentDevice(_duration(silent.after, ("detectors", "silent_device", "after")))
+    return Detectors(rate_of_change, stuck_value, silent_device)
+
+
+def _alerts(document: _Alerts) -> Alerts:
+    try:
+        return Alerts(topic_name(document.topic), document.mode)
+    except UsageError as error:
+        raise ContractError(("alerts", "topic"), error.message, error.hint) from None
+
+
+def _duration(text: str, place: Place) -> timedelta:
+    found = read_duration(text)
+    if found is None:
+        raise ContractError(place, f"expected {FORM}, got {text!r}.", FORM_HINT)
+    return found

@@ -1,0 +1,195 @@
+"""What the file of a product of the kind ``samples`` says: readings of devices, sampled in windows, and anomalies."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from lakeproof.contracts.model import Field
+from lakeproof.gold.model import Window
+
+ROLES = "roles"
+DETECTOR = "detector"
+DETECTED_AT = "detected_at"
+MINIMUM = "minimum"
+MAXIMUM = "maximum"
+
+
+class Grouping(StrEnum):
+    """Of which readings samples are taken."""
+
+    DEVICE = "device"
+    """Those of a device in a window."""
+    WINDOW = "window"
+    """Those of all devices in a window."""
+
+
+class Role(StrEnum):
+    """Why a reading is a sample. It may have several roles."""
+
+    FIRST = "first"
+    MIDDLE = "middle"
+    LAST = "last"
+    ANOMALY = "anomaly"
+
+
+class Detector(StrEnum):
+    """Names of detectors."""
+
+    OUT_OF_RANGE = "out_of_range"
+    RATE_OF_CHANGE = "rate_of_change"
+    STUCK_VALUE = "stuck_value"
+    SILENT_DEVICE = "silent_device"
+
+
+class AlertMode(StrEnum):
+    """How fast alerts are sent."""
+
+    REAL_TIME = "real_time"
+    """Each message as it comes, by Spark's real-time mode. It holds a core for each partition of the topic."""
+    MICRO_BATCH = "micro_batch"
+    """A few times a second."""
+
+
+@dataclass(frozen=True)
+class Alerts:
+    """Where values out of range are reported at once.
+
+    Parameters
+    ----------
+    topic
+        The topic.
+    mode
+        How fast.
+    """
+
+    topic: str
+    mode: AlertMode
+
+
+@dataclass(frozen=True)
+class RateOfChange:
+    """The value of a device changes too fast.
+
+    Parameters
+    ----------
+    maximum
+        The greatest change that is expected in a second.
+    within
+        How much older the reading before may be, to be compared with.
+    """
+
+    maximum: float
+    within: timedelta
+
+
+@dataclass(frozen=True)
+class StuckValue:
+    """The value of a device does not change.
+
+    Parameters
+    ----------
+    readings
+        How many readings with the same value are too many.
+    within
+        The time, up to and including the newest of them, in which the device has no other value.
+    """
+
+    readings: int
+    within: timedelta
+
+
+@dataclass(frozen=True)
+class SilentDevice:
+    """A device sends nothing.
+
+    Parameters
+    ----------
+    after
+        The time after a reading in which another one is expected.
+    """
+
+    after: timedelta
+
+
+@dataclass(frozen=True)
+class Detectors:
+    """Which detectors apply beside the range of the contract."""
+
+    rate_of_change: RateOfChange | None = None
+    stuck_value: StuckValue | None = None
+    silent_device: SilentDevice | None = None
+
+    @property
+    def look_back(self) -> timedelta:
+        """How much older a reading can be than what is detected because of it."""
+        lengths = [
+            self.rate_of_change.within if self.rate_of_change else timedelta(),
+            # Whether the reading before was part of the same anomaly depends on what was before that.
+            2 * self.stuck_value.within if self.stuck_value else timedelta(),
+            self.silent_device.after if self.silent_device else timedelta(),
+        ]
+        return max(lengths)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A product of two tables: samples of the windows of a stream's readings, and anomalies.
+
+    Parameters
+    ----------
+    name
+        Name of the product: an identifier, also the name of the table of samples.
+    stream
+        The stream whose silver it reads.
+    description
+        For people; the comment of the table.
+    device, event_time, value
+        The fields of a reading: whose, when, and what was measured.
+    by
+        Of which readings samples are taken.
+    window
+        The windows of event time.
+    every
+        How often it looks for what is new.
+    anomalies
+        Name of the table of anomalies.
+    minimum, maximum
+        The ends of the contract's range; a value outside of it is an anomaly. None for no end.
+    detectors
+        What else is an anomaly.
+    alerts
+        Where values out of range are reported at once; None for nowhere. The tables do not depend on it.
+    """
+
+    name: str
+    stream: str
+    description: str
+    device: Field
+    event_time: Field
+    value: Field
+    by: Grouping
+    window: Window
+    every: timedelta
+    anomalies: str
+    minimum: float | None
+    maximum: float | None
+    detectors: Detectors
+    alerts: Alerts | None = None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 in hexadecimal of everything that the rows depend on."""
+        says = {
+            "kind": "samples",
+            "name": self.name,
+            "stream": self.stream,
+            "fields": [field.name for field in (self.device, self.event_time, self.value)],
+            "by": self.by,
+            "window": [int(length.total_seconds()) for length in (self.window.size, self.window.every)],
+            "anomalies": self.anomalies,
+            "range": [self.minimum, self.maximum],
+            "detectors": asdict(self.detectors),
+        }
+        return hashlib.sha256(json.dumps(says, sort_keys=True, default=timedelta.total_seconds).encode()).hexdigest()

@@ -1,0 +1,104 @@
+"""Readings of devices: what one looks like, and how a seed makes batches of them."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import sin, tau
+from random import Random
+
+from producer.batches import Batch, Record, batch_name
+from producer.encoding import JsonStyle, encode_record, join_records
+from producer.seeds import seeded
+
+_HERTZ = (45.0, 55.0)
+_DRIFT_HERTZ = 2.0
+_DRIFT_SECONDS = 600.0
+_NOISE_HERTZ = 0.3
+_ANOMALY_HERTZ = (-10.0, -0.001)
+# A reading that is a duplicate is one of so many before it.
+_MEMORY = 1_000
+
+
+@dataclass(frozen=True)
+class ReadingsPlan:
+    """What to make.
+
+    Parameters
+    ----------
+    seed
+        Fixes every choice.
+    devices
+        How many devices there are.
+    batch_size
+        Readings in a batch. The devices take turns.
+    max_delay
+        A reading was made at most this long before its batch landed, so readings come out of order.
+    style
+        How a batch is written.
+    anomaly, duplicate
+        How likely a reading is an anomaly, or a copy of an earlier one.
+    """
+
+    seed: int
+    devices: int
+    batch_size: int
+    max_delay: timedelta
+    style: JsonStyle
+    anomaly: float
+    duplicate: float
+
+
+@dataclass(frozen=True)
+class _Device:
+    """A device: what it measures without drift and noise, and where in its drift it is."""
+
+    id: str
+    hertz: float
+    phase: float
+
+
+def make_readings(plan: ReadingsPlan, times: Iterable[datetime]) -> Iterator[Batch]:
+    """Make a batch for each of `times`; the same plan makes the same readings for the same times.
+
+    Parameters
+    ----------
+    plan
+        What to make.
+    times
+        When each batch lands, UTC; asked for one at a time.
+    """
+    rng, fault_rng = seeded(plan.seed, "readings"), seeded(plan.seed, "faults")
+    devices = [
+        _Device(f"device-{number:05d}", rng.uniform(*_HERTZ), rng.uniform(0, tau)) for number in range(plan.devices)
+    ]
+    memory: deque[Record] = deque(maxlen=_MEMORY)
+    turn = 0
+    for sequence, landing_at in enumerate(times):
+        records = []
+        for _ in range(plan.batch_size):
+            if memory and fault_rng.random() < plan.duplicate:
+                original = fault_rng.choice(memory)
+                records.append(Record(original.data, duplicate=True, anomaly=original.anomaly, key=original.key))
+                continue
+            device, turn = devices[turn % plan.devices], turn + 1
+            record = _reading(plan, device, landing_at, rng, fault_rng)
+            records.append(record)
+            memory.append(record)
+        data = join_records([record.data for record in records], plan.style)
+        yield Batch(batch_name(landing_at, sequence), data, tuple(records), corrupt=False)
+
+
+def _reading(plan: ReadingsPlan, device: _Device, landing_at: datetime, rng: Random, fault_rng: Random) -> Record:
+    made_at = landing_at - plan.max_delay * rng.random() ** 4  # most are recent
+    drift = _DRIFT_HERTZ * sin(device.phase + tau * made_at.timestamp() / _DRIFT_SECONDS)
+    hertz = device.hertz + drift + rng.gauss(0, _NOISE_HERTZ)
+    anomaly = fault_rng.random() < plan.anomaly
+    if anomaly:
+        hertz = fault_rng.uniform(*_ANOMALY_HERTZ)
+    reading = {
+        "device_id": device.id,
+        "sensor_freq": round(hertz, 3),
+        "event_time": made_at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z",
+    }
+    return Record(encode_record(reading, plan.style), anomaly=anomaly, key=device.id)
