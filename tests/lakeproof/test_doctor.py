@@ -121,7 +121,7 @@ def test_the_default_port_in_use_is_a_warning(lake_settings):
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", [Program.PRODUCER, Program.CONSUMER, Program.READER])
 def test_a_bucket_that_is_not_there(s3_lake_settings, program):
     error = refuse(changed(s3_lake_settings, LAKE_SPARK_UI_PORT=0, LAKE_LANDING="s3://no-such-bucket/l"), program)
     assert "no-such-bucket" in error.message
