@@ -23,6 +23,11 @@ COPY requirements/producer.txt requirements/
 RUN uv pip install --no-cache --python .venv --require-hashes --requirement requirements/producer.txt \
     && uv pip install --no-cache --python .venv --no-deps dist/*.whl
 
+FROM build AS collector-build
+COPY requirements/collector.txt requirements/
+RUN uv pip install --no-cache --python .venv --require-hashes --requirement requirements/collector.txt \
+    && uv pip install --no-cache --python .venv --no-deps dist/*.whl
+
 FROM build AS consumer-build
 COPY requirements/consumer.txt requirements/
 # PySpark comes as source: what builds it is pinned, too.
@@ -44,6 +49,12 @@ COPY --from=producer-build /app/.venv .venv
 COPY contracts contracts
 USER 10001
 CMD ["producer", "--help"]
+
+FROM base AS collector
+COPY --from=collector-build /app/.venv .venv
+COPY contracts contracts
+USER 10001
+CMD ["collector", "run"]
 
 FROM base AS consumer
 ENV JAVA_HOME=/opt/java/openjdk LAKE_JARS=/app/spark/jars

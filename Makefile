@@ -5,7 +5,7 @@
 help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-start: ## start the demo (in containers if a Docker engine responds) and show what lands; SOURCE=kafka: over a topic
+start: ## start the demo (in containers if a Docker engine responds) and show what lands; SOURCE=kafka: over a topic; STREAM=sensors, clickstream
 	@scripts/start.sh
 
 stop: ## stop producer and consumer; MinIO keeps running

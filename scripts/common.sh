@@ -57,6 +57,6 @@ demo_settings() {
 
 # supervisor ARGS...: run supervisorctl for the running demo.
 supervisor() {
-  DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_HOME=$HOME_DIR DEMO_SOURCE='' DEMO_KAFKA=false DEMO_BROKER='' "$BIN/supervisorctl" \
-    -c "$ROOT/demo/supervisord.conf" "$@"
+  DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_HOME=$HOME_DIR DEMO_PRODUCER='' DEMO_CONSUMER='' DEMO_KAFKA=false DEMO_BROKER='' \
+    "$BIN/supervisorctl" -c "$ROOT/demo/supervisord.conf" "$@"
 }

@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # Start the demo: in containers if a Docker engine responds, else as local processes. LAKE_DEMO=local or docker chooses.
-# SOURCE=kafka sends the events through a Kafka topic, instead of files. Without containers, a broker is started where
-# LAKE_KAFKA_BOOTSTRAP_SERVERS points, if that is on this machine and nothing listens there.
+# STREAM chooses what is made: events, sensors, or clickstream, which goes through the collector. SOURCE=kafka sends records
+# through a Kafka topic, instead of files. Without containers, a broker is started where LAKE_KAFKA_BOOTSTRAP_SERVERS
+# points, if that is on this machine and nothing listens there.
 source "$(dirname "$0")/common.sh"
 
 start_containers() {
-  [[ $SOURCE == kafka ]] && export COMPOSE_PROFILES=kafka DEMO_SOURCE=kafka
-  docker compose up --detach --build --wait
-  docker compose run --rm duckdb reader summary events --wait --timeout 180
+  local profiles=() services=()
+  [[ $SOURCE != kafka ]] || { profiles+=(kafka) && export DEMO_SOURCE=kafka DEMO_STREAM=$STREAM; }
+  [[ $STREAM == events ]] || { profiles+=("$STREAM") && services+=("producer-$STREAM" "consumer-$STREAM"); }
+  [[ $SOURCE != kafka || -z ${services[*]} ]] || services+=(kafka-ui)
+  COMPOSE_PROFILES=$(IFS=,; echo "${profiles[*]}")
+  export COMPOSE_PROFILES
+  docker compose up --detach --build --wait "${services[@]}"
+  docker compose run --rm duckdb reader summary "$STREAM" --wait --timeout 180
   say "" "MinIO's console: make minio · Containers: docker compose ps"
   [[ $SOURCE != kafka ]] || say "Kafka's topics: http://127.0.0.1:8081"
 }
@@ -27,15 +33,18 @@ start_processes() {
     mkdir -p "$HOME_DIR" "$LOGS"
     RUN=$(mktemp -d "${TMPDIR:-/tmp}/lakeproof.XXXXXX")
     ln -sfn "$RUN" "$HOME_DIR/.demo"
-    DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_HOME=$HOME_DIR DEMO_SOURCE=${SOURCE:-$(storage)} DEMO_KAFKA=$KAFKA \
+    # shellcheck disable=SC2034 # used by demo/streams.sh
+    FROM=${SOURCE:-$(storage)}
+    source demo/streams.sh
+    DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_HOME=$HOME_DIR DEMO_PRODUCER=$PRODUCER DEMO_CONSUMER=$CONSUMER DEMO_KAFKA=$KAFKA \
       DEMO_BROKER=$BROKER "$BIN/supervisord" -c demo/supervisord.conf
     [[ $SOURCE != kafka ]] || prepare_topic
     supervisor start producer >/dev/null &
     supervisor start consumer >/dev/null || not_started "$LOGS/consumer.log"
     wait $! || not_started "$LOGS/producer.log"
-    say "Started producer and consumer under supervisord. Logs: $LOGS"
+    say "Started ${WITH}producer and consumer under supervisord. Logs: $LOGS"
   fi
-  "$BIN/reader" summary events "$which" --timeout 120
+  "$BIN/reader" summary "$STREAM" "$which" --timeout 120
 }
 
 # own_broker: set KAFKA, whether the demo starts a broker, and BROKER, its address.
@@ -54,14 +63,21 @@ own_broker() {
   fi
 }
 
-# prepare_topic: wait for the demo's broker, and create the topic with a first event: the consumer needs it.
+# prepare_topic: wait for the demo's broker, and create the topic, which the consumer needs: with a first record, or by the
+# collector.
 prepare_topic() {
   local waited=0
   while [[ $KAFKA == true ]] && ! listens "$BROKER"; do
     ((waited++ < 300)) || not_started "$LOGS/kafka.log"
     sleep 0.2
   done
-  "$BIN/producer" events --data-sink kafka --batches 1 --batch-size 1 >/dev/null 2>"$LOGS/producer.log" ||
+  if [[ $STREAM == clickstream ]]; then
+    supervisor start collector >/dev/null || not_started "$LOGS/collector.log"
+    "$BIN/python" demo/ready.py "http://$(setting LAKE_COLLECTOR_HOST):$(setting LAKE_COLLECTOR_PORT)/readyz" ||
+      not_started "$LOGS/collector.log"
+    return
+  fi
+  "$BIN/producer" "$STREAM" --data-sink kafka --batches 1 --batch-size 1 >/dev/null 2>"$LOGS/producer.log" ||
     not_started "$LOGS/producer.log"
 }
 
@@ -76,8 +92,13 @@ not_started() {
 # storage: the kind of landing zone, as a value of the programs' options.
 storage() { if [[ $(setting landing) == s3://* ]]; then echo s3; else echo local; fi; }
 
-SOURCE=${SOURCE:-}
-[[ -z $SOURCE || $SOURCE == kafka ]] || fail "SOURCE: expected kafka, got '$SOURCE'." "If you unset it, events go through files."
+STREAM=${STREAM:-events} SOURCE=${SOURCE:-} WITH=''
+case $STREAM in
+events | sensors) ;;
+clickstream) SOURCE=kafka WITH='collector, ' ;; # the collector sends to Kafka
+*) fail "STREAM: expected events, sensors or clickstream, got '$STREAM'." "If you unset it, the demo makes events." ;;
+esac
+[[ -z $SOURCE || $SOURCE == kafka ]] || fail "SOURCE: expected kafka, got '$SOURCE'." "If you unset it, records go through files."
 case ${LAKE_DEMO:-} in
 local) say "LAKE_DEMO is local: starting local processes." ;;
 docker) say "LAKE_DEMO is docker: starting the containers of docker-compose.yml." ;;

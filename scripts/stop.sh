@@ -3,12 +3,12 @@
 source "$(dirname "$0")/common.sh"
 
 stopped=
-export COMPOSE_PROFILES=kafka # also what this profile started
+export COMPOSE_PROFILES=kafka,sensors,clickstream # also what these profiles started
 if docker_responds && [[ -n $(docker compose ps --all --quiet) ]]; then
   if [[ ${1:-} == --all ]]; then
     docker compose down
   else
-    docker compose stop producer consumer
+    docker compose stop {producer,consumer}{,-sensors,-clickstream} collector
     say "MinIO is still running. make clean stops it and removes the data."
   fi
   stopped=yes

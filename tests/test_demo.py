@@ -94,24 +94,42 @@ def test_the_demo_from_start_to_clean(make):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_demo_over_a_topic(make):
+def test_the_demo_of_sensors_over_a_topic(make):
     make.environment["LAKE_KAFKA_BOOTSTRAP_SERVERS"] = f"127.0.0.1:{free_port()}"
-    start = make("start", "SOURCE=kafka")
+    start = make("start", "SOURCE=kafka", "STREAM=sensors")
     assert start.returncode == 0, start.stdout + start.stderr
     assert "Starting a Kafka broker at 127.0.0.1" in start.stdout
-    assert "bronze.events, from the topic events" in start.stdout
+    assert "bronze.sensors, from the topic sensors" in start.stdout
     stop = make("stop")
     assert stop.returncode == 0, stop.stdout + stop.stderr
-    (found,) = _reader(make.home, "select count(*) n, count(*) filter (_source like 'events/%') k from bronze.events")
+    (found,) = _reader(make.home, "select count(*) n, count(*) filter (_source like 'sensors/%') k from bronze.sensors")
     assert found["n"] == found["k"] > 0
     assert make("clean").returncode == 0
     assert not make.home.exists()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_demo_of_the_clickstream(make):
+    make.environment["LAKE_KAFKA_BOOTSTRAP_SERVERS"] = f"127.0.0.1:{free_port()}"
+    make.environment["LAKE_COLLECTOR_PORT"] = str(free_port())
+    start = make("start", "STREAM=clickstream")
+    assert start.returncode == 0, start.stdout + start.stderr
+    assert "Started collector, producer and consumer" in start.stdout
+    assert "bronze.clickstream, from the topic acme.clickstream.raw.events" in start.stdout
+    stop = make("stop")
+    assert stop.returncode == 0, stop.stdout + stop.stderr
+    (found,) = _reader(make.home, "select count(*) n, count(correlation_id) c from silver.clickstream")
+    assert found["n"] == found["c"] > 0
 
 
 def test_a_source_that_cannot_be_used_is_refused(make):
     refused = make("start", "SOURCE=carrier-pigeon")
     assert refused.returncode != 0
     assert "expected kafka, got 'carrier-pigeon'" in refused.stderr
+    refused = make("start", "STREAM=tides")
+    assert refused.returncode != 0
+    assert "expected events, sensors or clickstream, got 'tides'" in refused.stderr
     make.environment["LAKE_KAFKA_BOOTSTRAP_SERVERS"] = "broker.invalid:9092"
     refused = make("start", "SOURCE=kafka")
     assert refused.returncode != 0

@@ -176,14 +176,25 @@ def test_compose_refers_to_what_there_is():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
 
 
-def test_the_demo_is_the_same_with_and_without_containers():
+@pytest.mark.parametrize(
+    ("stream", "source"), [("events", "${DEMO_SOURCE}"), ("sensors", "${DEMO_SOURCE}"), ("clickstream", "kafka")]
+)
+def test_the_demo_is_the_same_with_and_without_containers(stream, source):
     config = RawConfigParser(inline_comment_prefixes=None)
     config.read(ROOT / "demo" / "supervisord.conf")
-    for program in ("producer", "consumer"):
-        local = shlex.split(config[f"program:{program}"]["command"])
-        containers = COMPOSE["services"][program]["command"]
-        assert local[0] == f".venv/bin/{program}"
-        assert [part.replace("%(ENV_DEMO_SOURCE)s", "${DEMO_SOURCE}") for part in local[1:]] == containers[1:]
+    script = 'source demo/streams.sh; printf "%s\\n" "$PRODUCER" "$CONSUMER"'
+    given = {"STREAM": stream, "FROM": source, "PATH": os.environ["PATH"]}
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, env=given, capture_output=True, text=True, check=True)
+    for program, arguments in zip(("producer", "consumer"), done.stdout.splitlines(), strict=True):
+        command = config[f"program:{program}"]["command"].replace(f"%(ENV_DEMO_{program.upper()})s", arguments)
+        service = program if stream == "events" else f"{program}-{stream}"
+        containers = list(COMPOSE["services"][service]["command"])
+        if "--target" in containers:  # the collector's address in containers
+            at = containers.index("--target")
+            del containers[at : at + 2]
+        assert shlex.split(command) == [f".venv/bin/{program}", *containers[1:]]
+    assert config["program:collector"]["command"] == ".venv/bin/collector run"
+    assert COMPOSE["services"]["collector"]["command"] == ["collector", "run"]
 
 
 def test_the_compose_environment_is_read_by_the_programs(monkeypatch, tmp_path):
