@@ -18,6 +18,7 @@ NAMES = (
     "backlog-minio",
     "collector",
     "freshness",
+    "freshness-layers",
     "flat",
     "medallion",
     "memory",

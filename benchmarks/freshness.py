@@ -1,21 +1,16 @@
 """How long after a file has landed its rows are read, under a steady load, with all programs on two cores."""
 
 import signal
-import subprocess
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from benchmarks.flat_figures import percentile
 from benchmarks.freshness_figures import STEPS, Journey, commits, durations, journeys, mean, read_notes
 from benchmarks.freshness_lander import RECORDS
 from benchmarks.harness import (
-    ROOT,
     WORK,
     Goal,
     Histogram,
@@ -25,16 +20,15 @@ from benchmarks.harness import (
     Table,
     clean_environment,
     machine,
-    module,
 )
 from benchmarks.machine import few_cores
 from benchmarks.minio import Minio, run_minio
+from benchmarks.programs import PATIENCE_SECONDS, cpu_seconds, run_program, wait_for
 
 _CORES = 2
 _FILES_PER_SECOND = 10
 _WARM_UP_SECONDS = 30
 _PAUSE_SECONDS = 0.5
-_PATIENCE_SECONDS = 120
 _BUCKET = "bench"
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 _GOALS = {"p50": 3.0, "p99": 6.0}
@@ -111,62 +105,31 @@ def _load(folder: Path, minio: Minio, files: int) -> dict[str, float]:
     }
     consumed, polls, landed = folder / "consumed", folder / "polls", folder / "landed"
     with ExitStack() as programs:
-        consumer = programs.enter_context(_program("freshness_consumer", folder, environment, consumed))
+        consumer = programs.enter_context(run_program("freshness_consumer", folder, environment, consumed))
         # It is at work once it has appended its first micro-batch, an empty one.
-        _wait_for(lambda: any("micro_batch" in note for note in read_notes(consumed)), [consumer])
-        poller = programs.enter_context(_program("freshness_poller", folder, environment, polls, _PAUSE_SECONDS))
-        _wait_for(lambda: bool(read_notes(polls)), [consumer, poller])
-        before = {"MinIO": _cpu(minio.pid), "consumer": _cpu(consumer.pid), "reader": _cpu(poller.pid)}
+        wait_for(lambda: any("micro_batch" in note for note in read_notes(consumed)), [consumer])
+        poller = programs.enter_context(run_program("freshness_poller", folder, environment, polls, _PAUSE_SECONDS))
+        wait_for(lambda: bool(read_notes(polls)), [consumer, poller])
+        before = {
+            "MinIO": cpu_seconds(minio.pid),
+            "consumer": cpu_seconds(consumer.pid),
+            "reader": cpu_seconds(poller.pid),
+        }
         lander = programs.enter_context(
-            _program("freshness_lander", folder, environment, landed, files, _FILES_PER_SECOND)
+            run_program("freshness_lander", folder, environment, landed, files, _FILES_PER_SECOND)
         )
-        _wait_for(lambda: lander.poll() is not None, [consumer, poller], files / _FILES_PER_SECOND)
-        after = {"MinIO": _cpu(minio.pid), "consumer": _cpu(consumer.pid), "reader": _cpu(poller.pid)}
-        _wait_for(lambda: sum(len(poll["seen"]) for poll in read_notes(polls)) >= files, [consumer, poller])
+        wait_for(lambda: lander.poll() is not None, [consumer, poller], files / _FILES_PER_SECOND)
+        after = {
+            "MinIO": cpu_seconds(minio.pid),
+            "consumer": cpu_seconds(consumer.pid),
+            "reader": cpu_seconds(poller.pid),
+        }
+        wait_for(lambda: sum(len(poll["seen"]) for poll in read_notes(polls)) >= files, [consumer, poller])
         for program in (consumer, poller):
             program.send_signal(signal.SIGTERM)
         for program in (consumer, poller):
-            program.wait(_PATIENCE_SECONDS)
+            program.wait(PATIENCE_SECONDS)
         return {name: after[name] - before[name] for name in after}
-
-
-@contextmanager
-def _program(
-    name: str, folder: Path, environment: dict[str, str], notes: Path, *arguments: object
-) -> Iterator["subprocess.Popen[bytes]"]:
-    command = module(f"benchmarks.{name}", notes, *arguments)
-    with (folder / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-    if process.returncode:
-        last = (folder / f"{name}.log").read_text()[-3_000:]
-        raise SideFailedError(f"{name} ended with exit code {process.returncode}:\n{last}")
-
-
-def _wait_for(
-    come: Any, needed: Sequence["subprocess.Popen[bytes]"], expected_seconds: float = 0.0, every: float = 0.5
-) -> None:
-    deadline = time.monotonic() + expected_seconds + _PATIENCE_SECONDS
-    while not come():
-        if time.monotonic() > deadline or any(program.poll() is not None for program in needed):
-            raise SideFailedError("A program ended early, or what is waited for did not come in time.")
-        time.sleep(every)
-
-
-def _cpu(pid: int) -> float:
-    """Processor time of a process and all its descendants, those that ended included."""
-    root = psutil.Process(pid)
-    total = 0.0
-    for process in [root, *root.children(recursive=True)]:
-        try:
-            total += sum(process.cpu_times()[:4])
-        except psutil.NoSuchProcess:
-            continue  # ended since it was listed
-    return total
 
 
 def _journeys_table(warm: Sequence[Journey], every: Sequence[Journey]) -> Table:

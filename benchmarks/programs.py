@@ -1,0 +1,55 @@
+"""Programs of a benchmark that run side by side."""
+
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.harness import ROOT, SideFailedError, module
+
+PATIENCE_SECONDS = 120
+
+
+@contextmanager
+def run_program(
+    name: str, folder: Path, environment: dict[str, str], notes: Path, *arguments: object
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a module of the benchmarks, which writes notes, until the end of the context; then end it."""
+    command = module(f"benchmarks.{name}", notes, *arguments)
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode:
+        last = (folder / f"{name}.log").read_text()[-3_000:]
+        raise SideFailedError(f"{name} ended with exit code {process.returncode}:\n{last}")
+
+
+def wait_for(
+    come: Any, needed: Sequence["subprocess.Popen[bytes]"], expected_seconds: float = 0.0, every: float = 0.5
+) -> None:
+    """Wait until something has come, while the programs that it needs run."""
+    deadline = time.monotonic() + expected_seconds + PATIENCE_SECONDS
+    while not come():
+        if time.monotonic() > deadline or any(program.poll() is not None for program in needed):
+            raise SideFailedError("A program ended early, or what is waited for did not come in time.")
+        time.sleep(every)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process and all its descendants, those that ended included."""
+    root = psutil.Process(pid)
+    total = 0.0
+    for process in [root, *root.children(recursive=True)]:
+        try:
+            total += sum(process.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            continue  # ended since it was listed
+    return total
