@@ -5,25 +5,20 @@ filled again from there.
 """
 
 import json
-import shutil
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import structlog
-from rocksdict import BlockBasedOptions, Cache, ColumnFamily, DBCompressionType, Options, Rdict, WriteBatch
+from rocksdict import ColumnFamily, WriteBatch
 
+from consumer.buckets import Buckets
 from consumer.modes.plan import Micros
-from lakeproof.errors import LakeproofError
-
-log = structlog.get_logger()
 
 _TIME = struct.Struct(">q")
 _PROGRESS = b"progress"
 _HOUR = 3_600_000_000
 _REST = "rest"
-_HINT = "Check the folder's permissions and free space, or set LAKE_HOME to another one."
 
 
 class Progress(NamedTuple):
@@ -58,21 +53,19 @@ class Keys:
     """
 
     def __init__(self, folder: Path, watermark: Micros) -> None:
-        self._folder = folder
         self._width = max(2 * watermark, _HOUR)
-        self._buckets: dict[str, Rdict] = {}
-        self._open()
+        self._buckets = Buckets(folder, "LAKE_HOME")
 
     @property
     def progress(self) -> Progress | None:
         """Which commit they belong to; None if there are none."""
-        text = self._database.get(_PROGRESS)
+        text = self._buckets.property(_PROGRESS)
         return Progress(*json.loads(text)) if text else None
 
     def known(self, keys: Sequence[bytes], oldest: Micros | None) -> list[bool]:
         """Whether an event with each id was kept, whose time is not before `oldest`."""
         found = [False] * len(keys)
-        for bucket in self._buckets.values():
+        for bucket in self._buckets.all.values():
             values: list[bytes | None] = bucket[list(keys)] or []
             for index, value in enumerate(values):
                 if value is not None and (oldest is None or _TIME.unpack(value)[0] >= oldest):
@@ -90,65 +83,18 @@ class Keys:
                 # A time that is far ahead would make a bucket of its own.
                 place = number if newest is not None and number <= newest else None
                 if place not in buckets:
-                    buckets[place] = self._bucket(_REST if place is None else str(place))
+                    buckets[place] = self._buckets.handle(_REST if place is None else str(place))
                 batch.put(key, _TIME.pack(time), buckets[place])
         batch.put(_PROGRESS, json.dumps(progress).encode())
-        self._database.write(batch)
+        self._buckets.write(batch)
         if oldest is not None:
-            for name in [name for name in self._buckets if name != _REST and int(name) < oldest // self._width]:
-                del self._buckets[name]
-                self._database.drop_column_family(name)
+            for name in [name for name in self._buckets.all if name != _REST and int(name) < oldest // self._width]:
+                self._buckets.drop(name)
 
     def clear(self) -> None:
         """Remove everything."""
-        self.close()
-        shutil.rmtree(self._folder)
-        self._open()
+        self._buckets.clear()
 
     def close(self) -> None:
         """Close it."""
-        self._buckets = {}
-        self._database.close()
-
-    def _open(self) -> None:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._database = _database(self._folder)
-        except OSError as error:
-            raise LakeproofError(f"Cannot write {self._folder}: {error.strerror}.", _HINT) from error
-        except Exception as error:
-            if "lock" in str(error).lower():
-                raise LakeproofError(
-                    f"The ids in {self._folder} are in use by another process.", "End the other consumer first."
-                ) from error
-            log.warning("the copy of the ids is damaged, and is made again", folder=str(self._folder), error=str(error))
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._database = _database(self._folder)
-        names = Rdict.list_cf(str(self._folder), _options())
-        self._buckets = {name: self._database.get_column_family(name) for name in names if name != "default"}
-
-    def _bucket(self, name: str) -> ColumnFamily:
-        if name not in self._buckets:
-            self._buckets[name] = self._database.create_column_family(name, _options())
-        return self._database.get_column_family_handle(name)
-
-
-def _database(folder: Path) -> Rdict:
-    names = Rdict.list_cf(str(folder), _options()) if (folder / "CURRENT").exists() else []
-    return Rdict(str(folder), _options(), {name: _options() for name in names if name != "default"})
-
-
-def _options() -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.set_compression_type(DBCompressionType.lz4())
-    options.set_write_buffer_size(16 << 20)
-    blocks = BlockBasedOptions()
-    blocks.set_bloom_filter(10, False)  # most ids are new: nothing is read for them
-    blocks.set_block_cache(_CACHE)
-    options.set_block_based_table_factory(blocks)
-    return options
-
-
-_CACHE = Cache(64 << 20)
+        self._buckets.close()

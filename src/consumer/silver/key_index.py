@@ -8,29 +8,23 @@ removed with its bucket, and two or three of them are looked at for a key.
 """
 
 import json
-import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import structlog
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch
+from rocksdict import WriteBatch
 
+from consumer.buckets import Buckets
 from consumer.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
-from lakeproof.errors import LakeproofError
 from lakeproof.tables.names import CONTENT_HASH, MICRO_BATCH_ID, POSITION, SOURCE
-
-log = structlog.get_logger()
 
 _VALUE = struct.Struct(">qq16s")
 _NO_TIME = -(1 << 63)
 _PROGRESS = b"progress"
 _HOUR = 3_600_000_000
 _REST = "rest"
-_BLOCK_CACHE_BYTES = 64 << 20
-_WRITE_BUFFER_BYTES = 16 << 20
 
 
 class Progress(NamedTuple):
@@ -75,15 +69,13 @@ class KeyIndex:
     """
 
     def __init__(self, folder: Path, horizon: Micros | None) -> None:
-        self._folder = folder
         self._width = None if horizon is None else max(horizon, _HOUR)
-        self._buckets: dict[str, Rdict] = {}
-        self._open()
+        self._buckets = Buckets(folder, "LAKE_SILVER_INDEX")
 
     @property
     def progress(self) -> Progress | None:
         """How far it is; None if it is empty."""
-        text = self._database.get(_PROGRESS)
+        text = self._buckets.property(_PROGRESS)
         return Progress(**json.loads(text)) if text else None
 
     def find(self, keys: Any, oldest: Micros | None) -> pa.Table:
@@ -98,7 +90,7 @@ class KeyIndex:
         """
         left: list[Any] = keys.unique().to_pylist()
         found: list[tuple[bytes, bytes]] = []
-        for bucket in self._buckets.values():
+        for bucket in self._buckets.all.values():
             values: list[bytes | None] = bucket[left] or []
             pairs = list(zip(left, values, strict=True))
             found += [(key, value) for key, value in pairs if value and _is_live(value, oldest)]
@@ -131,62 +123,33 @@ class KeyIndex:
         for key, time, source, position, content in _values(rows):
             bucket = self._bucket(time, watermark)
             value = _VALUE.pack(_NO_TIME if time is None else time, position, content) + source.encode()
-            batch.put(key, value, self._database.get_column_family_handle(bucket))
+            batch.put(key, value, self._buckets.handle(bucket))
         batch.put(_PROGRESS, json.dumps(progress._asdict()).encode())
-        self._database.write(batch)
+        self._buckets.write(batch)
         self._drop_passed(watermark)
 
     def clear(self) -> None:
         """Remove everything."""
-        self.close()
-        shutil.rmtree(self._folder)
-        self._open()
+        self._buckets.clear()
 
     def close(self) -> None:
         """Close it."""
-        self._buckets = {}
-        self._database.close()
-
-    def _open(self) -> None:
-        try:
-            self._database, buckets = _database(self._folder)
-        except OSError as error:
-            raise LakeproofError(f"Cannot write {self._folder}: {error.strerror}.", _HINT) from error
-        except Exception as error:
-            if "lock" in str(error).lower():
-                raise LakeproofError(
-                    f"The key index {self._folder} is in use by another process.", "End the other consumer first."
-                ) from error
-            # It is a copy: silver has it all.
-            log.warning("key index is damaged, and is built again", folder=str(self._folder), error=str(error))
-            shutil.rmtree(self._folder, ignore_errors=True)
-            try:
-                self._database, buckets = _database(self._folder)
-            except Exception as again:
-                raise LakeproofError(f"Cannot write {self._folder}: {again}.", _HINT) from again
-        self._buckets = {name: self._database.get_column_family(name) for name in buckets}
+        self._buckets.close()
 
     def _bucket(self, time: Micros | None, watermark: Micros | None) -> str:
         """The bucket of a row; a time that is far ahead would make a bucket of its own."""
-        name = _REST
         if self._width is not None and time is not None and watermark is not None:
             number = time // self._width
             if number <= watermark // self._width + 1:
-                name = str(number)
-        if name not in self._buckets:
-            self._buckets[name] = self._database.create_column_family(name, _options())
-        return name
+                return str(number)
+        return _REST
 
     def _drop_passed(self, watermark: Micros | None) -> None:
         if self._width is None or watermark is None:
             return
         first = (watermark - self._width) // self._width
-        for name in [name for name in self._buckets if name != _REST and int(name) < first]:
-            del self._buckets[name]
-            self._database.drop_column_family(name)
-
-
-_HINT = "Check the folder's permissions and free space, or set LAKE_SILVER_INDEX to another one."
+        for name in [name for name in self._buckets.all if name != _REST and int(name) < first]:
+            self._buckets.drop(name)
 
 
 def _values(rows: pa.Table) -> Iterator[tuple[bytes, Micros | None, str, int, bytes]]:
@@ -197,26 +160,3 @@ def _values(rows: pa.Table) -> Iterator[tuple[bytes, Micros | None, str, int, by
 def _is_live(value: bytes, oldest: Micros | None) -> bool:
     time: int = _VALUE.unpack_from(value)[0]
     return oldest is None or time >= oldest or time == _NO_TIME
-
-
-def _database(folder: Path) -> tuple[Rdict, list[str]]:
-    """Open or make the database; return it with the names of its buckets."""
-    folder.mkdir(parents=True, exist_ok=True)
-    names = Rdict.list_cf(str(folder), _options()) if (folder / "CURRENT").exists() else []
-    buckets = [name for name in names if name != "default"]
-    return Rdict(str(folder), _options(), {name: _options() for name in buckets}), buckets
-
-
-def _options() -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.set_compression_type(DBCompressionType.lz4())
-    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
-    blocks = BlockBasedOptions()
-    blocks.set_bloom_filter(10, False)  # most keys are new: nothing is read for them
-    blocks.set_block_cache(_CACHE)
-    options.set_block_based_table_factory(blocks)
-    return options
-
-
-_CACHE = Cache(_BLOCK_CACHE_BYTES)
