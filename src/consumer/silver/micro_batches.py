@@ -127,6 +127,10 @@ class SilverMicroBatches:
         log.info("silver micro-batch", stream=self._stream, micro_batches=decided_now, **totals, seconds=seconds)
         return True
 
+    def close(self) -> None:
+        """Release the key index, so that another one can be opened."""
+        self._state.close()
+
     def _open(self, spark: SparkSession, name: str) -> OpenTable:
         return open_table(spark, name, self._query)
 

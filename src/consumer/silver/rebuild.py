@@ -49,6 +49,7 @@ def rebuild_silver(settings: Settings, contract: Contract, session: Callable[[],
             spark = session()
             while process.take(spark):
                 pass
+            process.close()
         with catalog_errors():
             _swap(catalog, building, silver_tables(stream))
     return f"Rebuilt silver.{stream} from bronze.{stream}. The files of the old tables were not removed."

@@ -92,6 +92,12 @@ class State:
             start = self._fill(spark, catalog, silver, contract, wanted, start, oldest, watermark)
         return index
 
+    def close(self) -> None:
+        """Close the index."""
+        if self._index:
+            self._index.close()
+            self._index = None
+
     def decided(self, taken: Range, rows: pa.Table, lost: dict[Place, Lost]) -> None:
         """Remember what a micro-batch kept, until silver's commit of it is seen.
 

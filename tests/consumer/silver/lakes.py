@@ -51,8 +51,11 @@ def decide_all(spark: SparkSession, settings: Settings, stream: str = "events", 
     with lease(settings.state.database, query.lease_name) as held:
         contracts = ContractLog(settings.state.database)
         process = SilverMicroBatches(settings, stream, silver_tables(stream), contracts, held)
-        while process.count < most and process.take(spark):
-            pass
+        try:
+            while process.count < most and process.take(spark):
+                pass
+        finally:
+            process.close()
         return process.count
 
 

@@ -160,6 +160,7 @@ def test_a_row_of_silver_is_a_message_by_its_key(
         "count": 1,
         "total": 1.5,
         "ratio": 0.5,
+        "place": {},
     }
     assert b'"total":1.50' in (messages[0].value() or b"")
     assert sorted(message.key() for message in messages) == sorted(str(number).encode() for number in range(122))
