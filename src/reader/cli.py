@@ -83,7 +83,7 @@ def tables(output_format: FormatOption = Format.TABLE) -> None:
 @app.command()
 def summary(
     stream: Annotated[str, typer.Argument(help="Name of the stream.", show_default=False)],
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until both tables have rows.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the tables have rows.")] = False,
     new: Annotated[
         bool, typer.Option("--new", help="Wait for new rows, and count only rows that are written from now on.")
     ] = False,
