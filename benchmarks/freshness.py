@@ -97,18 +97,15 @@ def _percentiles(warm: Sequence[Journey]) -> dict[str, dict[str, float]]:
 
 def _load(folder: Path, minio: Minio, files: int) -> dict[str, float]:
     """Run all programs until each file that landed has been seen; return the processor time of each from then on."""
-    environment = clean_environment(folder) | minio.environment()
-    environment |= {
-        "LAKE_LANDING": f"s3://{_BUCKET}/landing",
-        "LAKE_WAREHOUSE": f"s3://{_BUCKET}/warehouse",
-        "LAKE_CHECKPOINTS": f"s3://{_BUCKET}/checkpoints",
-    }
+    environment = clean_environment(folder) | minio.lake(_BUCKET)
     consumed, polls, landed = folder / "consumed", folder / "polls", folder / "landed"
     with ExitStack() as programs:
-        consumer = programs.enter_context(run_program("freshness_consumer", folder, environment, consumed))
+        consumer = programs.enter_context(run_program("benchmarks.freshness_consumer", folder, environment, consumed))
         # It is at work once it has appended its first micro-batch, an empty one.
         wait_for(lambda: any("micro_batch" in note for note in read_notes(consumed)), [consumer])
-        poller = programs.enter_context(run_program("freshness_poller", folder, environment, polls, _PAUSE_SECONDS))
+        poller = programs.enter_context(
+            run_program("benchmarks.freshness_poller", folder, environment, polls, _PAUSE_SECONDS)
+        )
         wait_for(lambda: bool(read_notes(polls)), [consumer, poller])
         before = {
             "MinIO": cpu_seconds(minio.pid),
@@ -116,7 +113,7 @@ def _load(folder: Path, minio: Minio, files: int) -> dict[str, float]:
             "reader": cpu_seconds(poller.pid),
         }
         lander = programs.enter_context(
-            run_program("freshness_lander", folder, environment, landed, files, _FILES_PER_SECOND)
+            run_program("benchmarks.freshness_lander", folder, environment, landed, files, _FILES_PER_SECOND)
         )
         wait_for(lambda: lander.poll() is not None, [consumer, poller], files / _FILES_PER_SECOND)
         after = {

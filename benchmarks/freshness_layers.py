@@ -98,19 +98,14 @@ def run(options: Options) -> Report:
 
 def _load(folder: Path, minio: Minio, files: int) -> tuple[list[dict[str, Any]], Settings]:
     """Land all files beside a consumer, and wait until gold has them."""
-    environment = clean_environment(folder) | minio.environment()
-    environment |= {
-        "LAKE_LANDING": f"s3://{_BUCKET}/landing",
-        "LAKE_WAREHOUSE": f"s3://{_BUCKET}/warehouse",
-        "LAKE_CHECKPOINTS": f"s3://{_BUCKET}/checkpoints",
-    }
+    environment = clean_environment(folder) | minio.lake(_BUCKET)
     settings = settings_of(environment)
     notes = folder / "landed"
     with ExitStack() as programs:
-        consumer = programs.enter_context(run_program("layers_consumer", folder, environment, folder / "consumed"))
+        consumer = programs.enter_context(run_program("consumer", folder, environment, "run", _STREAM))
         wait_for(lambda: _has(settings, "bronze"), [consumer])
         lander = programs.enter_context(
-            run_program("freshness_lander", folder, environment, notes, files, _FILES_PER_SECOND)
+            run_program("benchmarks.freshness_lander", folder, environment, notes, files, _FILES_PER_SECOND)
         )
         wait_for(lambda: lander.poll() is not None, [consumer], files / _FILES_PER_SECOND)
         wait_for(lambda: _rows(settings) >= files * RECORDS, [consumer])

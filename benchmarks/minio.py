@@ -39,6 +39,11 @@ class Minio:
             "AWS_REGION": "us-east-1",
         }
 
+    def lake(self, bucket: str) -> dict[str, str]:
+        """The same, and those that put a lake into a bucket."""
+        folders = ("landing", "warehouse", "checkpoints")
+        return self.environment() | {f"LAKE_{name.upper()}": f"s3://{bucket}/{name}" for name in folders}
+
     def settings(self) -> S3Settings:
         """The same as settings."""
         return S3Settings(endpoint_url=self.endpoint_url, access_key_id=_KEY, secret_access_key=_SECRET)

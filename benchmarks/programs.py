@@ -16,10 +16,10 @@ PATIENCE_SECONDS = 120
 
 @contextmanager
 def run_program(
-    name: str, folder: Path, environment: dict[str, str], notes: Path, *arguments: object
+    name: str, folder: Path, environment: dict[str, str], *arguments: object
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a module of the benchmarks, which writes notes, until the end of the context; then end it."""
-    command = module(f"benchmarks.{name}", notes, *arguments)
+    """Run a module until the end of the context; then end it."""
+    command = module(name, *arguments)
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
     try:

@@ -3,7 +3,6 @@
 PyIceberg finds columns by their ids, applies deletes, and leaves out the row groups that the filter rules out.
 """
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from consumer.balanced import balanced
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.names import MICRO_BATCH_ID
 
@@ -28,10 +28,6 @@ _FILE_COST = 1 << 16
 _ROW = "_row"
 
 ResultT = TypeVar("ResultT")
-
-
-class FilesGoneError(UnavailableError):
-    """Data files were removed since the scan was planned: the table was compacted, and its old snapshots expired."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +106,8 @@ def read(scan: Scan) -> Iterator[pa.RecordBatch]:
 
     Raises
     ------
-    FilesGoneError
-        A data file is no longer there.
     UnavailableError
-        A data file cannot be read.
+        A data file cannot be read, or is no longer there: the table was compacted, and its old snapshots expired.
     """
     for file in scan.files:  # one at a time: PyIceberg would read all of them before it returns the first rows
         yield from _rows_of(scan, file)
@@ -161,7 +155,7 @@ def _rows_of(scan: Scan, file: "FileScanTask") -> Iterator[pa.RecordBatch]:
                 columns: Any = [batch.column(name) for name in scan.columns.values()]
                 yield pa.RecordBatch.from_arrays(columns, names=list(scan.columns))
     except FileNotFoundError as error:
-        raise FilesGoneError(
+        raise UnavailableError(
             f"Data files of {scan.name} were removed while they were read: {error}.",
             "Run the consumer again. Keep expired snapshots for longer than a micro-batch takes.",
         ) from error
@@ -211,7 +205,7 @@ def parts_of(spark: SparkSession, scan: Scan) -> list[Scan]:
         return []
     total = sum(map(_cost, scan.files))
     cores = spark.sparkContext.defaultParallelism
-    groups = _balanced(scan.files, min(1 + total // _BYTES_PER_TASK, len(scan.files), cores))
+    groups = balanced(scan.files, min(1 + total // _BYTES_PER_TASK, len(scan.files), cores), _cost)
     return [replace(scan, files=files) for files in groups]
 
 
@@ -223,16 +217,6 @@ def succeeded(results: Iterable[ResultT | LakeproofError]) -> list[ResultT]:
             raise result
         found.append(result)
     return found
-
-
-def _balanced(files: "Sequence[FileScanTask]", groups: int) -> "list[list[FileScanTask]]":
-    heap: list[tuple[int, int]] = [(0, index) for index in range(groups)]
-    dealt: list[list[FileScanTask]] = [[] for _ in range(groups)]
-    for file in sorted(files, key=_cost, reverse=True):
-        cost, lightest = heap[0]
-        dealt[lightest].append(file)
-        heapq.heapreplace(heap, (cost + _cost(file), lightest))
-    return dealt
 
 
 def _cost(file: "FileScanTask") -> int:

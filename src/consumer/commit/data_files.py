@@ -167,7 +167,7 @@ def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
     """Cut a table into the rows of each day (UTC), written as Iceberg names it; the order within a day stays."""
     compute: Any = pc  # its stubs lack a function
     # As numbers: a window that begins before the year 1 has a day that is none in Python.
-    days: Any = _column(table, column).cast(pa.date32()).cast(pa.int32())
+    days: Any = field_at(table, column).cast(pa.date32()).cast(pa.int32())
     edges: Any = pc.min_max(days).as_py()
     if edges["min"] == edges["max"] and not days.null_count:
         yield _name(edges["min"]), table
@@ -182,11 +182,18 @@ def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
         begin = end
 
 
-def _column(table: pa.Table, path: str) -> Any:
-    """A column, or a field within it: ``event.timestamp``."""
+def field_at(columns: Any, path: str) -> Any:
+    """A column, or a field within it.
+
+    Parameters
+    ----------
+    columns
+        A table, a record batch, or columns by their names.
+    path
+        Its path: ``event.timestamp``.
+    """
     name, *inner = path.split(".")
-    column: Any = table[name]
-    return pc.struct_field(column, inner) if inner else column
+    return pc.struct_field(columns[name], inner) if inner else columns[name]
 
 
 def _name(day: int | None) -> str:

@@ -1,7 +1,7 @@
 """Rows of Spark that tasks write to data files: only names of files and counts travel through the JVM."""
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -53,8 +53,13 @@ def write_rows(rows: DataFrame, target: Target, s3: S3Settings) -> Written:
     UnavailableError
         A data file cannot be written; nothing was committed.
     """
+    return gathered(write_in_tasks(rows, lambda batches: _write(batches, target, s3)))
+
+
+def gathered(parts: Iterable[Written]) -> Written:
+    """What tasks wrote, together."""
     whole = Written()
-    for part in write_in_tasks(rows, lambda batches: _write(batches, target, s3)):
+    for part in parts:
         whole.files += part.files
         whole.rows += part.rows
     return whole

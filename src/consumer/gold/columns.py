@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from consumer.commit.data_files import field_at
 from consumer.judge.judged import arrow_type
 from consumer.judge.rule_checks import evaluate
 from lakeproof.contracts.rules.expression import Expression, fields_in
@@ -39,11 +40,13 @@ def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measu
         The start of the window, the keys as :func:`key_names` has them, and the values of the measures.
     """
     columns: dict[str, Any] = {name: _small(rows.column(name)) for name in rows.schema.names}
-    at = _at(columns, event_time)
+    at = field_at(columns, event_time)
     if at.null_count:
         columns = {name: column.filter(at.is_valid()) for name, column in columns.items()}
         at = at.drop_null()
-    found = {name: _normal(_at(columns, str(key))) for key, name in zip(product.keys, key_names(product), strict=True)}
+    found = {
+        name: _normal(field_at(columns, str(key))) for key, name in zip(product.keys, key_names(product), strict=True)
+    }
     for index, measure in enumerate(product.measures if measures else ()):
         if measure.argument:
             found[_value(index)] = _values(measure, measure.argument, columns, len(at))
@@ -88,12 +91,6 @@ def micros(length: timedelta) -> int:
 
 def _value(index: int) -> str:
     return f"_value{index}"
-
-
-def _at(columns: dict[str, Any], path: str) -> Any:
-    """A column, or a field within it: ``event.timestamp``."""
-    name, *inner = path.split(".")
-    return pc.struct_field(columns[name], inner) if inner else columns[name]
 
 
 def _values(measure: Measure, argument: Expression, columns: dict[str, Any], rows: int) -> Any:

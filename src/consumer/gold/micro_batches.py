@@ -20,10 +20,11 @@ from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import Target
 from consumer.commit.marker import Committed, Marker, MarkerLostError
+from consumer.commit.tasks import Written
 from consumer.commit.upsert import OldRows, upsert_once
 from consumer.gold.columns import columns_of, micros
 from consumer.gold.table import rebuild_gold_hint
-from consumer.gold.tasks import Wanted, Written, write_windows
+from consumer.gold.tasks import Wanted, write_windows
 from consumer.gold.touched import Windows, old_rows, touched_windows, within
 from consumer.scan import Scan, of_micro_batches, plan
 from lakeproof.catalog import catalog_errors, open_catalog
@@ -37,6 +38,7 @@ from lakeproof.tables.names import gold_query, silver_query, silver_tables
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
 
 _EARLIEST = -(1 << 63)
 
@@ -152,22 +154,21 @@ class GoldMicroBatches:
             )
         if end == start:
             return None
-        digest = decided.marker.contract
-        missing = f"{self._silver} was filled under the contract {digest[:12]}…, which the landing log does not have."
-        contract = recorded_contract(self._contracts, digest, missing)
+        contract = contract_of(decided, self._silver, self._contracts)
         taken = _Taken(table, done, silver, start, end, contract, horizon_after(decided, contract))
         return None if self._product.publish is Publish.FINAL and not _closes(self._product, taken) else taken
 
     def _correct(self, spark: SparkSession, taken: _Taken, marker: Marker, target: Target) -> int:
         """Compute the windows that new rows touch, all of them if nothing is there yet; return how many."""
+        silver = self._load_silver()
         if taken.done is None:
-            return self._upsert(taken, marker, self._write(spark, taken, target), lambda _: OldRows())
+            return self._upsert(taken, marker, self._write(spark, silver, taken, target), lambda _: OldRows())
         product, event_time = self._product, taken.contract.event_time
-        new = self._scan(taken, since=taken.start, measures=False)
+        new = self._scan(silver, taken, since=taken.start, measures=False)
         windows = touched_windows(spark, new, product, event_time)
         if not windows.starts:
             return self._upsert(taken, marker, Written(), lambda _: OldRows())
-        written = self._write(spark, taken, target, windows)
+        written = self._write(spark, silver, taken, target, windows)
 
         def find_old(snapshot_id: int) -> OldRows:
             with catalog_errors():
@@ -180,27 +181,39 @@ class GoldMicroBatches:
         """Compute the windows whose end the horizon has passed since the newest micro-batch; return how many."""
         size, horizon = micros(self._product.window.size), taken.horizon or 0
         first = _EARLIEST if taken.published is None else taken.published - size + 1
-        written = self._write(spark, taken, target, Windows([(first, horizon - size + 1)]))
+        windows = Windows([(first, horizon - size + 1)])
+        written = self._write(spark, self._load_silver(), taken, target, windows)
         self._lease.check()
         append_once(taken.table, marker, written.files)
         return written.rows
 
-    def _write(self, spark: SparkSession, taken: _Taken, target: Target, windows: Windows | None = None) -> Written:
+    def _load_silver(self) -> "Table":
+        with catalog_errors():
+            return open_catalog(self._settings).load_table(self._silver)
+
+    def _write(
+        self, spark: SparkSession, silver: "Table", taken: _Taken, target: Target, windows: Windows | None = None
+    ) -> Written:
         """Compute windows, all of them by default, from what silver has kept; it may be ahead by now."""
         spans = windows.spans(self._product) if windows else None
-        scan = self._scan(taken, within=within(taken.contract.event_time, spans) if spans else None)
+        scan = self._scan(silver, taken, within=within(taken.contract.event_time, spans) if spans else None)
         event_time, now = taken.contract.event_time, datetime.now(UTC)
         wanted = Wanted(self._product, event_time, windows, now, target, self._settings.s3)
         return write_windows(spark, scan, wanted)
 
     def _scan(
-        self, taken: _Taken, since: int = 0, within: "BooleanExpression | None" = None, *, measures: bool = True
+        self,
+        silver: "Table",
+        taken: _Taken,
+        since: int = 0,
+        within: "BooleanExpression | None" = None,
+        *,
+        measures: bool = True,
     ) -> Scan:
         columns = columns_of(self._product, taken.contract.event_time, measures=measures)
         numbers = of_micro_batches(since, taken.end)
         with catalog_errors():
-            table = open_catalog(self._settings).load_table(self._silver)
-            return plan(table, self._silver, {name: name for name in columns}, numbers, within=within)
+            return plan(silver, self._silver, {name: name for name in columns}, numbers, within=within)
 
     def _upsert(self, taken: _Taken, marker: Marker, written: Written, find_old: Callable[[int], OldRows]) -> int:
         self._lease.check()
@@ -212,6 +225,13 @@ def _marker(product: Product, taken: _Taken) -> Marker:
     """What the commit says of itself: from which silver, for which product, and which windows it closes."""
     closes = str(taken.horizon) if product.publish is Publish.FINAL else ""
     return Marker(taken.silver, taken.end - 1, product.digest, str(taken.start), str(taken.end), contents=closes)
+
+
+def contract_of(decided: Committed, silver: str, contracts: ContractLog) -> Contract:
+    """The contract under which the newest rows of a silver table were decided."""
+    digest = decided.marker.contract
+    missing = f"{silver} was filled under the contract {digest[:12]}…, which the landing log does not have."
+    return recorded_contract(contracts, digest, missing)
 
 
 def horizon_after(decided: Committed, contract: Contract) -> int | None:

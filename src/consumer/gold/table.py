@@ -49,10 +49,15 @@ def rebuild_gold_hint(name: str) -> str:
     return f"Run `consumer rebuild gold {name}`, to fill it again from silver."
 
 
-def _check_product(table: OpenTable, product: Product) -> None:
-    """Refuse a table that was filled for another product. Its marker says so, too, if somebody removed the property."""
+def filled_for(table: OpenTable) -> str | None:
+    """Digest of the product that a table was filled for. Its marker says so, too, if somebody removed the property."""
     newest = table.newest()
-    if (table.property(PRODUCT) or (newest and newest.marker.contract)) != product.digest:
+    return table.property(PRODUCT) or (newest.marker.contract if newest else None)
+
+
+def _check_product(table: OpenTable, product: Product) -> None:
+    """Refuse a table that was filled for another product."""
+    if filled_for(table) != product.digest:
         raise LakeproofError(
             f"{table.name} was filled with other keys, windows or measures than gold/{product.name}.yaml has now.",
             f"Restore the file. Or: {rebuild_gold_hint(product.name)}",

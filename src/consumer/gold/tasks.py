@@ -2,14 +2,15 @@
 
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from consumer.commit.data_files import DataFile, DataFileWriter, Target
+from consumer.commit.data_files import DataFileWriter, Target
+from consumer.commit.tasks import Written, gathered
 from consumer.gold.columns import aggregated, in_windows
 from consumer.gold.touched import Windows, window_texts
 from consumer.scan import Scan, parts_of, read, succeeded
@@ -20,22 +21,6 @@ from lakeproof.storage import open_storage
 
 _ROWS_PER_TASK = 2_000_000
 """Rows that a task holds at once to aggregate them."""
-
-
-@dataclass
-class Written:
-    """What tasks wrote of their windows; no table knows of it yet.
-
-    Parameters
-    ----------
-    files
-        Data files.
-    rows
-        How many rows they hold.
-    """
-
-    files: list[DataFile] = field(default_factory=list)
-    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,11 +90,7 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
     found = spark.sparkContext.parallelize(parts, len(parts)).flatMap(deal)
     if tasks > 1:  # all rows of a window go to one task
         found = found.partitionBy(tasks, int)
-    whole = Written()
-    for part in succeeded(found.mapPartitions(write).collect()):
-        whole.files += part.files
-        whole.rows += part.rows
-    return whole
+    return gathered(succeeded(found.mapPartitions(write).collect()))
 
 
 def _rows_in(batch: pa.RecordBatch, wanted: Wanted) -> pa.Table:

@@ -22,13 +22,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.commit.append import OpenTable, append_once, open_table
-from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import DataFileWriter, Target
 from consumer.commit.marker import Committed, Marker, MarkerLostError
-from consumer.commit.tasks import Written, write_in_tasks, write_rows
+from consumer.commit.tasks import Written, gathered, write_in_tasks, write_rows
 from consumer.gold.columns import START, micros
-from consumer.gold.micro_batches import horizon_after
-from consumer.gold.table import rebuild_gold_hint
+from consumer.gold.micro_batches import contract_of, horizon_after
+from consumer.gold.table import filled_for, rebuild_gold_hint
 from consumer.sensors.columns import AT, DEVICE, VALUE, readings, sampled, timestamp
 from consumer.sensors.detectors import Anomaly, anomalies
 from consumer.sensors.reading import Reading
@@ -41,7 +40,6 @@ from lakeproof.state.lease import Lease
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import (
     MICRO_BATCH_ID,
-    PRODUCT,
     UPDATED_AT,
     SamplesTables,
     gold_query,
@@ -149,9 +147,8 @@ class SamplesMicroBatches:
         return True
 
     def _check_product(self, table: OpenTable) -> None:
-        """Refuse a table that was filled for another product. Its marker says so, if somebody removed the property."""
-        newest = table.newest()
-        if (table.property(PRODUCT) or (newest and newest.marker.contract)) != self._samples.digest:
+        """Refuse a table that was filled for another product."""
+        if filled_for(table) != self._samples.digest:
             raise LakeproofError(
                 f"{table.name} was filled for another product than gold/{self._samples.name}.yaml and the contract of "
                 f"{self._samples.stream} declare now: other fields, windows, detectors or ranges.",
@@ -183,9 +180,7 @@ class SamplesMicroBatches:
             raise MarkerLostError(f"{self._tables.anomalies} has no marker, but {self._tables.samples} has one.")
         if end == start:
             return None
-        digest = decided.marker.contract
-        missing = f"{self._silver} was filled under the contract {digest[:12]}…, which the landing log does not have."
-        horizon = horizon_after(decided, recorded_contract(self._contracts, digest, missing))
+        horizon = horizon_after(decided, contract_of(decided, self._silver, self._contracts))
         if horizon is None or (since is not None and horizon <= since):
             return None
         return _Taken(silver, start, end, since, horizon)
@@ -221,11 +216,7 @@ class SamplesMicroBatches:
             found = anomalies(_of(batches), samples, taken.since, taken.until)
             return _write_anomalies(found, samples, target, s3, now)
 
-        whole = Written()
-        for part in write_in_tasks(ordered, write):
-            whole.files += part.files
-            whole.rows += part.rows
-        return whole
+        return gathered(write_in_tasks(ordered, write))
 
     def _readings(self, spark: SparkSession, taken: _Taken, since: int | None) -> DataFrame:
         """What silver has kept from a time on and before the horizon; it may be ahead by now."""

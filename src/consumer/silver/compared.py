@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from consumer.commit.data_files import field_at
 from consumer.scan import Scan, of_micro_batches, plan, read, spread
 from consumer.silver.content import content_hashes, keys
 from consumer.silver.progress import Range
@@ -95,7 +96,7 @@ def compared_of(rows: pa.RecordBatch, contract: Contract) -> pa.RecordBatch:
 
     Rows of silver have their hash already, and count as no time: the watermark has seen them.
     """
-    event_time = _micros(event_times(rows, contract))
+    event_time = _micros(field_at(rows, contract.event_time))
     is_kept = CONTENT_HASH in rows.schema.names
     nothing = pa.nulls(rows.num_rows, pa.int64())
     columns: dict[str, Any] = {
@@ -109,13 +110,6 @@ def compared_of(rows: pa.RecordBatch, contract: Contract) -> pa.RecordBatch:
     }
     arrays = [columns[field.name].cast(field.type) for field in COMPARED]
     return pa.RecordBatch.from_arrays(arrays, schema=COMPARED)
-
-
-def event_times(rows: pa.RecordBatch, contract: Contract) -> Any:
-    """The column of the event time, which may lie within objects."""
-    name, *inner = contract.event_time.split(".")
-    column: Any = rows.column(name)
-    return pc.struct_field(column, inner) if inner else column
 
 
 def _collected(spark: SparkSession, scan: Scan, take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.Table:

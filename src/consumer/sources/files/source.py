@@ -1,15 +1,16 @@
 """Landed files as the source of a stream, in the order of the landing log."""
 
-import heapq
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
+from consumer.balanced import balanced
 from consumer.bulletin import Bulletin
 from consumer.sources.envelope import Envelope
 from consumer.sources.files.discovery import Discovery
@@ -174,7 +175,10 @@ class FileSource:
             return []
         context = spark.sparkContext
         wanted = 1 + sum(file.size for file in parts) // _BYTES_PER_GROUP
-        groups = balanced_groups(parts, min(wanted, len(parts), _GROUPS_PER_CORE * context.defaultParallelism))
+        most = min(wanted, len(parts), _GROUPS_PER_CORE * context.defaultParallelism)
+        by_seq = attrgetter("seq")
+        dealt = balanced(sorted(parts, key=by_seq), most, attrgetter("size"))
+        groups = [sorted(group, key=by_seq) for group in dealt]
         # An RDD, not a DataFrame: a task takes files and gives counts, so there are no rows to plan, encode, decode.
         return context.parallelize(groups, len(groups)).map(work).collect()
 
@@ -184,14 +188,3 @@ class FileSource:
         if growing:
             log.warning("files skipped for now: still being written", files=growing)
         return self._log.head().seq
-
-
-def balanced_groups(files: Iterable[LandedFile], groups: int) -> list[list[LandedFile]]:
-    """Deal files to groups of about the same number of bytes: the largest first, each to the lightest group."""
-    heap: list[tuple[int, int]] = [(0, index) for index in range(groups)]
-    dealt: list[list[LandedFile]] = [[] for _ in range(groups)]
-    for file in sorted(files, key=lambda item: (-item.size, item.seq)):
-        size, lightest = heap[0]
-        dealt[lightest].append(file)
-        heapq.heapreplace(heap, (size + file.size, lightest))
-    return [sorted(members, key=lambda item: item.seq) for members in dealt if members]
