@@ -7,6 +7,7 @@ tables to lose, to restore, or to disagree with them.
 from collections.abc import Callable
 from pathlib import Path
 from threading import Condition, Event
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -34,11 +35,17 @@ class Following:
         Seconds between two looks when there is nothing.
     stop_file
         While this file exists, nothing more is taken.
+    at_once
+        Look again at once where something was taken. Otherwise, looks begin so many seconds apart, or when the one
+        before has ended.
     """
 
-    def __init__(self, name: str, take: Callable[[], bool], every: float, stop_file: Path) -> None:
+    def __init__(
+        self, name: str, take: Callable[[], bool], every: float, stop_file: Path, *, at_once: bool = True
+    ) -> None:
         self._take = take
         self._every = every
+        self._at_once = at_once
         self._stop_file = stop_file
         self._ending = Event()
         self._changed = Condition()
@@ -85,6 +92,7 @@ class Following:
     def _run(self) -> None:
         try:
             while not self._ending.is_set():
+                began = monotonic()
                 with self._changed:
                     self._taking = not self._stop_file.exists()
                 took = self._taking and self._take()
@@ -93,7 +101,9 @@ class Following:
                     if not took:
                         self._looks += 1
                     self._changed.notify_all()
-                if not took:
+                if not self._at_once:
+                    self._ending.wait(max(self._every - (monotonic() - began), 0))
+                elif not took:
                     self._ending.wait(self._every)
         except Exception as error:  # noqa: BLE001 - the application asks for any error
             with self._changed:
@@ -103,7 +113,13 @@ class Following:
 
 
 def follow(
-    spark: SparkSession, name: str, take: Callable[[SparkSession], bool], every: float, stop_file: Path
+    spark: SparkSession,
+    name: str,
+    take: Callable[[SparkSession], bool],
+    every: float,
+    stop_file: Path,
+    *,
+    at_once: bool = True,
 ) -> Following:
     """Start a query in a session of its own, with the settings of now, as Spark does for a streaming query."""
     own = spark._jsparkSession.cloneSession()
@@ -122,4 +138,4 @@ def follow(
         return take(session)
 
     log.info("started", query=name)
-    return Following(name, take_in_session, every, stop_file)
+    return Following(name, take_in_session, every, stop_file, at_once=at_once)
