@@ -23,6 +23,7 @@ NAMES = (
     "medallion",
     "memory",
     "modes",
+    "samples",
     "start",
     "verify",
 )
