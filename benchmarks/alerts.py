@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,9 @@ _WARM_UP_SECONDS = 25
 _START_SECONDS = 90
 _FASTER = 10
 _STREAM, _PRODUCT, _ANOMALIES = "sensors", "sensor_samples", "sensor_anomalies"
-_BEGIN = datetime.now(UTC)
+# Silver's watermark is never ahead of the clock.
+_BEGAN = datetime.now(UTC)
+_BEGIN = _BEGAN - timedelta(days=1)
 _HORIZON, _EVERY = 30_000_000, 30_000_000
 _REAL_TIME, _MICRO_BATCH = "real_time", "micro_batch"
 
@@ -236,7 +238,7 @@ def _produce(
         due = began + number / _READINGS_PER_SECOND
         if (left := due - time.monotonic()) > 0:
             time.sleep(left)
-        at = _BEGIN + _FASTER * (datetime.now(UTC) - _BEGIN)
+        at = _BEGIN + _FASTER * (datetime.now(UTC) - _BEGAN)
         anomaly = number % _ANOMALY_EVERY == 0
         device, event_time = f"d{number % _DEVICES}", f"{at:%Y-%m-%dT%H:%M:%S.%fZ}"
         frequency = -1.0 if anomaly else 50.0 + number % 7

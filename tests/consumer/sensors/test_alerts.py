@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
@@ -138,7 +140,7 @@ def test_contracts_of_which_no_message_is_plain(lake_settings: Settings, samples
         AlertsQuery(lake_settings, samples, other, Trigger())
     assert "mode: micro_batch" in refused.value.hint
     samples = replace(samples, alerts=Alerts("t", AlertMode.MICRO_BATCH))
-    assert AlertsQuery(lake_settings, samples, other, Trigger()).slots == 0
+    assert AlertsQuery(lake_settings, samples, other, Trigger(available_now=True)).slots == 0
 
 
 def alerts_in(kafka: KafkaServer, topic: str) -> dict[str, dict[str, Any]]:
@@ -230,6 +232,8 @@ def test_no_alert_is_missing_over_kills_and_changes_of_the_mode(
 
     def until_told_to_end(running: "subprocess.Popen[bytes]") -> None:
         until_all(running)
+        workers = [each for each in psutil.Process(running.pid).children(recursive=True) if is_worker(each)]
+        assert {each.nice() for each in workers} == {10}
         running.send_signal(signal.SIGTERM)
         assert running.wait(60) == 0, output.read_text()
 
@@ -242,6 +246,13 @@ def test_no_alert_is_missing_over_kills_and_changes_of_the_mode(
     assert len(alerts_in(kafka, alerts)) == due
     everything = [output, *(path for path in settings.home.rglob("*") if path.is_file())]
     assert not [path for path in everything if kafka.password.encode() in path.read_bytes()]
+
+
+def is_worker(process: psutil.Process) -> bool:
+    """Whether it is a Python worker of Spark's."""
+    with suppress(psutil.NoSuchProcess):
+        return "consumer.worker_daemon" in process.cmdline()
+    return False
 
 
 def kafka_topics(kafka: KafkaServer) -> set[str]:
