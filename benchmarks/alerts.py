@@ -178,6 +178,8 @@ def windows_of(
             if there is None:
                 raise SideFailedError("A window was not published.")
             found.append(there - at)
+    if not found:
+        raise SideFailedError("Silver's horizon passed no window.")
     return sorted(found)
 
 

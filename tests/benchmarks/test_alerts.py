@@ -19,5 +19,10 @@ def test_a_window_that_is_not_there_fails() -> None:
         windows_of(PASSED, [(12.0, 30 * SECOND)], 0, 60)
 
 
+def test_a_load_that_closes_no_window_fails() -> None:
+    with pytest.raises(SideFailedError, match="no window"):
+        windows_of(PASSED, [(62.0, 120 * SECOND)], 55, 56)
+
+
 def test_shares_are_of_values_that_were_seen() -> None:
     assert [at_share([1, 2, 3, 4], share) for share in (0, 0.5, 0.99, 1)] == [1, 3, 4, 4]
