@@ -27,6 +27,7 @@ _FILE_COST = 1 << 16
 
 _ROW = "_row"
 
+PartT = TypeVar("PartT")
 ResultT = TypeVar("ResultT")
 
 
@@ -102,7 +103,7 @@ def of_micro_batches(start: int, end: int) -> "BooleanExpression":
 
 
 def read(scan: Scan) -> Iterator[pa.RecordBatch]:
-    """Read rows within a task.
+    """Read rows within a task; each time, they come in the same order.
 
     Raises
     ------
@@ -178,19 +179,18 @@ def _deleted(scan: Scan, file: "FileScanTask") -> Any:
     return np.concatenate(found)
 
 
-def spread(spark: SparkSession, scan: Scan, work: Callable[[Scan], ResultT]) -> list[ResultT]:
-    """Let tasks work on parts of a scan, of about the same number of bytes.
+def spread(spark: SparkSession, parts: Sequence[PartT], work: Callable[[PartT], ResultT]) -> list[ResultT]:
+    """Let a task work on each part; return what they return, in the same order.
 
     Raises
     ------
     LakeproofError
         What a task failed with.
     """
-    parts = parts_of(spark, scan)
     if not parts:
         return []
 
-    def attempt(part: Scan) -> ResultT | LakeproofError:
+    def attempt(part: PartT) -> ResultT | LakeproofError:
         try:
             return work(part)
         except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
