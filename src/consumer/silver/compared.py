@@ -67,15 +67,15 @@ def kept_before(
     return _collected(spark, scan, lambda rows: _live(compared_of(rows, contract), oldest))
 
 
-def compared(spark: SparkSession, bronze: Sequence[Scan], contract: Contract) -> list[pa.Table]:
-    """Collect what verdicts on rows of bronze depend on.
+def compared(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract: Contract) -> list[pa.Table]:
+    """Collect what verdicts on rows of bronze depend on, from the parts of a scan.
 
     Returns
     -------
     list of pyarrow.Table
         For each part a table, with a row of :data:`consumer.silver.verdicts.COMPARED` for each row, in their order.
     """
-    return _of_parts(spark, bronze, lambda rows: compared_of(rows, contract))
+    return _of_parts(spark, bronze, parts, lambda rows: compared_of(rows, contract))
 
 
 def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, oldest: Micros | None) -> pa.Table:
@@ -113,13 +113,13 @@ def compared_of(rows: pa.RecordBatch, contract: Contract) -> pa.RecordBatch:
 
 
 def _collected(spark: SparkSession, scan: Scan, take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.Table:
-    return pa.concat_tables([COMPARED.empty_table(), *_of_parts(spark, parts_of(spark, scan), take)])
+    return pa.concat_tables([COMPARED.empty_table(), *_of_parts(spark, scan, parts_of(spark, scan), take)])
 
 
 def _of_parts(
-    spark: SparkSession, parts: Sequence[Scan], take: Callable[[pa.RecordBatch], pa.RecordBatch]
+    spark: SparkSession, scan: Scan, parts: Sequence[Scan], take: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> list[pa.Table]:
-    return spread(spark, parts, lambda part: pa.Table.from_batches(map(take, read(part)), COMPARED))
+    return spread(spark, scan, parts, lambda part: pa.Table.from_batches(map(take, read(part)), COMPARED))
 
 
 def _live(rows: pa.RecordBatch, oldest: Micros | None) -> pa.RecordBatch:

@@ -192,8 +192,9 @@ class SilverMicroBatches:
         outcomes: Counter[Outcome] = Counter()
         if taken.rows:
             with catalog_errors():
-                parts = parts_of(spark, bronze_scan(catalog, contract, taken))
-            found = compared(spark, parts, contract)
+                bronze = bronze_scan(catalog, contract, taken)
+            parts = parts_of(spark, bronze)
+            found = compared(spark, bronze, parts, contract)
             rows = pa.concat_tables([COMPARED.empty_table(), *found])
             rows = pa.concat_tables([rows, self._kept(spark, catalog, rows[KEY], kept, contract, watermark)])
             newest = watermarks(rows)
@@ -201,7 +202,7 @@ class SilverMicroBatches:
             watermark = _newest(watermark, *newest.values())
             lost = decide(rows, horizons)
             decided = Decided(horizons, targets, self._settings.s3, taken.of_topic)
-            written = write_decided(spark, parts_decided(parts, found, lost), decided)
+            written = write_decided(spark, bronze, parts_decided(parts, found, lost), decided)
             files, outcomes = written.files, written.outcomes
             if _strategy(contract) is SilverStrategy.STATE:
                 self._state.decided(taken, rows, lost)

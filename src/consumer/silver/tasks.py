@@ -107,8 +107,8 @@ def parts_decided(bronze: Sequence[Scan], compared: Sequence[pa.Table], lost: Ma
     return parts
 
 
-def write_decided(spark: SparkSession, parts: Sequence[Part], decided: Decided) -> Written:
-    """Write rows of bronze to the tables of their verdicts.
+def write_decided(spark: SparkSession, bronze: Scan, parts: Sequence[Part], decided: Decided) -> Written:
+    """Write rows of bronze, from the parts of a scan, to the tables of their verdicts.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def write_decided(spark: SparkSession, parts: Sequence[Part], decided: Decided) 
         A data file cannot be read or written; nothing was committed.
     """
     whole = Written(files={verdict: [] for verdict in decided.targets})
-    for written in spread(spark, parts, lambda part: _write(part, decided)):
+    for written in spread(spark, bronze, parts, lambda part: _write(part, decided)):
         for verdict, files in written.files.items():
             whole.files[verdict] += files
         whole.outcomes.update(written.outcomes)
