@@ -65,7 +65,7 @@ class SamplesQuery:
         """Start the query."""
         if self._process is None:
             raise RuntimeError("A query is resumed before it is started.")
-        return follow(spark, self.name, self._process.take, self._seconds, bulletin.stop_file)
+        return follow(spark, self.name, self._process.take, self._seconds, bulletin)
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""
