@@ -83,8 +83,8 @@ def _look(settings: Settings, mode: ModeName, root: str, lease: str) -> Pipeline
         behind, problem = _behind(settings, identity.topic_id, newest.end if newest else identity.start), ""
     except LakeproofError as error:
         behind, problem = None, error.message
-    per_second = _rate([(when, commit.totals.kept, commit.counts.kept) for commit, when in recent])
-    return Pipeline(mode, root, lease, behind, per_second, at, watermark, problem)
+    rate = per_second([(when, commit.totals.kept, commit.counts.kept) for commit, when in recent], datetime.now(UTC))
+    return Pipeline(mode, root, lease, behind, rate, at, watermark, problem)
 
 
 def _behind(settings: Settings, topic_id: str, at: Offsets) -> int:
@@ -96,14 +96,22 @@ def _behind(settings: Settings, topic_id: str, at: Offsets) -> int:
     return sum(max(extent.end - at.next(partition), 0) for partition, extent in extents.items())
 
 
-def _rate(commits: Sequence[tuple[datetime, int, int]]) -> float:
-    """Events per second of the last minute, from time, total and own count of each commit that is kept."""
-    now = datetime.now(UTC)
+def per_second(commits: Sequence[tuple[datetime, int, int]], now: datetime) -> float:
+    """Events per second of the last minute.
+
+    Parameters
+    ----------
+    commits
+        Of each commit that is kept: when it was, how many events had been kept by then, and how many by itself.
+    now
+        When the minute ends.
+    """
     new = [(at, total, own) for at, total, own in commits if at >= now - _RATE_OVER]
     if not new:
         return 0.0
     first, total, own = new[0]
-    # Of a busy mode, only the newest commits of that minute are kept.
-    whole = len(new) < len(commits) or total == own
-    seconds = _RATE_OVER.total_seconds() if whole else max((now - first).total_seconds(), 1.0)
-    return round((new[-1][1] - total + (own if whole else 0)) / seconds, 1)
+    counted = new[-1][1] - total
+    if len(new) < len(commits) or total == own:
+        return round((counted + own) / _RATE_OVER.total_seconds(), 1)
+    # A busy mode keeps fewer commits than it makes in a minute.
+    return round(counted / max((now - first).total_seconds(), 1.0), 1)

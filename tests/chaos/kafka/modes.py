@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from confluent_kafka import Message
-from tests.chaos.bench import PROGRAM_SECONDS, Bench
+from tests.chaos.bench import PROGRAM_SECONDS, STRIKE_SECONDS, Bench
 from tests.chaos.grid import Outcome
-from tests.chaos.processes import Process
+from tests.chaos.processes import Process, wait_until
 from tests.consumer.modes.model import Expected, event, expected
 from tests.messages import received, send
 
@@ -23,9 +23,10 @@ from lakeproof.kafka.modes import ModeName
 from lakeproof.storage import open_storage
 
 WATERMARK, WINDOW = timedelta(minutes=10), timedelta(minutes=5)
-_EVENTS_PER_KILL = 60
+_EVENTS_PER_KILL = 80
 _MOST_OFFSETS = 20
 _COPY_LOST_EVERY = 5
+_WITHIN_A_START = 0.25
 _DIGITS = 19
 Windows = dict[tuple[str, datetime], tuple[int, Decimal, Decimal, Decimal]]
 
@@ -41,10 +42,9 @@ def in_order(seed: int, length: int) -> list[bytes]:
         elif dice < 0.2:
             found.append(chosen.choice([b"broken", b"{}", b'{"eventId":null}']))
         else:
+            seconds = number * 10 - chosen.choice([0, 5, 60])
             amount = chosen.randint(-99, 999) / 100
-            found.append(
-                event(number, number * 2 - chosen.choice([0, 5, 60]), userId=chosen.choice("abc"), amount=amount)
-            )
+            found.append(event(number, seconds, userId=chosen.choice("abc"), amount=amount))
     return found
 
 
@@ -85,17 +85,26 @@ class _Run:
         """Start it, send events, and kill it at some moment."""
         if number % _COPY_LOST_EVERY == _COPY_LOST_EVERY - 1:
             shutil.rmtree(Path(self._lake.settings.home) / "modes", ignore_errors=True)
+        send(self._broker, self._topic, self._next(number, _MOST_OFFSETS * 2))
         running = self._start("--trigger", "200 milliseconds")
-        until = time.monotonic() + self._chance.uniform(3, 10)
-        while time.monotonic() < until:
-            end = min(self._sent + self._chance.randrange(12), (number + 1) * _EVENTS_PER_KILL)
-            send(self._broker, self._topic, self._stream[self._sent : end])
-            self._sent = end
-            time.sleep(0.2)
+        if self._chance.random() < _WITHIN_A_START:
+            time.sleep(self._chance.uniform(0, 10))
+        else:
+            wait_until(lambda: bool(running.said("micro-batch")) or not running.alive, STRIKE_SECONDS)
+            until = time.monotonic() + self._chance.uniform(0, 1)
+            while time.monotonic() < until:
+                send(self._broker, self._topic, self._next(number, 5))
+                time.sleep(0.05)
         if not running.alive:
             outcome.problems.append(f"it ended by itself: {running.last_words()}")
         running.end_all()
         outcome.hits += 1
+
+    def _next(self, number: int, count: int) -> list[bytes]:
+        """Some of the events that are for so many kills."""
+        begin = self._sent
+        self._sent = min(begin + count, (number + 1) * _EVENTS_PER_KILL)
+        return self._stream[begin : self._sent]
 
     def finish(self) -> int | None:
         """Send what is left, and let it read everything."""
