@@ -18,7 +18,8 @@ BROKER_KILLED = f"broker killed {Step.BEFORE_JUDGEMENT}"
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [BROKER_KILLED, f"killed {Step.SILVER_SENT}"])
+# The second one goes on with the lake of the first.
+@pytest.mark.parametrize("name", [f"killed {Step.SILVER_SENT}", BROKER_KILLED])
 def test_local(kafka_bench: Bench, run: Run, name: str) -> None:
     outcome = run(kafka_bench, name)
     assert outcome.verdict is Verdict.GREEN, outcome
