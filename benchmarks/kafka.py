@@ -21,8 +21,8 @@ BRONZE, FILES = "lakeproof, Kafka to bronze", "lakeproof, files to bronze"
 LAYERS, PLAIN = "lakeproof, Kafka to gold", "plain Spark, Kafka to gold"
 
 ABOUT = [
-    f"The records of 1,000 files, {_DUPLICATES:.0%} of them duplicates, as messages of {_PARTITIONS} partitions: a "
-    "record each, keyed by its id. *Seconds* is from the start of the query to the last commit of the last table, "
+    f"The records of files of 1,000 each, {_DUPLICATES:.0%} of them duplicates, as messages of {_PARTITIONS} "
+    "partitions: a record each, keyed by its id. *Seconds* is from the start of the query to the last commit of the last table, "
     f"without the start of the JVM. Each side takes {_MESSAGES_AT_ONCE:,} records at once. The broker runs beside it, "
     "on the same cores.",
     f"- **{BRONZE}**, **{LAYERS}**: `consumer run events --data-source kafka --available-now`, with `--to bronze` and "
@@ -45,7 +45,7 @@ def run(options: Options) -> Report:
     WORK.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kafka-", dir=WORK) as folder, KafkaServer(Path(folder) / "kafka") as kafka:
         kafka.new_topic(_PARTITIONS, name=TOPIC)
-        count = _fill(kafka, landed)
+        count = _fill(kafka, landed)  # which reads all files: they are in memory for the side that reads them
         of_topic = {
             "LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
             "LAKE_KAFKA_TOPIC": TOPIC,
