@@ -22,9 +22,9 @@ LAYERS, PLAIN = "lakeproof, Kafka to gold", "plain Spark, Kafka to gold"
 
 ABOUT = [
     f"The records of files of 1,000 each, {_DUPLICATES:.0%} of them duplicates, as messages of {_PARTITIONS} "
-    "partitions: a record each, keyed by its id. *Seconds* is from the start of the query to the last commit of the last table, "
-    f"without the start of the JVM. Each side takes {_MESSAGES_AT_ONCE:,} records at once. The broker runs beside it, "
-    "on the same cores.",
+    "partitions: a record each, keyed by its id. *Seconds* is from the start of the query to the last commit of the "
+    f"last table, without the start of the JVM. Each side takes {_MESSAGES_AT_ONCE:,} records at once. The broker runs "
+    "beside it, on the same cores.",
     f"- **{BRONZE}**, **{LAYERS}**: `consumer run events --data-source kafka --available-now`, with `--to bronze` and "
     f"without. Every record is judged by its contract and has a verdict. **{FILES}**: the same records as files.\n"
     f"- **{PLAIN}** (`benchmarks/sides/kafka_plain.py`): `from_json` into an Iceberg table; from it, "
