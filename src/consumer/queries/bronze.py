@@ -136,6 +136,7 @@ class BronzeQuery:
             landing=plan.source.root,
             contract=plan.contract.version,
             mode="available now" if self._trigger.available_now else f"every {every}",
+            waiting=plan.source.waiting(),
         )
         return Declining(running, lambda: process.failure) if plan.source.knows_its_end else running
 
