@@ -1,6 +1,7 @@
 """The commands in the docs do what the docs say."""
 
 import ast
+import csv
 import json
 import os
 import re
@@ -324,11 +325,39 @@ def test_every_link_in_the_docs_leads_somewhere() -> None:
             elif not where.exists() or (anchor and anchor not in anchors(where)):
                 broken.append(f"{document.relative_to(ROOT)}: {target}")
     assert broken == []
-    # Nothing is fetched: only the form of other addresses is checked.
+    # Nothing is fetched: somebody has looked at each of the other addresses, and recorded when and how.
     assert [target for target in others if not re.fullmatch(r"https://[\w.-]+\.[a-z]+(/[\w./%~-]*)?", target)] == []
+    with (ROOT / "tests" / "links.csv").open(encoding="utf-8", newline="") as file:
+        assert {row["address"] for row in csv.DictReader(file) if row["checked"] and row["how"]} == others
     tests = re.findall(r"`(tests/[\w/.]+)`", (ROOT / "docs/guarantees.md").read_text())
     assert tests
     assert [path for path in tests if not (ROOT / path).exists()] == []
+
+
+def test_a_reader_of_the_readme_comes_to_every_page() -> None:
+    found, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        found.add(page)
+        linked = re.findall(r"\]\(([^)\s#:]+\.md)[)#]", page.read_text())
+        todo += [path for name in linked if (path := (page.parent / name).resolve()) not in found]
+    pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {*(ROOT / "docs/benchmarks/notes").glob("*.md")}
+    assert pages - found == set()
+    listed = set(re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (ROOT / "docs/decisions/README.md").read_text()))
+    assert listed == {path.name for path in (ROOT / "docs/decisions").glob("0*.md")}
+
+
+def test_what_the_comparison_says_of_others_has_a_source() -> None:
+    table = re.search(r"^## How it compares\n.*?\n\n(\|.*?)\n\n", (ROOT / "docs/why.md").read_text(), re.M | re.S)
+    assert table
+    header, _, *rows = (line.strip("|").split("|") for line in table[1].splitlines())
+    cells = [
+        (name.strip(), row[0].strip(), cell) for row in rows for name, cell in zip(header[2:], row[2:], strict=True)
+    ]
+    assert len(cells) > 30
+    # The names of what a program is made of or for say all there is to say.
+    plain = {"Databricks", "Spark", "Hudi", "anything", "what Spark reads", "what Spark writes"}
+    assert [cell for cell in cells if "](https://" not in cell[2] and cell[2].strip() not in plain] == []
 
 
 def test_the_architecture_names_modules_that_exist() -> None:
