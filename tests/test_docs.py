@@ -103,6 +103,14 @@ def test_the_guide_asks_what_can_be_asked(walked: tuple[dict[str, str], str]) ->
     assert output.count("668") >= 1  # the rows that the README's walk-through left in bronze
 
 
+def test_the_catalogs_of_the_guide_are_settings() -> None:
+    postgres, rest = (block for block in blocks("docs/guide.md", "sh") if "LAKE_CATALOG_URI" in block)
+    shown = shell(f"{postgres}lakeproof settings", {})
+    assert shown.count("postgresql://lake:") == 2
+    assert "p%40ss" not in shown
+    assert "http://127.0.0.1:8181" in shell(f"{rest}lakeproof settings", {})
+
+
 @pytest.mark.spark
 def test_the_guide_runs_several_streams(walked: tuple[dict[str, str], str]) -> None:
     (block,) = blocks("docs/operations/streams.md", "sh")
@@ -141,6 +149,15 @@ def test_the_page_about_other_programs_reads_the_lake(walked: tuple[dict[str, st
     said = shell(block.replace("target/", f"{tmp_path}/"), walked[0])
     assert "gold.user_activity\n" in said
     assert said.count("'event_id': ") == 5
+
+
+@pytest.mark.spark
+def test_the_guide_counts_and_rebuilds_silver(walked: tuple[dict[str, str], str]) -> None:
+    """The last one with this lake: its gold would have to be rebuilt, too."""
+    counts, rebuild = (block for block in blocks("docs/guide.md", "sh") if "silver" in block)
+    assert re.search(r"639 │ +29 │ +0 │ +0 ", shell(counts, walked[0]))
+    assert "Rebuilt silver.events" in shell(rebuild, walked[0])
+    assert "639" in shell(counts.partition("\n")[2], walked[0])
 
 
 @pytest.mark.spark
