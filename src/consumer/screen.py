@@ -19,6 +19,8 @@ from pyspark import SparkContext
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
+from consumer.app import STOPPING
+
 _POLL_SECONDS = 0.5
 _SIZES = ("files", "offsets")
 """What sources count: a run has sources of one kind."""
@@ -55,6 +57,7 @@ class Tally:
         self._taken: Counter[str] = Counter()
         self._judged: dict[str, _Judged] = {}
         self.started = False
+        self.stopping = False
 
     def __call__(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Count an event, and pass it on."""
@@ -64,6 +67,7 @@ class Tally:
         if what == "judging":
             self._judged[event["stream"]] = _Judged(sizes, event["jobs"])
             raise structlog.DropEvent
+        self.stopping |= what == STOPPING
         if what == "started":
             self.started = True
             self._waiting.update(event.get("waiting", {}))
@@ -155,11 +159,13 @@ def how_far(tally: Tally) -> str:
 def summed_up(tally: Tally, seconds: float) -> list[str]:
     """The lines that a run ends with."""
     lines = tally.lines()
-    what = f": {_counted(tally.taken, tally.unit)}" if tally.taken else ""
-    return [
-        f"Done in {seconds:.0f} s{what}{'.' if lines else '. Nothing new has landed.'}",
-        *(f"  {each}" for each in lines),
-    ]
+    begin = f"{'Stopped after' if tally.stopping else 'Done in'} {seconds:.0f} s"
+    if tally.stopping and tally.waiting:
+        begin += f": {tally.taken:,} of {_counted(tally.waiting, tally.unit)}"
+    elif tally.taken:
+        begin += f": {_counted(tally.taken, tally.unit)}"
+    nothing = "" if lines or tally.stopping else " Nothing new has landed."
+    return [f"{begin}.{nothing}", *(f"  {line}" for line in lines)]
 
 
 def _numbers(counts: Counter[str]) -> str:

@@ -6,6 +6,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
+from consumer.app import STOPPING
 from consumer.screen import Tally, how_far, summed_up
 
 MICRO_BATCH = {"stream": "events", "files": 10, "bytes": 5, "bronze": 700, "dead_letters": 1, "seconds": 1.5}
@@ -52,6 +53,13 @@ def test_it_says_if_there_was_nothing() -> None:
     assert summed_up(tally_of(("started", {"stream": "events", "waiting": {"files": 0}})), 5.0) == [
         "Done in 5 s. Nothing new has landed."
     ]
+
+
+def test_a_run_that_was_stopped_says_what_is_left() -> None:
+    waiting = ("started", {"stream": "events", "waiting": {"files": 25}})
+    tally = tally_of(waiting, ("micro-batch", MICRO_BATCH), (STOPPING, {}))
+    assert summed_up(tally, 4.0) == ["Stopped after 4 s: 10 of 25 files.", "  bronze.events  700 rows, 1 dead letter"]
+    assert summed_up(tally_of((STOPPING, {})), 2.0) == ["Stopped after 2 s."]
 
 
 def test_how_far_a_run_is_counts_the_share_of_what_is_being_judged() -> None:
