@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 from tests.consumer.judge.test_batch import BAD_INPUT, KEPT
 from tests.consumer.lake import Drain, rows
 from tests.lakes import changed
@@ -278,11 +279,17 @@ def test_later_runs_go_on_where_the_first_ended(lake_settings: Settings, landing
 
 
 def test_a_start_before_anything_has_landed(lake_settings: Settings, landing: Path, drain: Drain) -> None:
-    drain(lake_settings)
-    drain(lake_settings)
-    (landing / "1.json").write_bytes(b"[%s]" % event())
-    drain(lake_settings)
+    with capture_logs() as logs:
+        drain(lake_settings)
+        drain(lake_settings)
+        (landing / "1.json").write_bytes(b"[%s]" % event())
+        drain(lake_settings)
     assert units(lake_settings) == {"1.json": [(0, None)]}
+    # What a terminal shows of it is made from these.
+    told = [(log["event"], log.get("waiting"), log.get("files")) for log in logs if log.get("stream") == "events"]
+    nothing = ("started", {"files": 0}, None)
+    taken = [("judging", None, 1), ("micro-batch", None, 1)]
+    assert told == [nothing, nothing, ("started", {"files": 1}, None), *taken]
 
 
 WORKER_FAILED = """An exception was thrown from the Python worker. Please see the stack trace below.
