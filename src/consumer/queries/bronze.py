@@ -118,6 +118,7 @@ class BronzeQuery:
         plan, process = self._prepared, self._process
         if process is None:
             raise RuntimeError("A query is resumed before it is started.")
+        waiting = plan.source.waiting()
         rows = plan.source.rows(spark, bulletin)
 
         def take(rows: DataFrame, micro_batch_id: int) -> None:
@@ -141,6 +142,7 @@ class BronzeQuery:
             landing=plan.source.root,
             contract=plan.contract.version,
             mode="available now" if self._trigger.available_now else f"every {every}",
+            waiting=waiting,
         )
         return Declining(running, lambda: process.failure) if plan.source.knows_its_end else running
 
