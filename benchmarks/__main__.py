@@ -25,6 +25,7 @@ NAMES = (
     "medallion",
     "memory",
     "modes",
+    "samples",
     "start",
     "verify",
 )

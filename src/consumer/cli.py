@@ -336,7 +336,7 @@ def _run(
     ]
     queries += alerts
     settings = _with_cores(settings, sum(each.slots for each in alerts))
-    _run_queries(settings, queries, " ".join(streams), available_now)
+    _run_queries(settings, queries, " ".join(streams), available_now, urgent=[each.name for each in alerts])
 
 
 def _run_mode(name: ModeName, config: Path | None, fields: Mapping[str, str], available_now: bool, every: str) -> None:
@@ -348,14 +348,16 @@ def _run_mode(name: ModeName, config: Path | None, fields: Mapping[str, str], av
     _run_queries(settings, [ModeQuery(settings, mode, Trigger(available_now, every))], name, available_now)
 
 
-def _run_queries(settings: Settings, queries: Sequence["Query"], what: str, available_now: bool) -> None:
+def _run_queries(
+    settings: Settings, queries: Sequence["Query"], what: str, available_now: bool, urgent: Sequence[str] = ()
+) -> None:
     from py4j.protocol import Py4JNetworkError
 
     from consumer.app import run_queries
     from consumer.screen import screen
     from consumer.session import PLANNING_ONLY, start_session
 
-    start = partial(start_session, settings, f"lakeproof consumer {what}", PLANNING_ONLY)
+    start = partial(start_session, settings, f"lakeproof consumer {what}", PLANNING_ONLY, urgent=urgent)
     try:
         with screen(available_now=available_now):
             run_queries(settings, queries, start, available_now=available_now)
@@ -394,7 +396,7 @@ def _refuse_others(options: Mapping[str, object], where: str, hint: str) -> None
 
 
 def _with_cores(settings: Settings, held: int) -> Settings:
-    """The settings with more cores of Spark's on this machine: those that are held all the time mostly wait."""
+    """The settings with more cores of Spark's on this machine: those that are held or kept free mostly wait."""
     if not held or settings.spark.master != "local[*]":
         return settings
     master = f"local[{(os.cpu_count() or 1) + held}]"

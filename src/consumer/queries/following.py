@@ -39,15 +39,26 @@ class Following:
         Says whether to take nothing more, and whether there may be something new.
     follows
         Name of the query whose commits may be something new; None for no query of this application.
+    at_once
+        Look again at once where something was taken. Otherwise, looks begin so many seconds apart, or when the one
+        before has ended.
     """
 
     def __init__(
-        self, name: str, take: Callable[[], bool], every: float, bulletin: Bulletin, follows: str | None = None
+        self,
+        name: str,
+        take: Callable[[], bool],
+        every: float,
+        bulletin: Bulletin,
+        follows: str | None = None,
+        *,
+        at_once: bool = True,
     ) -> None:
         self._take = take
         self._every = every
         self._bulletin = bulletin
         self._follows = follows
+        self._at_once = at_once
         self._ending = Event()
         self._changed = Condition()
         self._looks = 0  # that found nothing
@@ -93,7 +104,7 @@ class Following:
     def _run(self) -> None:
         try:
             while not self._ending.is_set():
-                newest = self._newest()
+                began, newest = monotonic(), self._newest()
                 with self._changed:
                     self._taking = not self._bulletin.stop_file.exists()
                 took = self._taking and self._take()
@@ -102,7 +113,9 @@ class Following:
                     if not took:
                         self._looks += 1
                     self._changed.notify_all()
-                if not took:
+                if not self._at_once:
+                    self._ending.wait(max(self._every - (monotonic() - began), 0))
+                elif not took:
                     self._wait(newest)
         except Exception as error:  # noqa: BLE001 - the application asks for any error
             with self._changed:
@@ -128,6 +141,8 @@ def follow(
     every: float,
     bulletin: Bulletin,
     follows: str | None = None,
+    *,
+    at_once: bool = True,
 ) -> Following:
     """Start a query in a session of its own, with the settings of now, as Spark does for a streaming query."""
     own = spark._jsparkSession.cloneSession()
@@ -152,4 +167,4 @@ def follow(
         return took
 
     log.info("started", query=name)
-    return Following(name, take_in_session, every, bulletin, follows)
+    return Following(name, take_in_session, every, bulletin, follows, at_once=at_once)

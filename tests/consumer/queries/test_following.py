@@ -56,6 +56,17 @@ def test_it_takes_all_that_is_there(work: Work, following: Following) -> None:
     assert following.exception() is None
 
 
+def test_it_can_wait_after_it_took_something_too(work: Work, tmp_path: Path) -> None:
+    query = Following("test", work.take, 600, Bulletin(tmp_path), at_once=False)
+    try:
+        while not work.taken:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert work.taken == 1
+    finally:
+        query.stop()
+
+
 def test_a_look_that_began_before_does_not_count(work: Work, following: Following) -> None:
     following.processAllAvailable()
     work.gate.clear()
