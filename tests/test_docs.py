@@ -272,7 +272,7 @@ def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, t
     }
     (console,) = blocks(page, "console")
     (python,) = blocks(page, "python")
-    produce, consume, gold, verify = blocks(page, "sh")
+    produce, consume, gold, sessions, verify = blocks(page, "sh")
     with Collector(tmp_path, environment) as running:
         running.ready()
 
@@ -294,6 +294,7 @@ def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, t
     consumed = shell(consume, environment)
     assert all(word in consumed for word in ("/products/1", "/cart", "correlation_id"))
     assert re.search(r"12:02:00.* /products/1 +│ +1 │ +1 ", shell(gold, environment))
+    assert re.search(r"12:00:00.* v1 +│ +3 │ +(NULL)? +│ / +│ /cart ", shell(sessions, environment))
     found = shell(verify.replace("receipts.jsonl", str(receipts)), environment)
     counts = dict(re.findall(r"clickstream +│ (kept|duplicate|dead letter) +│ +([0-9,]+) ", found))
     outcomes = {name: int(count.replace(",", "")) for name, count in counts.items()}

@@ -169,7 +169,8 @@ def apply(
     """Change the tables of a stream to match its contract. A running consumer uses it from its next micro-batch on.
 
     New optional fields become columns, and types are widened. Field ids and rows are kept. A change that would drop or
-    narrow a column, or require a field, is rejected (exit code 2). ops.schema_changes records each change.
+    narrow a column, or require a field, is rejected (exit code 2). ops.schema_changes records each change. If a schema
+    registry is configured, it must accept the contract; if it does not respond, nothing is changed (exit code 3).
     """
     settings = load_settings()
     contract_text(settings.contracts, stream)  # an unknown name is reported before anything is opened
@@ -179,6 +180,10 @@ def apply(
 
     catalog = open_catalog(settings)
     planned = plan(catalog, settings, stream)
+    if settings.registry.url and not planned.is_applied:
+        from lakeproof.kafka.registry import Registry
+
+        Registry(settings.registry, settings.topic_of(stream)).check(planned.contract)
     if not dry_run:
         carry_out(catalog, planned, ContractLog(settings.state.database))
     version, applied = planned.contract.version, planned.applied
