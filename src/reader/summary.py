@@ -318,10 +318,10 @@ def _print_next(out: Console, stream: str) -> None:
         commands |= {"make consumer-logs": "follow the consumer", "make stop": "stop producer and consumer"}
     else:
         commands |= {f"{reader} verify {stream}": "recount what landed"}
-    width = max(map(len, commands))
     out.print("Next:")
     for command, what in commands.items():
-        out.print(Text.assemble("  ", (command.ljust(width), "bold"), "  ", (f"# {what}", "dim")), soft_wrap=True)
+        # A line each: side by side, they are wider than many terminals.
+        out.print(Text(f"  # {what}", "dim"), Text(f"  {command}", "bold"), sep="\n", soft_wrap=True)
 
 
 def _reader() -> str:
