@@ -15,6 +15,8 @@ from tests.chaos.bench import Bench, Catalog, Options
 from tests.chaos.grid import Row, Verdict, as_markdown, as_table, passed
 from tests.chaos.scenarios import LOCAL, MINIO, Part, run_scenario, scenarios
 
+from lakeproof.contracts import SilverStrategy
+
 
 class Storage(StrEnum):
     """Where the lakes lie."""
@@ -49,7 +51,7 @@ def main(
         chosen = [each for each in asked if each.fits(where, kind)]
         if not chosen:
             continue
-        with Bench(Options(folder / where / kind, minio=where == MINIO, seed=seed, catalog=kind)) as bench:
+        with Bench(_options(folder / where / kind, where, kind, seed)) as bench:
             for number, scenario in enumerate(chosen, start=1):
                 row = run_scenario(scenario, bench)
                 rows.append(row)
@@ -69,6 +71,12 @@ def main(
         shutil.rmtree(folder)
     if not passed(rows):
         raise typer.Exit(1)
+
+
+def _options(folder: Path, where: str, catalog: Catalog, seed: int) -> Options:
+    """Lakes in MinIO have silver's strategy `state`, so that both strategies are tried."""
+    strategy = SilverStrategy.STATE if where == MINIO else SilverStrategy.MERGE
+    return Options(folder, minio=where == MINIO, seed=seed, catalog=catalog, strategy=strategy)
 
 
 if __name__ == "__main__":

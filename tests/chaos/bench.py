@@ -19,6 +19,7 @@ from tests.chaos.servers import MinioServer, Proxy
 from tests.chaos.victim import LEASE_SECONDS, MUTANT, ORDERS
 from tests.servers import PostgresServer, RestCatalogServer
 
+from lakeproof.contracts import SilverStrategy
 from lakeproof.settings import S3Settings
 from lakeproof.storage.s3 import s3_client
 
@@ -65,6 +66,8 @@ class Options:
         What is broken in the consumer.
     catalog
         Which catalog the lakes have.
+    strategy
+        Silver's in the lakes.
     """
 
     folder: Path
@@ -73,6 +76,7 @@ class Options:
     lease_seconds: float | None = None
     mutant: Mutant | None = None
     catalog: Catalog = Catalog.SQLITE
+    strategy: SilverStrategy = SilverStrategy.MERGE
 
     @property
     def where(self) -> str:
@@ -124,11 +128,16 @@ class Bench:
         return self._lake
 
     @property
+    def strategy(self) -> SilverStrategy | None:
+        """Silver's in the present lake, if there is one."""
+        return self._lake.strategy if self._lake else None
+
+    @property
     def orders(self) -> Orders:
         """Orders to the consumers of the present lake."""
         return Orders(self.lake.folder / "orders.json")
 
-    def new_lake(self, folder: Path | None = None) -> Lake:
+    def new_lake(self, strategy: SilverStrategy | None = None) -> Lake:
         """Begin with another lake; the present one and its consumer are given up."""
         self.end_consumers()
         self._lakes += 1
@@ -136,9 +145,10 @@ class Bench:
         if self.options.minio:
             bucket = f"chaos-{uuid.uuid4().hex[:12]}"
             s3_client(self._direct).create_bucket(Bucket=bucket)
-        home = (folder or self.options.folder) / f"lake-{self._lakes}"
+        home = self.options.folder / f"lake-{self._lakes}"
         warehouse = f"s3://{bucket}/warehouse" if bucket else (home / "warehouse").as_uri()
-        self._lake = Lake(home, bucket, self._direct, self.options.seed + self._lakes, self._databases(warehouse))
+        seed, databases = self.options.seed + self._lakes, self._databases(warehouse)
+        self._lake = Lake(home, bucket, self._direct, seed, databases, strategy or self.options.strategy)
         return self._lake
 
     def _databases(self, warehouse: str) -> dict[str, str]:
@@ -164,6 +174,12 @@ class Bench:
     def start(self, *arguments: str, stream: str = STREAM) -> Process:
         """Start a consumer; by default one that goes on until it is ended."""
         arguments = arguments or ("--trigger", "200 milliseconds")
+        if self.options.mutant:
+            arguments = (*arguments, "--to", self.options.mutant.layer)
+        return self.start_victim("run", stream, *arguments)
+
+    def start_victim(self, *arguments: str) -> Process:
+        """Start a command of the consumer that can be hurt."""
         environment = self.lake.environment(self._through_proxy) | {
             ORDERS: str(self.orders.file),
             # What a killed process leaves behind goes away with the lake.
@@ -174,11 +190,10 @@ class Bench:
             environment[LEASE_SECONDS] = str(self.options.lease_seconds)
         if self.options.mutant:
             environment[MUTANT] = self.options.mutant
-            arguments = (*arguments, "--to", self.options.mutant.layer)
         if self.options.mutant is Mutant.TRAILING_GARBAGE:  # the one that is in the workers
             worker = Path(__file__).with_name("worker.sh")
             environment |= {"PYSPARK_PYTHON": str(worker), "CHAOS_PYTHON": sys.executable}
-        return self._begin("consumer", ["tests.chaos.victim", "run", stream, *arguments], environment)
+        return self._begin("consumer", ["tests.chaos.victim", *arguments], environment)
 
     def start_program(self, *arguments: str) -> Process:
         """Start a program that uses the lake beside the consumer, or while none runs: module and arguments."""
