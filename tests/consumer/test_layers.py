@@ -21,6 +21,7 @@ from tests.operations import tables
 from tests.operations.pieces import Piece, lose
 
 from consumer.commit import append
+from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
@@ -212,5 +213,5 @@ def disturb(spark: SparkSession, settings: Settings, chance: random.Random, copy
             copy.with_name("now").rename(copy)
     if kind == "maintained":
         name = chance.choice(MAINTAINED)
-        if spark.catalog.tableExists(f"lake.{name}"):
+        if open_catalog(settings).table_exists(name):
             tables.maintain(spark, name)
