@@ -20,6 +20,7 @@ NAMES = (
     "freshness",
     "freshness-layers",
     "flat",
+    "history",
     "medallion",
     "memory",
     "modes",
