@@ -128,6 +128,9 @@ def _layers() -> list[Scenario]:
     def listed(name: str, run: Callable[[Bench], Outcome]) -> Scenario:
         return Scenario(name, run, part=Part.LAYERS)
 
+    # PyIceberg does not write version 3 of the format, which gold has.
+    of_v2 = [table for table in OF_LAYERS if table != GOLD]
+    maintained = {"plain Spark": OF_LAYERS, "PyIceberg": of_v2}
     ends = (Step.SILVER_LEDGER_APPENDED, Step.SILVER_APPENDED)
     rebuilds = {"silver": f"consumer rebuild silver {STREAM}", "gold": f"consumer rebuild gold {PRODUCT}"}
     undone = {
@@ -157,14 +160,14 @@ def _layers() -> list[Scenario]:
         *(
             listed(
                 f"silver and gold maintained by {tool} while it runs",
-                operations.maintained_while_running(tool, OF_LAYERS),
+                operations.maintained_while_running(tool, maintained[tool]),
             )
             for tool in operations.JOBS
         ),
         *(
             listed(
                 f"{step}, silver and gold maintained by {tool}",
-                operations.maintained_after_kill(step, tool, "", OF_LAYERS),
+                operations.maintained_after_kill(step, tool, "", maintained[tool]),
             )
             for step in (Step.SILVER_LEDGER_APPENDED, Step.GOLD_COMPUTED)
             for tool in operations.JOBS
