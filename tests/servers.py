@@ -350,6 +350,8 @@ class KafkaServer(Server):
     name = "Kafka"
     user: ClassVar[str] = "lake"
     password: ClassVar[str] = "pass-word-of-kafka"
+    jvm: ClassVar[tuple[str, ...]] = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    """Options of Java: little memory, and a quick start."""
 
     def prepare(self) -> None:
         if not list(KAFKA_JARS.glob("*.jar")):
@@ -477,7 +479,8 @@ class KafkaServer(Server):
         logging = (jar for name in ("slf4j-api", "log4j-slf4j2-impl") for jar in pyspark.glob(f"{name}-*.jar"))
         return [
             _java(),
-            *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN"),
+            *self.jvm,
+            "-Dlog4j2.level=WARN",
             *("-cp", os.pathsep.join(str(jar) for jar in [*sorted(KAFKA_JARS.glob("*.jar")), *logging])),
             main,
             *map(str, arguments),

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Self
 
 from tests.chaos.grid import Outcome
+from tests.chaos.kafka.lake import TopicLake
 from tests.chaos.lake import STREAM, Lake
 from tests.chaos.mutants import Mutant
 from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import Process, wait_until
 from tests.chaos.servers import MinioServer, Proxy
 from tests.chaos.victim import LEASE_SECONDS, MUTANT, ORDERS
-from tests.servers import PostgresServer, RestCatalogServer
+from tests.servers import KafkaServer, PostgresServer, RestCatalogServer
 
 from lakeproof.contracts import SilverStrategy
 from lakeproof.settings import S3Settings
@@ -68,6 +69,8 @@ class Options:
         Which catalog the lakes have.
     strategy
         Silver's in the lakes.
+    kafka
+        Whether batches are messages of a topic; else files.
     """
 
     folder: Path
@@ -77,12 +80,14 @@ class Options:
     mutant: Mutant | None = None
     catalog: Catalog = Catalog.SQLITE
     strategy: SilverStrategy = SilverStrategy.MERGE
+    kafka: bool = False
 
     @property
     def where(self) -> str:
-        """Storage and catalog, for the grid."""
+        """Storage, catalog and source, for the grid."""
         storage = "minio" if self.minio else "local"
-        return storage if self.catalog is Catalog.SQLITE else f"{storage}, {self.catalog}"
+        catalog = "" if self.catalog is Catalog.SQLITE else f", {self.catalog}"
+        return f"{storage}{catalog}{', kafka' * self.kafka}"
 
 
 class Bench:
@@ -112,6 +117,8 @@ class Bench:
             self._through_proxy = self._direct.model_copy(update={"endpoint_url": self.proxy.endpoint_url})
         if self.options.catalog is Catalog.POSTGRES:
             self._postgres = self._stack.enter_context(PostgresServer(self.options.folder / "postgres"))
+        if self.options.kafka:
+            self.broker = self._stack.enter_context(KafkaServer(self.options.folder / "kafka"))
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -133,22 +140,42 @@ class Bench:
         return self._lake.strategy if self._lake else None
 
     @property
+    def has_lake(self) -> bool:
+        """Whether a scenario before this one has left its lake."""
+        return self._lake is not None
+
+    @property
     def orders(self) -> Orders:
         """Orders to the consumers of the present lake."""
         return Orders(self.lake.folder / "orders.json")
 
-    def new_lake(self, strategy: SilverStrategy | None = None) -> Lake:
-        """Begin with another lake; the present one and its consumer are given up."""
+    def new_lake(
+        self, folder: Path | None = None, *, sinks: bool = False, strategy: SilverStrategy | None = None
+    ) -> Lake:
+        """Begin with another lake; the present one and its consumer are given up.
+
+        Parameters
+        ----------
+        folder
+            Where; None for the folder of the bench.
+        sinks
+            Whether its tables are sent on to topics, if it is filled from one.
+        strategy
+            Silver's, if it is filled from files; None for that of the bench.
+        """
         self.end_consumers()
         self._lakes += 1
         bucket = None
         if self.options.minio:
             bucket = f"chaos-{uuid.uuid4().hex[:12]}"
             s3_client(self._direct).create_bucket(Bucket=bucket)
-        home = self.options.folder / f"lake-{self._lakes}"
+        home = (folder or self.options.folder) / f"lake-{self._lakes}"
         warehouse = f"s3://{bucket}/warehouse" if bucket else (home / "warehouse").as_uri()
-        seed, databases = self.options.seed + self._lakes, self._databases(warehouse)
-        self._lake = Lake(home, bucket, self._direct, seed, databases, strategy or self.options.strategy)
+        seed, others = self.options.seed + self._lakes, self._databases(warehouse)
+        if self.options.kafka:
+            self._lake = TopicLake(home, bucket, self._direct, seed, others, broker=self.broker, sinks=sinks)
+        else:
+            self._lake = Lake(home, bucket, self._direct, seed, others, strategy or self.options.strategy)
         return self._lake
 
     def _databases(self, warehouse: str) -> dict[str, str]:
@@ -173,7 +200,7 @@ class Bench:
 
     def start(self, *arguments: str, stream: str = STREAM) -> Process:
         """Start a consumer; by default one that goes on until it is ended."""
-        arguments = arguments or ("--trigger", "200 milliseconds")
+        arguments = (*self.lake.run_arguments * (stream == STREAM), *(arguments or ("--trigger", "200 milliseconds")))
         if self.options.mutant:
             arguments = (*arguments, "--to", self.options.mutant.layer)
         return self.start_victim("run", stream, *arguments)
@@ -190,7 +217,7 @@ class Bench:
             environment[LEASE_SECONDS] = str(self.options.lease_seconds)
         if self.options.mutant:
             environment[MUTANT] = self.options.mutant
-        if self.options.mutant is Mutant.TRAILING_GARBAGE:  # the one that is in the workers
+        if self.options.mutant and self.options.mutant.in_workers:
             worker = Path(__file__).with_name("worker.sh")
             environment |= {"PYSPARK_PYTHON": str(worker), "CHAOS_PYTHON": sys.executable}
         return self._begin("consumer", ["tests.chaos.victim", *arguments], environment)
@@ -271,7 +298,7 @@ class Bench:
                 return f"the consumer ended with {consumer.wait(0)}: {consumer.last_words()}"
             if self.lake.drained():
                 return None
-        return f"not drained: {self.lake.accounted()} of {len(self.lake.files)} files are in the ledger"
+        return f"not drained: {self.lake.accounted()} of {len(self.lake.files)} batches are in the ledger"
 
     def recover(self, outcome: Outcome, *, may_end: bool = False) -> Outcome:
         """Start a consumer after the fault, drain, and check everything. A lake that is off is used no more.

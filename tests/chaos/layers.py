@@ -21,7 +21,7 @@ def index_lost(step: Step, *, old: bool) -> Run:
 
     def run(bench: Bench) -> Outcome:
         if bench.strategy is not SilverStrategy.STATE:
-            bench.new_lake(SilverStrategy.STATE).land(4)
+            bench.new_lake(strategy=SilverStrategy.STATE).land(4)
         bench.ready()
         bench.stop()
         lake = bench.lake

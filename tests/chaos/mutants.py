@@ -6,6 +6,8 @@ from enum import StrEnum
 from types import ModuleType
 from typing import Any
 
+from lakeproof.errors import UnavailableError
+
 
 class Mutant(StrEnum):
     """What is taken out or broken."""
@@ -20,6 +22,12 @@ class Mutant(StrEnum):
     EMPTY_KEY_INDEX = "empty-key-index"
     NO_REMOVAL_IN_GOLD = "no-removal-in-gold"
     NEW_ROWS_ONLY_IN_GOLD = "new-rows-only-in-gold"
+    NO_PATIENCE_WITH_BROKERS = "no-patience-with-brokers"
+
+    @property
+    def in_workers(self) -> bool:
+        """Whether it breaks Spark's workers, too."""
+        return self in (Mutant.TRAILING_GARBAGE, Mutant.NO_PATIENCE_WITH_BROKERS)
 
     @property
     def layer(self) -> str:
@@ -37,7 +45,7 @@ _OF_LAYERS = (
 
 
 def wrap(module: ModuleType | type, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Put `around(what is there)` in a module's place of that name, which must exist."""
+    """Put `around(what is there)` in the place of that name of a module or a class, which must exist."""
     setattr(module, name, around(getattr(module, name)))
 
 
@@ -54,6 +62,7 @@ def install(mutant: Mutant) -> None:
         Mutant.EMPTY_KEY_INDEX: _fill_no_key_index,
         Mutant.NO_REMOVAL_IN_GOLD: _leave_old_rows,
         Mutant.NEW_ROWS_ONLY_IN_GOLD: _compute_from_new_rows,
+        Mutant.NO_PATIENCE_WITH_BROKERS: _stop_reading,
     }[mutant]()
 
 
@@ -173,3 +182,20 @@ def _compute_from_new_rows() -> None:
         return scan
 
     wrap(GoldMicroBatches, "_scan", around)
+
+
+def _stop_reading() -> None:
+    """A range of offsets ends where the brokers have sent nothing for a moment."""
+    from consumer.sources.kafka import read
+
+    def around_range(real: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        def impatient(*arguments: Any) -> Iterator[Any]:
+            *others, kafka, limits, problems = arguments
+            try:
+                yield from real(*others, kafka.model_copy(update={"timeout_seconds": 0.5}), limits, problems)
+            except UnavailableError:
+                return
+
+        return impatient
+
+    wrap(read, "_range", around_range)

@@ -34,14 +34,15 @@ class Step(StrEnum):
     GOLD_PREPARED = "between look and commit of gold"
     GOLD_UPSERTED = "after the commit of gold"
     REBUILD_SWAPPING = "between the tables that a rebuild puts in place"
-
-    @property
-    def is_of_layers(self) -> bool:
-        """Whether it is of silver or gold."""
-        return self in _OF_LAYERS
+    DEAD_LETTERS_SENT = "between the messages of dead letters and their position"
+    SILVER_SENT = "between silver's messages and their position"
+    GOLD_SENT = "between gold's messages and their position"
 
 
-_OF_LAYERS = list(Step)[list(Step).index(Step.SILVER_DECIDED) :]
+LAYER_STEPS = tuple(Step)[list(Step).index(Step.SILVER_DECIDED) : list(Step).index(Step.REBUILD_SWAPPING)]
+"""Those of silver and gold."""
+SINK_STEPS = (Step.DEAD_LETTERS_SENT, Step.SILVER_SENT, Step.GOLD_SENT)
+"""Those of sinks, which only lakes with sinks come to."""
 
 
 class Act(StrEnum):

@@ -1,5 +1,6 @@
 """A product's keys, windows and measures, computed on whole columns of Arrow."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,10 +17,13 @@ from lakeproof.tables.names import UPDATED_AT
 
 START = "_start"
 """The start of a window, in microseconds since 1970."""
+END = "_end"
+"""The end of a session, which is not in it, in microseconds since 1970."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _TIMESTAMP = pa.timestamp("us", "UTC")
+_ORDERED = (Aggregate.MIN, Aggregate.MAX, Aggregate.MIN_BY, Aggregate.MAX_BY)
 _compute: Any = pc  # its stubs lack functions
 
 
@@ -27,7 +31,7 @@ def columns_of(product: Product, event_time: str, *, measures: bool) -> list[str
     """Names of the columns of silver that :func:`in_windows` takes."""
     paths = [str(key) for key in product.keys]
     if measures:
-        paths += sorted(set().union(*(fields_in(each.argument) for each in product.measures if each.argument)))
+        paths += sorted(set().union(*(fields_in(each) for measure in product.measures for each in measure.expressions)))
     return list(dict.fromkeys(path.partition(".")[0] for path in [*paths, event_time]))
 
 
@@ -37,7 +41,8 @@ def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measu
     Returns
     -------
     pyarrow.Table
-        The start of the window, the keys as :func:`key_names` has them, and the values of the measures.
+        The start of the window, the keys as :func:`key_names` has them, and the values of the measures. For sessions,
+        the start is the time of the row: :func:`consumer.gold.sessions.sessions_of` finds that of the session.
     """
     columns: dict[str, Any] = {name: _small(rows.column(name)) for name in rows.schema.names}
     at = field_at(columns, event_time)
@@ -50,8 +55,12 @@ def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measu
     for index, measure in enumerate(product.measures if measures else ()):
         if measure.argument:
             found[_value(index)] = _values(measure, measure.argument, columns, len(at))
+        if measure.order:
+            found[_order(index)] = _values(measure, measure.order, columns, len(at))
     size, every = micros(product.window.size), micros(product.window.every)
     times = at.cast(_TIMESTAMP).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    if product.window.session:
+        return pa.table({START: times} | found)
     newest = times - np.mod(times, every)
     if size == every:
         return pa.table({START: newest} | found)
@@ -62,21 +71,56 @@ def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measu
 
 
 def aggregated(rows: pa.Table, product: Product, updated_at: datetime) -> pa.Table:
-    """What :func:`in_windows` returned as rows of the product's table."""
-    keys, size = key_names(product), micros(product.window.size)
-    grouped = rows.group_by([START, *keys]).aggregate(
+    """What :func:`in_windows` returned as rows of the product's table; of sessions, with their ends."""
+    keys = key_names(product)
+    if not product.window.session:
+        rows = rows.append_column(END, _compute.add(rows[START], micros(product.window.size)))
+    ranked = {index: _Ranked.of(rows, index, each) for index, each in enumerate(product.measures) if each.order}
+    for index, each in ranked.items():
+        rows = rows.set_column(rows.column_names.index(_value(index)), _value(index), each.ranks)
+    grouped = rows.group_by([START, END, *keys]).aggregate(
         [_aggregate(*numbered) for numbered in enumerate(product.measures)]
     )
     starts: Any = grouped[START]
-    found: dict[str, Any] = {
-        WINDOW_START: starts.cast(_TIMESTAMP),
-        WINDOW_END: _compute.add(starts, size).cast(_TIMESTAMP),
-    }
+    ends: Any = grouped[END]
+    found: dict[str, Any] = {WINDOW_START: starts.cast(_TIMESTAMP), WINDOW_END: ends.cast(_TIMESTAMP)}
     found |= {key.name: grouped[name] for key, name in zip(product.keys, keys, strict=True)}
-    results = grouped.columns[1 + len(keys) :]  # counts of all rows have the same name
-    found |= {each.name: _result(each, values) for each, values in zip(product.measures, results, strict=True)}
+    results = grouped.columns[2 + len(keys) :]  # counts of all rows have the same name
+    for index, (measure, values) in enumerate(zip(product.measures, results, strict=True)):
+        found[measure.name] = _result(measure, ranked[index].values_at(values) if index in ranked else values)
     found[UPDATED_AT] = pa.repeat(pa.scalar(updated_at, _TIMESTAMP), grouped.num_rows)
     return pa.table(found)
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """The values of a measure that has an order, by their rank: so the least rank is that of the least one.
+
+    Parameters
+    ----------
+    ranks
+        Of each row; null where the order is null.
+    values
+        The value of each rank.
+    """
+
+    ranks: Any
+    values: Any
+
+    @staticmethod
+    def of(rows: pa.Table, index: int, measure: Measure) -> "_Ranked":
+        """Rank the rows by the order, and those with the same by the value, with null at the far end."""
+        values, order = rows[_value(index)].combine_chunks(), rows[_order(index)].combine_chunks()
+        nulls = _compute.is_null(values) if measure.aggregate is Aggregate.MIN_BY else _compute.is_valid(values)
+        columns = pa.table({"order": order, "null": nulls, "value": values})
+        sorted_rows = _compute.sort_indices(columns, [(name, "ascending") for name in columns.column_names])
+        ranks = np.empty(len(values), np.int64)
+        ranks[sorted_rows.to_numpy()] = np.arange(len(values))
+        return _Ranked(pa.array(ranks, mask=order.is_null().to_numpy(zero_copy_only=False)), values.take(sorted_rows))
+
+    def values_at(self, ranks: Any) -> Any:
+        """The values of some ranks; null for null."""
+        return pa.chunked_array([self.values.take(chunk) for chunk in ranks.chunks], self.values.type)
 
 
 def key_names(product: Product) -> list[str]:
@@ -93,12 +137,16 @@ def _value(index: int) -> str:
     return f"_value{index}"
 
 
+def _order(index: int) -> str:
+    return f"_order{index}"
+
+
 def _values(measure: Measure, argument: Expression, columns: dict[str, Any], rows: int) -> Any:
     """What a measure aggregates, of each row."""
     values = evaluate(argument, columns)
     if isinstance(values, pa.Scalar):
         values = pa.array([values.as_py()] * rows, values.type)
-    if measure.aggregate in (Aggregate.MIN, Aggregate.MAX) and pa.types.is_floating(values.type):
+    if measure.aggregate in _ORDERED and pa.types.is_floating(values.type):
         return _ordered(values.cast(pa.float64()))
     return _normal(values)
 
@@ -112,16 +160,15 @@ def _aggregate(index: int, measure: Measure) -> Any:
             return name, "count_distinct"
         case Aggregate.SUM:
             return name, "sum"
-        case Aggregate.MIN:
+        case Aggregate.MIN | Aggregate.MIN_BY:
             return name, "min"
-        case Aggregate.MAX:
+        case Aggregate.MAX | Aggregate.MAX_BY:
             return name, "max"
 
 
 def _result(measure: Measure, values: Any) -> Any:
     kind = arrow_type(measure.type)
-    of_numbers = measure.argument and measure.aggregate in (Aggregate.MIN, Aggregate.MAX)
-    if of_numbers and pa.types.is_floating(kind):
+    if measure.aggregate in _ORDERED and pa.types.is_floating(kind):
         values = pa.chunked_array([_of_ordered(chunk) for chunk in values.chunks], pa.float64())
     return values.cast(kind)
 

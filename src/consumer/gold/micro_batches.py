@@ -23,6 +23,7 @@ from consumer.commit.marker import Committed, Marker, MarkerLostError
 from consumer.commit.tasks import Written
 from consumer.commit.upsert import OldRows, upsert_once
 from consumer.gold.columns import columns_of, micros
+from consumer.gold.sessions import Sessions, touched_sessions
 from consumer.gold.table import rebuild_gold_hint
 from consumer.gold.tasks import Wanted, write_windows
 from consumer.gold.touched import Windows, old_rows, touched_windows, within
@@ -165,8 +166,8 @@ class GoldMicroBatches:
             return self._upsert(taken, marker, self._write(spark, silver, taken, target), lambda _: OldRows())
         product, event_time = self._product, taken.contract.event_time
         new = self._scan(silver, taken, since=taken.start, measures=False)
-        windows = touched_windows(spark, new, product, event_time)
-        if not windows.starts:
+        windows = self._touched(spark, new, event_time)
+        if windows.empty:
             return self._upsert(taken, marker, Written(), lambda _: OldRows())
         written = self._write(spark, silver, taken, target, windows)
 
@@ -176,6 +177,14 @@ class GoldMicroBatches:
                 return old_rows(spark, catalog, self._table, snapshot_id, product, windows)
 
         return self._upsert(taken, marker, written, find_old)
+
+    def _touched(self, spark: SparkSession, new: Scan, event_time: str) -> Windows | Sessions:
+        """The windows of new rows."""
+        if not self._product.window.session:
+            return touched_windows(spark, new, self._product, event_time)
+        with catalog_errors():
+            table = open_catalog(self._settings).load_table(self._table)
+        return touched_sessions(spark, new, table, self._table, self._product, event_time)
 
     def _append(self, spark: SparkSession, taken: _Taken, marker: Marker, target: Target) -> int:
         """Compute the windows whose end the horizon has passed since the newest micro-batch; return how many."""
@@ -192,7 +201,12 @@ class GoldMicroBatches:
             return open_catalog(self._settings).load_table(self._silver)
 
     def _write(
-        self, spark: SparkSession, silver: "Table", taken: _Taken, target: Target, windows: Windows | None = None
+        self,
+        spark: SparkSession,
+        silver: "Table",
+        taken: _Taken,
+        target: Target,
+        windows: Windows | Sessions | None = None,
     ) -> Written:
         """Compute windows, all of them by default, from what silver has kept; it may be ahead by now."""
         spans = windows.spans(self._product) if windows else None

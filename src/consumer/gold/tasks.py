@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from consumer.commit.data_files import DataFileWriter, Target
 from consumer.commit.tasks import Written, gathered
-from consumer.gold.columns import aggregated, in_windows
+from consumer.gold.columns import aggregated, in_windows, micros
+from consumer.gold.sessions import Sessions, key_texts, sessions_of
 from consumer.gold.touched import Windows, window_texts
 from consumer.scan import Scan, is_small, parts_of, read, succeeded
 from lakeproof.errors import LakeproofError
@@ -45,7 +46,7 @@ class Wanted:
 
     product: Product
     event_time: str
-    windows: Windows | None
+    windows: Windows | Sessions | None
     updated_at: datetime
     target: Target
     s3: S3Settings
@@ -77,7 +78,7 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
     def deal(part: Scan) -> Iterator[tuple[int, pa.Table | LakeproofError]]:
         try:
             for batch in read(part):
-                yield from _dealt(_rows_in(batch, wanted), tasks)
+                yield from _dealt(_rows_in(batch, wanted), wanted.product, tasks)
         except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
             yield 0, error
 
@@ -88,7 +89,7 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
             yield error
 
     found = spark.sparkContext.parallelize(parts, len(parts)).flatMap(deal)
-    if tasks > 1:  # all rows of a window go to one task
+    if tasks > 1:  # all rows of a window go to one task; of sessions, all rows of the same keys
         found = found.partitionBy(tasks, int)
     return gathered(succeeded(found.mapPartitions(write).collect()))
 
@@ -98,12 +99,12 @@ def _rows_in(batch: pa.RecordBatch, wanted: Wanted) -> pa.Table:
     return wanted.windows.of(rows) if wanted.windows else rows
 
 
-def _dealt(rows: pa.Table, tasks: int) -> Iterator[tuple[int, pa.Table]]:
+def _dealt(rows: pa.Table, product: Product, tasks: int) -> Iterator[tuple[int, pa.Table]]:
     """Rows by the number of the task that their window belongs to."""
     if tasks == 1:
         yield 0, rows
         return
-    texts = window_texts(rows).dictionary_encode()
+    texts = (key_texts if product.window.session else window_texts)(rows).dictionary_encode()
     hashes = np.array([zlib.crc32(text) for text in texts.dictionary.to_pylist()], np.int64) % tasks
     numbers = hashes[texts.indices.to_numpy()] if len(texts) else np.array([], np.int64)
     for number in np.unique(numbers):
@@ -114,7 +115,10 @@ def _write(dealt: list[pa.Table], wanted: Wanted) -> Written:
     rows = [each for each in dealt if each.num_rows]
     if not rows:
         return Written()
-    found = aggregated(pa.concat_tables(rows), wanted.product, wanted.updated_at)
+    whole, window = pa.concat_tables(rows), wanted.product.window
+    if window.session:
+        whole = sessions_of(whole, micros(window.size))
+    found = aggregated(whole, wanted.product, wanted.updated_at)
     writer = DataFileWriter(wanted.target, open_storage(wanted.target.folder, wanted.s3))
     for batch in found.combine_chunks().to_batches():
         writer.write(batch)

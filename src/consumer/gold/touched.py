@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
 
+    from consumer.gold.sessions import Sessions
+
 _DAY = 86_400_000_000
 _MAX_SPANS = 100
 _MAX_WINDOWS = 1_000_000
@@ -42,6 +44,11 @@ class Windows:
     starts: Sequence[Span]
     texts: Any = None
 
+    @property
+    def empty(self) -> bool:
+        """Whether there are none."""
+        return not self.starts
+
     def of(self, rows: pa.Table) -> pa.Table:
         """The rows that are in one of the windows, from rows with its start and its keys."""
         begins: Any = rows[START]
@@ -58,6 +65,13 @@ class Windows:
         """What they cover: times that do not overlap, ascending."""
         size = micros(product.window.size)
         return merged([(first, last - 1 + size) for first, last in self.starts])
+
+    def start_spans(self, product: Product) -> list[Span]:  # noqa: ARG002 - that of sessions depends on it
+        """Where their starts are: times that do not overlap, ascending."""
+        return list(self.starts)
+
+
+ALL_WINDOWS = Windows([(-(1 << 62), 1 << 62)])
 
 
 def window_texts(rows: pa.Table) -> Any:
@@ -88,9 +102,11 @@ def _distinct(rows: pa.Table) -> pa.Table:
     return rows.group_by(rows.column_names).aggregate([])
 
 
-def _as_windows(rows: pa.Table) -> pa.Table:
-    """Rows of a product's table, with their windows as :func:`consumer.gold.columns.in_windows` has them."""
-    return rows.set_column(0, START, rows[START].cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
+def as_micros(rows: pa.Table, *names: str) -> pa.Table:
+    """Rows with some of their first columns, which are times, as :func:`consumer.gold.columns.in_windows` has them."""
+    for index, name in enumerate(names):
+        rows = rows.set_column(index, name, rows[name].cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
+    return rows
 
 
 def merged(spans: Sequence[Span]) -> list[Span]:
@@ -117,10 +133,15 @@ def within(column: str, spans: Sequence[Span]) -> "BooleanExpression":
 
 
 def old_rows(
-    spark: SparkSession, catalog: "Catalog", name: str, snapshot_id: int, product: Product, windows: Windows
+    spark: SparkSession,
+    catalog: "Catalog",
+    name: str,
+    snapshot_id: int,
+    product: Product,
+    windows: "Windows | Sessions",
 ) -> OldRows:
     """The rows of a snapshot of a product's table that are of some windows."""
-    spans = [(first, last) for first, last in windows.starts]
+    spans = windows.start_spans(product)
     columns = {START: WINDOW_START} | {
         renamed: key.name for key, renamed in zip(product.keys, key_names(product), strict=True)
     }
@@ -128,7 +149,7 @@ def old_rows(
     scan = plan(table, name, columns, within=within(WINDOW_START, spans), snapshot_id=snapshot_id)
 
     def find(part: Scan) -> dict[str, Any]:
-        return positions(part, lambda rows: windows.of(_as_windows(rows)))
+        return positions(part, lambda rows: windows.of(as_micros(rows, START)))
 
     found: dict[str, Any] = {}
     for part in spread(spark, scan, parts_of(spark, scan), find):

@@ -65,7 +65,7 @@ def _fields(product: Product | Samples) -> set[str]:
     """Paths of the fields that a product uses."""
     if isinstance(product, Samples):
         return {product.device.name, product.event_time.name, product.value.name}
-    arguments = [fields_in(measure.argument) for measure in product.measures if measure.argument]
+    arguments = [fields_in(each) for measure in product.measures for each in measure.expressions]
     return {str(key) for key in product.keys}.union(*arguments)
 
 

@@ -22,6 +22,8 @@ _AGGREGATES: dict[type[exp.Expr], Aggregate] = {
     exp.Sum: Aggregate.SUM,
     exp.Min: Aggregate.MIN,
     exp.Max: Aggregate.MAX,
+    exp.ArgMin: Aggregate.MIN_BY,
+    exp.ArgMax: Aggregate.MAX_BY,
 }
 _CALLS = tuple(aggregate.value for aggregate in _AGGREGATES.values())
 _LONG, _DOUBLE = PrimitiveType.LONG, PrimitiveType.DOUBLE
@@ -59,6 +61,8 @@ def _measure(name: str, tree: exp.Expr, fields: tuple[Field, ...]) -> Measure:
     aggregate = _AGGREGATES.get(type(tree))
     if aggregate is None:
         raise RuleError(f"{shown(tree)} is not one aggregate", _FORM)
+    if aggregate in (Aggregate.MIN_BY, Aggregate.MAX_BY):
+        return _by(name, aggregate, tree, fields)
     only(tree, "this", "big_int")  # a mark that sqlglot sets on each COUNT
     inner: Any = tree.this
     if inner is None:
@@ -74,11 +78,27 @@ def _measure(name: str, tree: exp.Expr, fields: tuple[Field, ...]) -> Measure:
     if aggregate is Aggregate.SUM:
         value, kind = _summed(value, inner)
         return Measure(name, aggregate, value, kind)
-    if value.kind not in _ORDERED and not isinstance(value.kind, DecimalType):
-        raise _unfit(aggregate, inner, value.kind, "a number, text, a timestamp or a date")
-    if value.kind is _DOUBLE:
-        value = Call(Operator.ADD, (value, Literal(0.0, _DOUBLE)), _DOUBLE)  # makes 0.0 of -0.0, to which it is equal
+    value = _ordered(aggregate, value, inner)
     return Measure(name, aggregate, value, value.kind)
+
+
+def _by(name: str, aggregate: Aggregate, tree: exp.Expr, fields: tuple[Field, ...]) -> Measure:
+    """A value of the records where another one is least or greatest."""
+    only(tree, "this", "expression")
+    if tree.expression is None:
+        message = f"{aggregate.upper()} has one argument"
+        raise RuleError(message, f"Write what the records are ordered by: {aggregate.upper()}(page, ordered_at).")
+    value, order = (_ordered(aggregate, _argument(each, fields), each) for each in (tree.this, tree.expression))
+    return Measure(name, aggregate, value, value.kind, order)
+
+
+def _ordered(aggregate: Aggregate, value: Expression, node: exp.Expr) -> Expression:
+    """Values that have an order, in which engines agree."""
+    if value.kind not in _ORDERED and not isinstance(value.kind, DecimalType):
+        raise _unfit(aggregate, node, value.kind, "a number, text, a timestamp or a date")
+    if value.kind is _DOUBLE:
+        return Call(Operator.ADD, (value, Literal(0.0, _DOUBLE)), _DOUBLE)  # makes 0.0 of -0.0, to which it is equal
+    return value
 
 
 def _argument(node: exp.Expr, fields: tuple[Field, ...]) -> Expression:

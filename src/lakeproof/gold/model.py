@@ -71,24 +71,36 @@ class Aggregate(StrEnum):
     MIN = "min"
     """Null if there is no value. The order is that of the operator LESS."""
     MAX = "max"
+    MIN_BY = "min_by"
+    """MIN of the values in the records with the least order. Null is a value here, and the greatest one."""
+    MAX_BY = "max_by"
+    """MAX of the values in the records with the greatest order. Null is a value here, and the least one."""
 
 
 @dataclass(frozen=True)
 class Window:
     """Intervals of event time, with their start and without their end. One of them starts at 1970-01-01T00:00:00Z.
 
+    Or sessions: each record opens a window of its own at its event time, and windows of the same keys that overlap are
+    one. So a session ends when there is no record for the length of the size.
+
     Parameters
     ----------
     size
-        From the start of a window to its end.
+        From the start of a window to its end; from the last record of a session to its end.
     every
         From the start of a window to that of the next one: the size, or a part of it if windows overlap.
+    session
+        Whether they are sessions.
     """
 
     size: timedelta
     every: timedelta
+    session: bool = False
 
     def __str__(self) -> str:
+        if self.session:
+            return f"session with a gap of {duration_text(self.size)}"
         sliding = "" if self.every == self.size else f" every {duration_text(self.every)}"
         return duration_text(self.size) + sliding
 
@@ -133,12 +145,20 @@ class Measure:
         sum are converted to decimals, and a double in a minimum or maximum has no negative zero.
     type
         The type of the result. The aggregate of an engine may have another one, and is converted to it.
+    order
+        Of MIN_BY and MAX_BY: what the records are ordered by. Those where it is null do not count.
     """
 
     name: str
     aggregate: Aggregate
     argument: Expression | None
     type: Type
+    order: Expression | None = None
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """Everything that it computes of a record."""
+        return tuple(each for each in (self.argument, self.order) if each)
 
 
 @dataclass(frozen=True)
@@ -185,9 +205,11 @@ class Product:
             "name": self.name,
             "stream": self.stream,
             "keys": [str(key) for key in self.keys],
-            "window": [int(length.total_seconds()) for length in (self.window.size, self.window.every)],
+            "window": [int(length.total_seconds()) for length in (self.window.size, self.window.every)]
+            + ["session"] * self.window.session,
             "measures": [
                 [measure.name, measure.aggregate, measure.argument and meaning(measure.argument)]
+                + [meaning(each) for each in (measure.order,) if each]
                 for measure in self.measures
             ],
             "publish": self.publish,

@@ -12,14 +12,15 @@ from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, expected, located_at, refused, validated
 from lakeproof.contracts.read.source import Place, read_source
 from lakeproof.errors import UsageError
-from lakeproof.gold.model import WINDOW_END, WINDOW_START, Key, Kind, Measure, Product, Publish, Sink, SinkKind
-from lakeproof.gold.window import read_window
+from lakeproof.gold.model import WINDOW_END, WINDOW_START, Key, Kind, Measure, Product, Publish, Sink, SinkKind, Window
+from lakeproof.gold.window import read_session, read_window
 from lakeproof.kafka.names import topic_name
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 PAGE = "See docs/gold.md for the keys of a product."
+_NO_WINDOW = "Add size for windows of a fixed length, or gap for sessions. See docs/gold.md#windows."
 _FLOATING = (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)
 
 
@@ -36,13 +37,19 @@ class WindowDocument(Model):
     every: str | None = None
 
 
+class _WindowOrSession(Model):
+    size: str | None = None
+    every: str | None = None
+    gap: str | None = None
+
+
 class _Document(Model):
     name: str
     kind: Literal[Kind.WINDOWS] = Kind.WINDOWS
     silver: str
     description: str = ""
     keys: list[str]
-    window: WindowDocument
+    window: _WindowOrSession
     measures: dict[str, str]
     publish: Publish = Publish.UPDATES
     sinks: list[Any] = [SinkKind.TABLE]
@@ -190,7 +197,9 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
     sinks = _sinks(document, problems)
     window = None
     with problems.caught():
-        window = read_window(document.window.size, document.window.every)
+        window = _window(document.window, is_whole=not any(each.place[:1] == ("window",) for each in problems.found))
+        if window:
+            _check_session(window, document, sinks)
     if not document.measures:
         problems.add(
             ContractError(("measures",), "expected at least one measure.", "Add one, like `events: count(*)`.")
@@ -223,6 +232,34 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
         publish=document.publish,
         sinks=sinks,
     )
+
+
+def _window(document: _WindowOrSession, *, is_whole: bool) -> Window | None:
+    """The windows; None where a key was left out, because an error was found there."""
+    if document.gap is None:
+        if document.size is None:
+            if not is_whole:
+                return None
+            raise ContractError(("window",), "missing key size.", _NO_WINDOW, lacks="size")
+        return read_window(document.size, document.every)
+    for key in ("size", "every"):
+        if getattr(document, key) is not None:
+            message = f"sessions have no {key}: they are as long as their records make them."
+            raise ContractError(("window", key), message, "Remove it, or remove gap.", about_key=True)
+    return read_session(document.gap)
+
+
+def _check_session(window: Window, document: _Document, sinks: tuple[Sink, ...]) -> None:
+    """Refuse what cannot be kept for windows that grow, and become one."""
+    if not window.session:
+        return
+    if document.publish is Publish.FINAL:
+        message = "sessions cannot be final: how long before the horizon one has begun is not limited."
+        raise ContractError(("publish",), message, "Use publish: updates. Or use windows with a size.")
+    for index, sink in enumerate(sinks):
+        if sink.kind is not SinkKind.TABLE:
+            message = f"the sink {sink.kind} would keep sessions that a late record has joined to others."
+            raise ContractError(("sinks", index), message, "Use the table, from which they are removed.")
 
 
 def _sinks(document: _Document, problems: Problems) -> tuple[Sink, ...]:

@@ -12,6 +12,18 @@ MAX_OVERLAP = 1_440
 _DAY = timedelta(days=1)
 
 
+def read_session(gap: str) -> Window:
+    """Read the gap between the sessions of a product.
+
+    Raises
+    ------
+    ContractError
+        It is not a duration.
+    """
+    length = _duration("gap", gap)
+    return Window(length, length, session=True)
+
+
 def read_window(size: str, every: str | None) -> Window:
     """Read the size of a product's windows, and the distance of their starts; none is the size.
 
@@ -41,14 +53,18 @@ def read_window(size: str, every: str | None) -> Window:
 
 
 def _length(key: str, text: str) -> timedelta:
-    place = ("window", key)
-    length = read_duration(text)
-    if length is None:
-        raise ContractError(place, f"expected {FORM}, got {text!r}.", FORM_HINT)
+    length = _duration(key, text)
     if length % _DAY and _DAY % length:
         raise ContractError(
-            place,
+            ("window", key),
             f"{text} does not divide a day, and is not a number of days.",
             "Windows start at midnight UTC. Use a duration like 5 minutes, 1 hour, 6 hours or 7 days.",
         )
+    return length
+
+
+def _duration(key: str, text: str) -> timedelta:
+    length = read_duration(text)
+    if length is None:
+        raise ContractError(("window", key), f"expected {FORM}, got {text!r}.", FORM_HINT)
     return length

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from tests.consumer.gold.model import Order, Spec, Window, best, by_key, total, windows
+from tests.consumer.gold.model import Order, Spec, Window, best, by, by_key, total, windows
 from tests.consumer.lake import rows
 from tests.lakeproof.gold.products import CONTRACT
 from tests.lakes import changed
@@ -85,6 +85,32 @@ FINAL = Spec(
     timedelta(hours=1),
     timedelta(hours=1),
     final=True,
+)
+VISITS = Spec(
+    """\
+name: visits
+silver: orders
+keys: [customer]
+window:
+  gap: 30 minutes
+measures:
+  orders: count(*)
+  spent: sum(total)
+  arrived: min_by(channel, ordered_at)
+  steepness: min_by(ratio, ordered_at)
+  left_with: max_by(total, ordered_at)
+""",
+    ("customer",),
+    {
+        "orders": len,
+        "spent": total("total"),
+        "arrived": by("channel", min),
+        "steepness": by("ratio", min),
+        "left_with": by("total", max),
+    },
+    timedelta(minutes=30),
+    timedelta(minutes=30),
+    session=True,
 )
 HORIZON = timedelta(days=7)
 """That of the contract."""

@@ -28,6 +28,8 @@ class Spec:
         Of its windows.
     final
         Whether a window is published once.
+    session
+        Whether windows are sessions, whose gap is the size.
     """
 
     text: str
@@ -36,10 +38,32 @@ class Spec:
     size: timedelta
     every: timedelta
     final: bool = False
+    session: bool = False
+
+
+def sessions(orders: Iterable[Order], spec: Spec) -> list[Window]:
+    """The rows of a product of sessions, found by looking at one order after the other."""
+    by_keys: dict[tuple[Any, ...], list[Order]] = {}
+    for order in orders:
+        if order["ordered_at"] is not None:
+            by_keys.setdefault(tuple(order[key] for key in spec.keys), []).append(order)
+    rows = []
+    for keys, mine in by_keys.items():
+        found: list[list[Order]] = []
+        for order in sorted(mine, key=lambda order: order["ordered_at"]):
+            if not found or order["ordered_at"] - found[-1][-1]["ordered_at"] >= spec.size:
+                found.append([])
+            found[-1].append(order)
+        for there in found:
+            ends = (there[0]["ordered_at"], there[-1]["ordered_at"] + spec.size)
+            rows.append((*ends, *keys, *(measure(there) for measure in spec.measures.values())))
+    return by_key(rows)
 
 
 def windows(orders: Iterable[Order], spec: Spec, horizon: datetime | None = None) -> list[Window]:
     """The rows of a product; of one whose windows are final, those that end before the horizon or at it."""
+    if spec.session:
+        return sessions(orders, spec)
     size, every = spec.size // _MICROSECOND, spec.every // _MICROSECOND
     found: dict[tuple[Any, ...], list[Order]] = {}
     for order in orders:
@@ -75,6 +99,17 @@ def total(name: str) -> Callable[[list[Order]], Decimal | None]:
 def best(name: str, of: Callable[..., Any]) -> Callable[[list[Order]], Any]:
     """Minimum or maximum of a field, without null."""
     return lambda orders: of((order[name] for order in orders if order[name] is not None), default=None)
+
+
+def by(name: str, of: Callable[..., Any]) -> Callable[[list[Order]], Any]:
+    """A field of the first or the last order; of those at the same time, the least or the greatest value."""
+
+    def measure(orders: list[Order]) -> Any:
+        at = of(order["ordered_at"] for order in orders)
+        values = [order[name] for order in orders if order["ordered_at"] == at]
+        return of((value for value in values if value is not None), default=None)
+
+    return measure
 
 
 def _time(micros: int) -> datetime:

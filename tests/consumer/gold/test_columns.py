@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.consumer.judge.test_rule_checks import FIELDS, RECORDS, VALUES, records
-from tests.lakeproof.gold.test_measures import computed, measures, same
+from tests.lakeproof.gold.test_measures import by_another, computed, measures, same
 
 from consumer.gold.columns import START, aggregated, in_windows
 from consumer.gold.touched import merged
@@ -47,7 +47,7 @@ def taken(sql: str, index: int) -> Measure | None:
         return None
 
 
-@given(st.lists(measures, min_size=20, max_size=25), st.lists(records, min_size=1, max_size=6))
+@given(st.lists(measures | by_another, min_size=20, max_size=25), st.lists(records, min_size=1, max_size=6))
 def test_arrow_computes_the_same(sqls: list[str], found: list[dict[str, Any]]) -> None:
     parsed = {sql: measure for index, sql in enumerate(sqls) if (measure := taken(sql, index))}
     made = product(*parsed.values(), COUNT)

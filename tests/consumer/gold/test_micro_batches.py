@@ -1,6 +1,7 @@
 """Gold against the plain model; crashes, other tools and changes in between."""
 
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.consumer.gold.lakes import (
     SILVER,
     SLIDING,
     SPENDING,
+    VISITS,
     Silver,
     check,
     fill,
@@ -39,7 +41,9 @@ from lakeproof.tables.schemas import ensure_silver_tables
 pytestmark = pytest.mark.spark
 
 HOUR = timedelta(hours=1)
-SPECS = pytest.mark.parametrize("spec", [SPENDING, SLIDING, FINAL], ids=["tumbling", "sliding", "final"])
+SPECS = pytest.mark.parametrize(
+    "spec", [SPENDING, SLIDING, FINAL, VISITS], ids=["tumbling", "sliding", "final", "session"]
+)
 
 
 @pytest.fixture
@@ -100,6 +104,7 @@ def test_windows_are_the_same_whatever_the_number_of_tasks(
     """Rows are dealt to several tasks. More windows are touched than a task is told: all between them are computed."""
     monkeypatch.setattr("consumer.gold.tasks._ROWS_PER_TASK", 5)
     monkeypatch.setattr("consumer.gold.touched._MAX_WINDOWS", 1)
+    monkeypatch.setattr("consumer.gold.sessions.MAX_SESSIONS", 1)
     chance = random.Random(7)
     for hours in range(3):
         silver.keep(*(some(chance, NOON + hours * HOUR) for _ in range(2)))
@@ -119,6 +124,59 @@ def test_an_order_that_comes_later_corrects_only_its_windows(
     after = {(row["window_start"], row["customer"]): row for row in rows(lake, "gold.spending")}
     changed = {key for key, row in after.items() if before.get(key) != row}
     assert changed == {(NOON, "c"), (NOON - timedelta(days=3), None)}
+
+
+def test_an_order_that_comes_later_joins_two_sessions(lake: Settings, session: SparkSession, silver: Silver) -> None:
+    """One row is replaced by the longer session, the other one is removed, and no third one is touched."""
+    minutes = timedelta(minutes=1)
+    silver.keep([order(NOON + at * minutes, who) for who in ("a", "b", None) for at in (0, 20, 60, 80, 300)])
+    fill(session, lake, VISITS)
+    before = {(row["window_start"], row["customer"]): row for row in rows(lake, "gold.visits")}
+    assert len(before) == 9
+    silver.keep([order(NOON + 40 * minutes, "a", channel="late")])
+    fill(session, lake, VISITS)
+    check(lake, silver, VISITS)
+    after = {(row["window_start"], row["customer"]): row for row in rows(lake, "gold.visits")}
+    assert before.keys() - after.keys() == {(NOON + 60 * minutes, "a")}
+    assert {key for key, row in after.items() if before.get(key) != row} == {(NOON, "a")}
+    assert after[NOON, "a"]["window_end"] == NOON + 110 * minutes
+    assert (after[NOON, "a"]["orders"], after[NOON, "a"]["arrived"]) == (5, "web")
+    # A gap as long as the declared one ends a session; a microsecond less does not.
+    silver.keep([order(NOON + 110 * minutes, "a"), order(NOON + 110 * minutes - timedelta(microseconds=1), "b")])
+    fill(session, lake, VISITS)
+    check(lake, silver, VISITS)
+    starts = {(row["window_start"], row["customer"]) for row in rows(lake, "gold.visits")}
+    assert starts == after.keys() | {(NOON + 110 * minutes, "a")}
+    # Earlier than the first one: the session has another start, so its old row is removed.
+    silver.keep([order(NOON - 29 * minutes, "a")])
+    fill(session, lake, VISITS)
+    check(lake, silver, VISITS)
+    assert (NOON, "a") not in {(row["window_start"], row["customer"]) for row in rows(lake, "gold.visits")}
+
+
+def test_a_changed_gap_is_refused_until_it_is_rebuilt(lake: Settings, session: SparkSession, silver: Silver) -> None:
+    silver.keep([order(NOON), order(NOON + 2 * HOUR)])
+    fill(session, lake, VISITS)
+    other = replace(VISITS, text=VISITS.text.replace("30 minutes", "3 hours"), size=3 * HOUR)
+    with pytest.raises(LakeproofError, match="other keys, windows or measures"):
+        fill(session, lake, other)
+    check(lake, silver, VISITS)
+    rebuild_gold(lake, write_product(lake, other.text), lambda: session)
+    assert len(check(lake, silver, other)) == 1
+    fixed = replace(SPENDING, text=VISITS.text.replace("gap: 30 minutes", "size: 30 minutes"))
+    with pytest.raises(LakeproofError, match="other keys, windows or measures"):
+        fill(session, lake, fixed)
+
+
+def test_sessions_at_the_ends_of_the_calendar(lake: Settings, session: SparkSession, silver: Silver) -> None:
+    """The last session ends later than any time of Python, and one of days reaches back over many partitions."""
+    first, last = datetime.min.replace(tzinfo=NOON.tzinfo), datetime.max.replace(tzinfo=NOON.tzinfo)
+    silver.keep([order(first), order(last), *(order(NOON + number * HOUR / 3) for number in range(200))])
+    fill(session, lake, VISITS)
+    silver.keep([order(first), order(last), order(NOON + 200 * HOUR / 3)])
+    fill(session, lake, VISITS)
+    by_spark = session.sql("SELECT orders FROM lake.gold.visits ORDER BY window_start").collect()
+    assert [row.orders for row in by_spark] == [2, 201, 2]
 
 
 def test_without_new_orders_only_the_marker_moves(lake: Settings, session: SparkSession, silver: Silver) -> None:

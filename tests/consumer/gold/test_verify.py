@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from tests.consumer.gold.lakes import FINAL, NOON, SLIDING, SPENDING, Silver, fill, order, orders_lake
+from tests.consumer.gold.lakes import FINAL, NOON, SLIDING, SPENDING, VISITS, Silver, fill, order, orders_lake
 from tests.consumer.gold.model import Order, windows
 from tests.consumer.gold.test_micro_batches import some
 from tests.consumer.lake import SessionOf
@@ -23,7 +23,7 @@ from reader.verify.gold.run import verify_gold
 
 pytestmark = pytest.mark.spark
 
-NAMES = {"spending": SPENDING, "sliding": SLIDING, "closed": FINAL}
+NAMES = {"spending": SPENDING, "sliding": SLIDING, "closed": FINAL, "visits": VISITS}
 
 
 class Bronze(Silver):
@@ -70,7 +70,7 @@ def test_what_spark_fills_is_what_verify_expects(
         }
     silver.keep([order(now), order(now)], [order(None)])
     found = verified(lake)
-    assert [(found[name].behind, found[name].clean) for name in NAMES] == [(2, True), (2, True), (0, True)]
+    assert [(found[name].behind, found[name].clean) for name in NAMES] == [(2, True), (2, True), (0, True), (2, True)]
     for spec in NAMES.values():
         fill(spark, lake, spec)
     for name in NAMES:
@@ -79,9 +79,11 @@ def test_what_spark_fills_is_what_verify_expects(
     spark.sql("UPDATE lake.gold.spending SET spent = spent + 0.01 WHERE customer IS NULL AND spent IS NOT NULL")
     spark.sql("DELETE FROM lake.gold.sliding WHERE window_start < (SELECT max(window_start) FROM lake.gold.sliding)")
     spark.sql("INSERT INTO lake.gold.closed SELECT * FROM lake.gold.closed")
+    spark.sql("UPDATE lake.gold.visits SET window_end = window_end + INTERVAL 1 MINUTE WHERE customer IS NULL")
     found = verified(lake)
     assert [[each.what for each in found[name].findings] for name in NAMES] == [
         ["wrong spent"],
         ["missing"],
         ["several rows of one window"],
+        ["wrong window_end"],
     ]

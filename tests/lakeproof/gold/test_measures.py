@@ -80,6 +80,10 @@ TAKEN = {
     "min(at)": (Aggregate.MIN, PrimitiveType.TIMESTAMP),
     "max(day)": (Aggregate.MAX, PrimitiveType.DATE),
     "max(m + i)": (Aggregate.MAX, DecimalType(13, 2)),
+    "min_by(s, at)": (Aggregate.MIN_BY, STRING),
+    "MAX_BY(o.x, day)": (Aggregate.MAX_BY, INT),
+    "min_by(d, d)": (Aggregate.MIN_BY, DOUBLE),
+    "max_by(CASE WHEN b THEN m END, length(s))": (Aggregate.MAX_BY, DecimalType(10, 2)),
 }
 REFUSED = {
     "": "it is empty",
@@ -115,6 +119,19 @@ REFUSED = {
     "sum(1 + 1)": "it does not use any field",
     "min('x')": "it does not use any field",
     "avg(i)": "unknown function avg",
+    "arg_min(s, at)": "unknown function arg_min",
+    "first(s)": "FIRST(s) is not one aggregate",
+    "first(s ORDER BY at)": "is not one aggregate",
+    "min_by(s)": "MIN_BY has one argument",
+    "min_by(s, at, 2)": "is not supported",
+    "min_by(DISTINCT s, at)": "is not supported",
+    "min_by(s, at) OVER ()": "is not one aggregate",
+    "min_by(s, 1)": "it does not use any field",
+    "min_by('x', at)": "it does not use any field",
+    "min_by(min(s), at)": "MIN(s) is not supported",
+    "min_by(o, at)": "MIN_BY requires a number, text, a timestamp or a date, but o is object",
+    "max_by(s, list)": "MAX_BY requires a number, text, a timestamp or a date, but list is array",
+    "max_by(s, f)": "but f is float",
     "count_if(b)": "unknown function count_if",
     "any_value(i)": "unknown function any_value",
     "sum(random())": "unknown function random",
@@ -172,6 +189,9 @@ def test_what_a_consumer_gets():
     )
     assert parse_measure("n", "min(d)", SMALL).argument == Call(Operator.ADD, (d, Literal(0.0, DOUBLE)), DOUBLE)
     assert parse_measure("n", "count(distinct i)", SMALL).argument == i
+    first = parse_measure("n", "min_by(i, d)", SMALL)
+    assert first == Measure("n", Aggregate.MIN_BY, i, INT, Call(Operator.ADD, (d, Literal(0.0, DOUBLE)), DOUBLE))
+    assert first.expressions == (first.argument, first.order)
 
 
 booleans = st.just("b") | comparisons(st.just("b"))
@@ -184,6 +204,9 @@ measures = st.one_of(
     st.one_of(scalar, st.just("d")).map("min({})".format),
     st.one_of(scalar, st.just("d")).map("max({})".format),
 )
+by_another = st.tuples(st.sampled_from(["min_by", "max_by"]), scalar, scalar | st.sampled_from(["i", "free"])).map(
+    "{0[0]}({0[1]}, {0[2]})".format
+)
 DUCKDB = duckdb.connect(config={"threads": 1})
 
 
@@ -192,7 +215,14 @@ def computed(measure: Measure, rows: list[dict[str, Any]]) -> Any:
     if measure.argument is None:
         return len(rows)
     named = dict(zip([field.name for field in FIELDS], value_columns(rows, RECORDS), strict=True))
-    values = [value for value in evaluate(measure.argument, named).to_pylist() if value is not None]
+    found = evaluate(measure.argument, named).to_pylist()
+    if measure.order:
+        of = min if measure.aggregate is Aggregate.MIN_BY else max
+        pairs = list(zip(evaluate(measure.order, named).to_pylist(), found, strict=True))
+        best = of((ordered(by) for by, _ in pairs if by is not None), default=None)
+        tied = [value for by, value in pairs if by is not None and ordered(by) == best]
+        return of((value for value in tied if value is not None), key=ordered, default=None)
+    values = [value for value in found if value is not None]
     match measure.aggregate:
         case Aggregate.COUNT:
             return len(values)

@@ -21,6 +21,8 @@ OTHER = {
     "publish": ("publish: updates", "publish: final"),
     "aggregate": ("sum(total)", "max(total)"),
     "field": ("sum(total)", "sum(count)"),
+    "sessions": ("  size: 1 hour\n  every: 15 minutes\n", "  gap: 15 minutes\n"),
+    "order of a value": ("sum(total)", "min_by(total, ordered_at)"),
     "literal": ("total > 1.50", "total > 1.51"),
     "operator": ("total > 1.50", "total >= 1.50"),
     "name of a measure": ("spent:", "sum:"),

@@ -20,13 +20,14 @@ from lakeproof.gold.window import read_window
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "gold.md").read_text()
-(EXAMPLE,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+EXAMPLE, SESSION = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 FIELDS = (
     Field("x", DecimalType(32, 4)),
     Field("i", PrimitiveType.INT),
     Field("l", PrimitiveType.LONG),
     Field("b", PrimitiveType.BOOLEAN),
     Field("d", PrimitiveType.DOUBLE),
+    Field("y", PrimitiveType.TIMESTAMP),
 )
 
 
@@ -40,12 +41,14 @@ def table(*header: str) -> list[list[str]]:
 
 def test_the_example_is_the_product_that_is_shipped():
     assert (ROOT / "gold" / "user_activity.yaml").read_text() == EXAMPLE
+    assert SESSION in (ROOT / "gold" / "sessions.yaml").read_text()
 
 
 def test_every_key_is_listed():
     keys = [row[0].strip("`") for row in table("key", "expected value")]
     assert keys == [
-        "name", "kind", "silver", "description", "keys", "window.size", "window.every", "measures", "publish", "sinks",
+        "name", "kind", "silver", "description", "keys", "window.size", "window.every", "window.gap", "measures",
+        "publish", "sinks",
     ]  # fmt: skip
 
 
@@ -66,7 +69,7 @@ def test_measures_have_the_types_that_are_listed():
         for sql in re.findall(r"`([^`]+)`", name):
             fields = "il" if argument.startswith("int") else "x"
             for field in fields:
-                made = parse_measure("m", sql.replace("x", field), FIELDS)
+                made = parse_measure("m", re.sub(r"\bx\b", field, sql), FIELDS)
                 own = made.argument and type_name(made.argument.kind)
                 expected = {"decimal(38,s)": "decimal(38,4)", "that of the argument": own}.get(kind, kind)
                 assert type_name(made.type) == expected
@@ -82,6 +85,8 @@ def test_measures_have_the_types_that_are_listed():
         "sum(x) OVER ()",
         "sum(DISTINCT x)",
         "sum(x) + 1",
+        "first(x)",
+        "arg_min(x, y)",
         "max(min(x))",
     ],
 )

@@ -58,6 +58,31 @@ def test_windows_are_never_final_without_a_horizon():
     assert "spending.yaml:12:10: publish: windows are never final, because the silver hor" in str(caught.value)
 
 
+SESSION = PRODUCT.replace("  size: 1 hour\n  every: 15 minutes\n", "  gap: 30 minutes\n")
+
+
+def test_sessions():
+    made = parse_product(SESSION.encode(), "gold/spending.yaml", "spending", contract_of())
+    assert made.window == Window(timedelta(minutes=30), timedelta(minutes=30), session=True)
+    fixed = SESSION.replace("gap", "size")
+    assert made.digest != parse_product(fixed.encode(), "gold/spending.yaml", "spending", contract_of()).digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("publish: updates", "publish: final", "spending.yaml:11:10: publish: sessions cannot be final"),
+        ("[table]", "[table, kafka]", "spending.yaml:12:16: sinks[1]: the sink kafka would keep sessions"),
+        ("[table]", "[table, {kafka: x}]", "spending.yaml:12:16: sinks[1]: the sink kafka would keep sessions"),
+    ],
+)
+def test_what_sessions_cannot_have(old, new, says):
+    with pytest.raises(UsageError) as caught:
+        parse_product(SESSION.replace(old, new).encode(), "gold/spending.yaml", "spending", contract_of())
+    assert caught.value.message.startswith(f"gold/{says}")
+    assert caught.value.hint
+
+
 @pytest.mark.parametrize("key", ["customer, channel", "count", "total", "ordered_at"])
 def test_keys_are_scalars(key):
     assert [field.name for field in product("[customer]", f"[{key}]").keys] == key.split(", ")
@@ -111,6 +136,13 @@ MISTAKES = [
     ("size: 1 hour", "size: 1", 6, "window.size: expected a string, got a number."),
     ("size: 1 hour", "size: 1h", 6, "window.size: expected a duration like 7 days, 12 hours or 90 minutes, got '1h'."),
     ("every: 15 minutes", "every: 40 minutes", 7, "window.every: the size, 1 hour, is not a multiple of 40 minutes."),
+    ("  size: 1 hour\n  every: 15 minutes", "  {}", 6, "window: missing key size."),
+    ("every: 15 minutes", "gap: 15 minutes", 6, "window.size: sessions have no size"),
+    ("size: 1 hour", "gap: 1 hour", 7, "window.every: sessions have no every"),
+    ("size: 1 hour\n  every: 15 minutes", "gap: 1h", 6,
+     "window.gap: expected a duration like 7 days, 12 hours or 90 minutes, got '1h'."),
+    ("size: 1 hour\n  every: 15 minutes", "gap: 5", 6, "window.gap: expected a string, got a number."),
+    ("size: 1 hour\n  every: 15 minutes", "Gap: 5 minutes", 6, "window.Gap: unknown key."),
     ("orders: count(*)", "orders: null", 9, "measures.orders: expected a string, got null."),
     ("orders: count(*)", "orders: 1", 9, "measures.orders: expected a string, got a number."),
     ("orders: count(*)", "1: count(*)", 8, "measures[1]: expected a string, got a number."),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakeproof.contracts.constraints import ContractError
 from lakeproof.contracts.duration import duration_text
-from lakeproof.gold.window import MAX_OVERLAP, read_window
+from lakeproof.gold.window import MAX_OVERLAP, read_session, read_window
 
 DAY = timedelta(days=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,6 +62,21 @@ def test_no_window(size, every, key, says):
     assert caught.value.hint
     with pytest.raises(AssertionError, match=says):
         raise AssertionError(caught.value.message)
+
+
+@pytest.mark.parametrize("gap", ["30 minutes", "7 hours", "1 second", "25 minutes", "400 days"])
+def test_a_gap_need_not_divide_a_day(gap):
+    session = read_session(gap)
+    assert session.session
+    assert str(session) == f"session with a gap of {gap}"
+    assert duration_text(session.size) == gap
+
+
+@pytest.mark.parametrize("gap", ["0 minutes", "half an hour", "", "-1 hour", "unbounded"])
+def test_no_gap(gap):
+    with pytest.raises(ContractError, match="expected a duration like") as caught:
+        read_session(gap)
+    assert caught.value.place == ("window", "gap")
 
 
 @given(lengths, st.none() | lengths, st.integers(0, 20_000))

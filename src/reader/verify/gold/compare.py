@@ -1,19 +1,41 @@
 """Compare a table of gold with the windows that were recomputed, slice by slice."""
 
+from typing import Protocol, TypeVar
+
 from lakeproof.contracts import Contract, PrimitiveType
 from lakeproof.contracts.model import Type
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
 from reader.connect import Session
 from reader.verify.gold import findings
-from reader.verify.gold.windows import EXPECTED, START, Span, Taken, Windows, key_columns, measure_columns, micros
+from reader.verify.gold.sessions import Sessions
+from reader.verify.gold.windows import END, EXPECTED, START, Taken, Windows, key_columns, measure_columns
 from reader.verify.silver.content import microseconds
 from reader.verify.tables import SHOWN_EXAMPLES, Findings
 from reader.views import MEMORY, identifier, quoted
 
 _FOUND = f"{MEMORY}.main.verify_found_windows"
 _WRONG = f"{MEMORY}.main.verify_wrong_windows"
-_END = "_end"
 _SHOWN_TEXT = 60
+
+
+class Part(Protocol):
+    """A part of the windows of a product."""
+
+    def of_table(self, product: Product) -> str:
+        """SQL of whether a row of the product's table is in it."""
+
+
+_PartT = TypeVar("_PartT", bound=Part)
+
+
+class _Recomputed(Protocol[_PartT]):
+    """The windows of a product, recomputed part by part."""
+
+    def slices(self) -> list[_PartT]: ...
+
+    def expect(self, part: _PartT) -> int: ...
+
+    def close(self) -> None: ...
 
 
 def compare_gold(
@@ -43,8 +65,13 @@ def compare_gold(
     int
         How many windows were recomputed.
     """
-    recomputed = Windows(session, product, contract, taken)
     comparison = _Comparison(session, product, gold, name, found)
+    if product.window.session:
+        return _compared(Sessions(session, product, contract, taken), comparison)
+    return _compared(Windows(session, product, contract, taken), comparison)
+
+
+def _compared(recomputed: _Recomputed[_PartT], comparison: "_Comparison") -> int:
     try:
         windows = 0
         for part in recomputed.slices():
@@ -59,14 +86,14 @@ def compare_gold(
 class _Comparison:
     def __init__(self, session: Session, product: Product, gold: str, name: str, found: Findings) -> None:
         self._session = session
+        self._product = product
         self._gold = gold
         self._name = name
         self._found = found
-        self._size = micros(product.window.size)
         self._keys = dict(zip(key_columns(product), product.keys, strict=True))
         self._measures = dict(zip(measure_columns(product), product.measures, strict=True))
 
-    def compare(self, part: Span) -> None:
+    def compare(self, part: Part) -> None:
         """Compare the rows of a slice with what is expected of it."""
         self._read(part)
         self._find_repeated()
@@ -75,7 +102,7 @@ class _Comparison:
         self._report("NOT _found", findings.MISSING, place)
         self._report("NOT _expected", findings.SURPLUS, place)
         for column, name in {
-            _END: WINDOW_END,
+            END: WINDOW_END,
             **{each: measure.name for each, measure in self._measures.items()},
         }.items():
             has, expected = f"_has{column}", f"_expected{column}"
@@ -87,18 +114,12 @@ class _Comparison:
         for table in (_FOUND, _WRONG):
             self._session.fetch(f"DROP TABLE IF EXISTS {table}")
 
-    def _read(self, part: Span) -> None:
-        """Put the rows of the table that are in a slice into memory. One without a start is in the first."""
-        columns = {START: microseconds(WINDOW_START), _END: WINDOW_END}
+    def _read(self, part: Part) -> None:
+        """Put the rows of the table that are in a slice into memory."""
+        columns = {START: microseconds(WINDOW_START), END: WINDOW_END}
         columns |= {column: identifier(key.name) for column, key in self._keys.items()}
         columns |= {column: identifier(measure.name) for column, measure in self._measures.items()}
-        limits = []
-        if part.start is not None:
-            limits.append(f"{WINDOW_START} >= make_timestamptz({part.start})")
-        if part.end is not None:
-            limits.append(f"{WINDOW_START} < make_timestamptz({part.end})")
-        within = " AND ".join(limits) or "true"
-        within = within if part.start is not None else f"({WINDOW_START} IS NULL OR {within})"
+        within = part.of_table(self._product)
         selected = ", ".join(f"{sql} AS {column}" for column, sql in columns.items())
         self._session.fetch(f"CREATE OR REPLACE TABLE {_FOUND} AS SELECT {selected} FROM {self._gold} WHERE {within}")  # noqa: S608
 
@@ -116,9 +137,7 @@ class _Comparison:
         columns += [f"coalesce(_g.{column}, _e.{column}) AS {column}" for column in self._keys]
         columns += ["_g.here IS NOT NULL AS _found", "_e.here IS NOT NULL AS _expected"]
         differences = []
-        values: dict[str, tuple[str, Type]] = {
-            _END: (f"make_timestamptz(_e.{START} + {self._size})", PrimitiveType.TIMESTAMP)
-        }
+        values: dict[str, tuple[str, Type]] = {END: (f"make_timestamptz(_e.{END})", PrimitiveType.TIMESTAMP)}
         values |= {column: (f"_e.{column}", measure.type) for column, measure in self._measures.items()}
         for column, (expected, kind) in values.items():
             differs = _differs(f"_g.{column}", expected, kind)

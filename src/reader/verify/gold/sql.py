@@ -54,8 +54,8 @@ def value_of(expression: Expression, columns: str) -> str:
             return _FORMS[operator].format(*values)
 
 
-def aggregate_of(measure: Measure, values: str) -> str:
-    """SQL of a measure, from SQL of the values of its argument."""
+def aggregate_of(measure: Measure, values: str, order: str = "") -> str:
+    """SQL of a measure, from SQL of the values of its argument, and of its order if it has one."""
     match measure.aggregate:
         case Aggregate.COUNT:
             found = f"count({values})" if measure.argument else "count(*)"
@@ -63,6 +63,12 @@ def aggregate_of(measure: Measure, values: str) -> str:
             found = f"count(DISTINCT {values})"
         case Aggregate.SUM | Aggregate.MIN | Aggregate.MAX:
             found = f"{measure.aggregate}({values})"
+        case Aggregate.MIN_BY:  # null is the greatest value
+            row = f"{{'o': {order}, 'n': {values} IS NULL, 'v': {values}}}"
+            found = f"(min({row}) FILTER ({order} IS NOT NULL)).v"
+        case Aggregate.MAX_BY:  # null is the least value
+            row = f"{{'o': {order}, 'n': {values} IS NOT NULL, 'v': {values}}}"
+            found = f"(max({row}) FILTER ({order} IS NOT NULL)).v"
     return f"CAST({found} AS {type_of(measure.type)})"
 
 

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from lakeproof.contracts import Contract
-from lakeproof.gold.model import Product
+from lakeproof.gold.model import WINDOW_START, Product
 from lakeproof.tables.names import MICRO_BATCH_ID
 from reader.connect import Session
 from reader.verify.gold.sql import aggregate_of, value_of
 from reader.verify.silver.content import event_time
 from reader.views import MEMORY, identifier
 
-START = "_start"
-"""The start of a window, in microseconds since 1970."""
+START, END = "_start", "_end"
+"""The start and the end of a window, in microseconds since 1970."""
 EXPECTED = f"{MEMORY}.main.verify_expected_windows"
-"""Windows of a slice: ``_start``, the columns of :func:`key_columns` and :func:`measure_columns`."""
+"""Windows of a slice: ``_start``, ``_end``, the columns of :func:`key_columns` and :func:`measure_columns`."""
 
 _SLICE_ROWS = 1_000_000
 """Rows of a slice: each row of silver counts once for every window that it is in."""
@@ -32,6 +32,14 @@ class Span:
         limits = [f"{micros} >= {self.start}"] * (self.start is not None)
         limits += [f"{micros} < {self.end}"] * (self.end is not None)
         return " AND ".join(limits) or "true"
+
+    def of_table(self, product: Product) -> str:  # noqa: ARG002 - that of sessions depends on it
+        """SQL of whether a row of a product's table is in it; times are compared as such, to prune files."""
+        limits = [f"{WINDOW_START} >= make_timestamptz({self.start})"] * (self.start is not None)
+        limits += [f"{WINDOW_START} < make_timestamptz({self.end})"] * (self.end is not None)
+        within = " AND ".join(limits) or "true"
+        # A row without a start is in the first slice.
+        return within if self.start is not None else f"({WINDOW_START} IS NULL OR {within})"
 
 
 @dataclass(frozen=True)
@@ -84,24 +92,12 @@ class Windows:
 
     def expect(self, part: Span) -> int:
         """Put the windows of a slice into :data:`EXPECTED`; return how many there are."""
-        keys, values = key_columns(self._product), measure_columns(self._product)
-        arguments = {
-            column: value_of(measure.argument, "_silver")
-            for column, measure in zip(values, self._product.measures, strict=True)
-            if measure.argument
-        }
-        selected = [
-            f"{'.'.join(['_silver', *map(identifier, key.path)])} AS {column}"
-            for column, key in zip(keys, self._product.keys, strict=True)
-        ]
-        selected += [f"{value} AS {column}" for column, value in arguments.items()]
-        measures = [
-            f"{aggregate_of(measure, column)} AS {column}"
-            for column, measure in zip(values, self._product.measures, strict=True)
-        ]
+        keys = key_columns(self._product)
+        selected, measures = selected_of(self._product), measures_of(self._product)
+        end = f"{START} + {self._size} AS {END}"
         published = Span(end=None if self._taken.horizon is None else self._taken.horizon - self._size + 1)
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {EXPECTED} AS SELECT {', '.join([START, *keys, *measures])} FROM ("  # noqa: S608
+            f"CREATE OR REPLACE TABLE {EXPECTED} AS SELECT {', '.join([START, end, *keys, *measures])} FROM ("  # noqa: S608
             f"SELECT {', '.join([f'{self._starts(part)} AS {START}', *selected])} FROM {self._rows(part)}) "
             f"WHERE {part.holds(START)} AND {published.holds(START)} GROUP BY {', '.join([START, *keys])}"
         )
@@ -164,6 +160,37 @@ def slices(session: Session, newest: str, rows: str, overlap: int) -> list[Span]
     )
     cuts = [start for (start,) in starts[1:]]
     return [Span(start, end) for start, end in zip([None, *cuts], [*cuts, None], strict=True)]
+
+
+def slice_count(rows: int) -> int:
+    """Into how many slices rows are cut."""
+    return 1 + rows // _SLICE_ROWS
+
+
+def selected_of(product: Product) -> list[str]:
+    """SQL of the columns of keys and of what measures compute, of a row of silver."""
+    selected = [
+        f"{'.'.join(['_silver', *map(identifier, key.path)])} AS {column}"
+        for column, key in zip(key_columns(product), product.keys, strict=True)
+    ]
+    for column, measure in zip(measure_columns(product), product.measures, strict=True):
+        if measure.argument:
+            selected.append(f"{value_of(measure.argument, '_silver')} AS {column}")
+        if measure.order:
+            selected.append(f"{value_of(measure.order, '_silver')} AS {_order_of(column)}")
+    return selected
+
+
+def measures_of(product: Product) -> list[str]:
+    """SQL of the measures, over rows with the columns of :func:`selected_of`."""
+    return [
+        f"{aggregate_of(measure, column, _order_of(column))} AS {column}"
+        for column, measure in zip(measure_columns(product), product.measures, strict=True)
+    ]
+
+
+def _order_of(column: str) -> str:
+    return f"_order{column}"
 
 
 def key_columns(product: Product) -> list[str]:

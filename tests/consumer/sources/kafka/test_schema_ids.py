@@ -8,14 +8,17 @@ import pytest
 import structlog
 from tests.consumer.lake import Drain, rows
 from tests.consumer.queries.test_streams import GOOD
-from tests.lakes import changed
+from tests.lakes import changed, variables
 from tests.servers import RegistryServer, free_port
+from typer.testing import CliRunner, Result
 
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.sources.kafka import schema_ids
 from consumer.sources.kafka.schema_ids import SchemaIds
 from lakeproof.catalog import open_catalog
+from lakeproof.cli import app as lakeproof
 from lakeproof.contracts import load_contract
+from lakeproof.errors import UnavailableError
 from lakeproof.history.apply import adopt
 from lakeproof.kafka.registry import IncompatibleError
 from lakeproof.settings import Settings
@@ -96,6 +99,31 @@ def test_an_incompatible_contract_starts_nothing_and_changes_no_table(lake: Sett
     assert "$.properties.type.maxLength: 64 → 8" in error.value.message
     assert error.value.exit_code == 2
     assert len(rows(lake, "ops.schema_changes")) == 1
+
+
+def apply(settings: Settings, *options: str) -> Result:
+    environment = {name: str(value) for name, value in variables(settings).items()}
+    return CliRunner().invoke(lakeproof, ["contract", "apply", "clickstream", *options], env=environment)
+
+
+def test_apply_asks_the_registry_before_it_changes_a_table(lake: Settings) -> None:
+    ids_of(lake)
+    edit(lake, "version: 3.0.0", "version: 3.1.0")
+    edit(lake, "maxLength: 64", "maxLength: 8")
+    for options in ([], ["--dry-run"]):
+        refused = apply(lake, *options)
+        assert isinstance(refused.exception, IncompatibleError), refused.output
+        assert "$.properties.type.maxLength: 64 → 8" in refused.exception.message
+    assert len(rows(lake, "ops.schema_changes")) == 1
+    edit(lake, "maxLength: 8", "maxLength: 128")
+    silent = apply(away(lake))
+    assert isinstance(silent.exception, UnavailableError)
+    assert "LAKE_SCHEMA_REGISTRY_URL" in silent.exception.hint
+    assert len(rows(lake, "ops.schema_changes")) == 1
+    assert apply(lake).stdout.startswith("clickstream: 3.0.0 → 3.1.0 applied.")
+    assert len(rows(lake, "ops.schema_changes")) == 2
+    # What is applied already needs no registry.
+    assert apply(away(lake)).stdout == "clickstream: 3.1.0 is already applied.\n"
 
 
 def test_a_contract_that_is_refused_while_the_stream_runs_has_no_id(lake: Settings) -> None:

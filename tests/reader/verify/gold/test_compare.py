@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.consumer.gold.lakes import FINAL, NOON, SLIDING, SPENDING, order
+from tests.consumer.gold.lakes import FINAL, NOON, SLIDING, SPENDING, VISITS, order
 from tests.consumer.gold.model import Order, Spec, windows
 from tests.lakeproof.gold.products import CONTRACT
 
@@ -39,8 +39,8 @@ MONTHLY = Spec(
     timedelta(days=30),
     timedelta(days=10),
 )
-SPECS = [SPENDING, SLIDING, MONTHLY, FINAL]
-NAMES = ["tumbling", "sliding", "over days", "final"]
+SPECS = [SPENDING, SLIDING, MONTHLY, FINAL, VISITS]
+NAMES = ["tumbling", "sliding", "over days", "final", "session"]
 
 Row = dict[str, Any]
 
@@ -280,6 +280,58 @@ def test_examples_are_few_and_short(session: Session) -> None:
     assert finding.examples[0].startswith('2026-11-20 12:00:00+00, customer "0\\u001B[31mé')
     assert finding.examples[0].endswith('é…"')
     assert '…", count 1: has "short", expected "0' in finding.examples[0]
+
+
+PLANTED_IN_SESSIONS: dict[str, tuple[Callable[[list[Row]], Any], set[str]]] = {
+    "a late row did not join two sessions": (
+        lambda rows: rows.append(rows[1] | {"window_start": NOON + HOUR / 2}),
+        {"not expected"},
+    ),
+    "a session that begins with its second row": (
+        lambda rows: rows[1].update(window_start=NOON + HOUR / 3),
+        {"missing", "not expected"},
+    ),
+    "a session that ends with its first row": (
+        lambda rows: rows[1].update(window_end=NOON + HOUR / 2),
+        {"wrong window_end"},
+    ),
+    "the channel of the second row": (lambda rows: rows[1].update(arrived="web"), {"wrong arrived"}),
+    "no channel": (lambda rows: rows[2].update(arrived="web"), {"wrong arrived"}),
+    "the total of the row before the last": (
+        lambda rows: rows[1].update(left_with=Decimal("1.00")),
+        {"wrong left_with"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED_IN_SESSIONS)
+@pytest.mark.parametrize("slice_rows", [1, 1_000_000])
+def test_a_fault_planted_in_sessions_is_found(
+    session: Session, fault: str, slice_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows_module, "_SLICE_ROWS", slice_rows)
+    lake = Lake(
+        session,
+        VISITS,
+        [
+            order(NOON + HOUR / 3, "a", channel="web"),
+            order(NOON, "a", channel="shop"),
+            order(NOON, "a", channel=None),
+            order(NOON + 2 * HOUR / 3, "a", total="2.00"),
+            order(NOON, "b", channel=None),
+            order(NOON + HOUR / 3, "b"),
+            order(NOON, None),
+            order(NOON + 7 * HOUR / 6, "z"),
+            order(NOON + 2 * HOUR / 3, "z"),  # half an hour before: two sessions
+        ],
+    )
+    lake.rows.sort(key=lambda row: row["customer"] or "")
+    assert [row["arrived"] for row in lake.rows] == ["web", "shop", None, "web", "web"]
+    assert lake.verify() == {}
+    plant, expected = PLANTED_IN_SESSIONS[fault]
+    rows = [dict(row) for row in lake.rows]
+    plant(rows)
+    assert lake.verify(rows).keys() == expected
 
 
 moments = st.sampled_from([NOON + step * number for number in range(-3, 4) for step in (HOUR / 3, 36 * HOUR)])

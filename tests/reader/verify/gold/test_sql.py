@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.consumer.judge.test_rule_checks import FIELDS, RECORDS, VALUES, records
-from tests.lakeproof.gold.test_measures import TAKEN, computed, measures, same
+from tests.lakeproof.gold.test_measures import TAKEN, by_another, computed, measures, same
 
 from consumer.judge.judged import value_columns
 from lakeproof.contracts.rules.types import RuleError
@@ -26,13 +26,17 @@ LARGEST = 2**63 - 1
 def in_duckdb(measure: Measure, rows: list[dict[str, Any]]) -> Any:
     """What verify computes, of rows in an order that must not matter."""
     DUCKDB.register("rows", pa.table(value_columns(rows, RECORDS), [field.name for field in FIELDS]))
-    value = value_of(measure.argument, "_silver") if measure.argument else "NULL"
-    sql = f"SELECT {aggregate_of(measure, 'x')} FROM (SELECT {value} AS x FROM rows AS _silver)"
+    sql = f"SELECT {aggregate_of(measure, 'x', 'y')} FROM (SELECT {selected(measure)} FROM rows AS _silver)"
     [(found,)] = DUCKDB.execute(sql).fetchall()
     return found
 
 
-@given(measures, st.lists(records, min_size=1, max_size=8))
+def selected(measure: Measure) -> str:
+    value, order = (value_of(each, "_silver") if each else "NULL" for each in (measure.argument, measure.order))
+    return f"{value} AS x, {order} AS y"
+
+
+@given(measures | by_another, st.lists(records, min_size=1, max_size=8))
 @settings(max_examples=400, deadline=None)
 def test_a_measure_has_the_value_that_its_definition_gives(sql: str, rows: list[dict[str, Any]]) -> None:
     try:
@@ -62,6 +66,12 @@ def test_a_measure_has_the_value_that_its_definition_gives(sql: str, rows: list[
         ("count(distinct d * 1e308 - d * 1e308)", "d", [1e10, 1e11, 1.0]),
         ("count(CASE WHEN d * 1e308 > 1e308 THEN 1 END)", "d", [1e10, 1.0]),
         ("max(s)", "s", ["a", "é", "😀", "\uffff"]),
+        ("min_by(s, m)", "s", ["b", None, "a", ""]),  # of those at the same place, the least; null is the greatest
+        ("max_by(s, m)", "s", ["a", "b", None]),
+        ("max_by(s, m)", "s", [None, None]),
+        ("min_by(s, i)", "s", ["a"]),  # without an order, none
+        ("min_by(d, d)", "d", [0.0, -0.0, None]),
+        ("max_by(m, d * 1e308 - d * 1e308)", "d", [1.0, 1e10]),
         ("min(s)", "s", ["B", "a", "a ", ""]),
         ("count(distinct s)", "s", ["a", "A", "a ", "é", "e\u0301"]),
         ("count(CASE WHEN s = 'a' THEN 1 END)", "s", ["a", "A", "a "]),
@@ -109,10 +119,8 @@ def test_every_measure_that_is_taken_has_sql() -> None:
     columns = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _SMALL_TYPES.items())
     for sql in TAKEN:
         measure = parse_measure("x", sql, SMALL)
-        value = value_of(measure.argument, "_silver") if measure.argument else "NULL"
-        query = (
-            f"SELECT {aggregate_of(measure, 'x')} FROM (SELECT {value} AS x FROM (SELECT {columns} LIMIT 0) AS _silver)"
-        )
+        rows = f"(SELECT {selected(measure)} FROM (SELECT {columns} LIMIT 0) AS _silver)"
+        query = f"SELECT {aggregate_of(measure, 'x', 'y')} FROM {rows}"
         [(found,)] = DUCKDB.execute(query).fetchall()
         assert found == (0 if sql.lower().startswith("count") else None), sql
 

@@ -1,0 +1,99 @@
+"""The sessions of a product, recomputed from silver, for some of the keys at a time."""
+
+from dataclasses import dataclass
+
+from lakeproof.contracts import Contract
+from lakeproof.gold.model import Product
+from lakeproof.tables.names import MICRO_BATCH_ID
+from reader.connect import Session
+from reader.verify.gold.windows import (
+    END,
+    EXPECTED,
+    START,
+    Taken,
+    key_columns,
+    measures_of,
+    micros,
+    selected_of,
+    slice_count,
+)
+from reader.verify.silver.content import event_time
+from reader.views import identifier
+
+
+@dataclass(frozen=True)
+class SomeKeys:
+    """A part of all keys: a session may be of any length, so times cannot be cut.
+
+    Parameters
+    ----------
+    number, of
+        Which part, of how many.
+    """
+
+    number: int
+    of: int
+
+    def holds(self, keys: list[str]) -> str:
+        """SQL of whether keys are in the part, from SQL of the keys. Widening a key does not change its text."""
+        texts = ", ".join(f"CAST({key} AS VARCHAR)" for key in keys)
+        return f"hash([{texts}]) % {self.of} = {self.number}" if keys and self.of > 1 else "true"
+
+    def of_table(self, product: Product) -> str:
+        """SQL of whether a row of a product's table is in it."""
+        return self.holds([identifier(key.name) for key in product.keys])
+
+
+class Sessions:
+    """Recomputes the sessions of a product; see :class:`reader.verify.gold.windows.Windows`.
+
+    Parameters
+    ----------
+    session
+        The open session of DuckDB.
+    product
+        The product.
+    contract
+        The contract of its stream.
+    taken
+        The rows that the sessions are computed from.
+    """
+
+    def __init__(self, session: Session, product: Product, contract: Contract, taken: Taken) -> None:
+        self._session = session
+        self._product = product
+        self._taken = taken
+        self._gap = micros(product.window.size)
+        self._at = event_time(contract, "_silver")
+        self._rows = (
+            f"{taken.silver} AS _silver WHERE _silver.{MICRO_BATCH_ID} < {taken.end} AND {self._at} IS NOT NULL"
+        )
+
+    def slices(self) -> list[SomeKeys]:
+        """Parts of the keys, which together are all of them; a product without keys has one."""
+        ((rows,),) = self._session.fetch(f"SELECT count(*) FROM {self._rows}")  # noqa: S608
+        count = slice_count(rows) if self._product.keys else 1
+        return [SomeKeys(number, count) for number in range(count)]
+
+    def expect(self, part: SomeKeys) -> int:
+        """Put the sessions of a part of the keys into :data:`EXPECTED`; return how many there are."""
+        keys = key_columns(self._product)
+        within = ["_silver." + ".".join(map(identifier, key.path)) for key in self._product.keys]
+        by_keys = f"PARTITION BY {', '.join(keys)} " if keys else ""
+        ordered = f"({by_keys}ORDER BY _at)"
+        # Rows of the same time are peers: the sum is the same for all of them, whichever of them comes first.
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {EXPECTED} AS WITH "  # noqa: S608
+            f"found AS (SELECT {', '.join([f'{self._at} AS _at', *selected_of(self._product)])} "
+            f"FROM {self._rows} AND {part.holds(within)}), "
+            f"marked AS (SELECT *, coalesce(_at - lag(_at) OVER {ordered} >= {self._gap}, true) AS _first FROM found), "
+            f"numbered AS (SELECT *, sum(_first::INTEGER) OVER {ordered} AS _number FROM marked) "
+            f"SELECT {', '.join([f'min(_at) AS {START}', f'max(_at) + {self._gap} AS {END}', *keys])}, "
+            f"{', '.join(measures_of(self._product))} FROM numbered GROUP BY {', '.join([*keys, '_number'])}"
+        )
+        ((count,),) = self._session.fetch(f"SELECT count(*) FROM {EXPECTED}")  # noqa: S608
+        return int(count)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._session.fetch(f"DROP TABLE IF EXISTS {EXPECTED}")
