@@ -38,7 +38,7 @@ setup-test: ## also prepare what the tests need
 test: setup-test ## run every check and test
 	@scripts/check.sh
 
-fuzz: setup-test ## run the property tests on new random examples; ARGS="5 tests/reader" for 5 rounds of some
+fuzz: setup-test ## run the property tests on new random examples; ARGS="5 tests/reader" for 5 rounds of some, ARGS=layers: random streams to gold
 	@scripts/fuzz.sh $(ARGS)
 
 chaos: setup-test ## disturb the consumer in every way that we know (two hours); ARGS="--part operations --storage local"

@@ -21,6 +21,7 @@ NAMES = (
     "freshness-kafka",
     "freshness-layers",
     "flat",
+    "history",
     "kafka",
     "medallion",
     "memory",

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -42,6 +43,7 @@ _BRONZE = pa.schema(
         "event_timestamp": _TIME,
         "event_type": pa.string(),
         "product_id": pa.string(),
+        "amount": pa.decimal128(12, 2),
         "properties": pa.string(),
         "_source": pa.string(),
         "_ingested_at": _TIME,
@@ -60,6 +62,7 @@ class Event(BaseModel):
     event_timestamp: AwareDatetime
     event_type: Literal["page_view", "purchase"]
     product_id: StrictStr | None = None
+    amount: Decimal | None = None
     properties: dict[str, StrictStr | StrictBool | StrictInt | StrictFloat | None] | None = None
 
 

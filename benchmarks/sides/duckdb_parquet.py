@@ -14,7 +14,7 @@ import duckdb
 
 _COLUMNS = (
     "{user_id: 'VARCHAR', event_id: 'VARCHAR', event_timestamp: 'VARCHAR', event_type: 'VARCHAR', "
-    "product_id: 'VARCHAR', properties: 'JSON'}"
+    "product_id: 'VARCHAR', amount: 'DECIMAL(12,2)', properties: 'JSON'}"
 )
 
 

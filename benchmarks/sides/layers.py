@@ -22,7 +22,7 @@ from lakeproof.settings import load_settings
 
 def main() -> None:
     """Fill bronze; then, timed, run silver and gold until they have all of it; then count."""
-    _declare(sys.argv[1])
+    declare(sys.argv[1])
     fill_bronze()
     settings = load_settings()
     spark = start_session(settings, "benchmark: lakeproof", PLANNING_ONLY)
@@ -38,7 +38,7 @@ def main() -> None:
     print(json.dumps({"seconds": seconds, "state_bytes": state} | counts))
 
 
-def _declare(strategy: str) -> None:
+def declare(strategy: str) -> None:
     """Use a contract with the strategy."""
     folder = Path(os.environ[FOLDER_VARIABLE]) / "contracts"
     folder.mkdir()

@@ -20,7 +20,7 @@ _PROPERTIES = (
 )
 _MEASURES = (
     "count(*) AS event_count, count(CASE WHEN event_type = 'purchase' THEN 1 END) AS purchases, "
-    "count(DISTINCT product_id) AS products"
+    "sum(amount) AS total_amount, count(DISTINCT product_id) AS products"
 )
 
 
@@ -63,12 +63,14 @@ def main() -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.usual")
     spark.sql(
         "CREATE TABLE lake.usual.silver (user_id string, event_id string, event_timestamp timestamp, "
-        "event_type string, product_id string, properties map<string, string>, _source string, _position bigint) "
+        "event_type string, product_id string, amount decimal(12,2), properties map<string, string>, _source string, "
+        "_position bigint) "
         f"USING iceberg PARTITIONED BY (days(event_timestamp)) TBLPROPERTIES ({_PROPERTIES})"
     )
     spark.sql(
         "CREATE TABLE lake.usual.gold (window_start timestamp, user_id string, event_count bigint, purchases bigint, "
-        f"products bigint) USING iceberg PARTITIONED BY (days(window_start)) TBLPROPERTIES ({_PROPERTIES})"
+        "total_amount decimal(22,2), products bigint) "
+        f"USING iceberg PARTITIONED BY (days(window_start)) TBLPROPERTIES ({_PROPERTIES})"
     )
     columns = [field.name for field in spark.table("lake.usual.silver").schema]
     began = time.monotonic()

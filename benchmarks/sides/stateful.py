@@ -23,7 +23,7 @@ def main() -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.usual")
     spark.sql(
         "CREATE TABLE lake.usual.gold (window_start timestamp, user_id string, event_count bigint, purchases bigint, "
-        "products bigint) USING iceberg"
+        "total_amount decimal(22,2), products bigint) USING iceberg"
     )
     began = time.monotonic()
     query = (
@@ -35,9 +35,17 @@ def main() -> None:
         .agg(
             F.count("*").alias("event_count"),
             F.count(F.when(F.col("event_type") == "purchase", 1)).alias("purchases"),
+            F.sum("amount").alias("total_amount"),
             F.approx_count_distinct("product_id").alias("products"),
         )
-        .select(F.col("window.start").alias("window_start"), "user_id", "event_count", "purchases", "products")
+        .select(
+            F.col("window.start").alias("window_start"),
+            "user_id",
+            "event_count",
+            "purchases",
+            "total_amount",
+            "products",
+        )
         .writeStream.option("checkpointLocation", f"{settings.state.checkpoints}/stateful")
         .outputMode("append")
         .trigger(availableNow=True)

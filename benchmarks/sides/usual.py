@@ -11,7 +11,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
-from pyspark.sql.types import MapType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import DecimalType, MapType, StringType, StructField, StructType, TimestampType
 
 from benchmarks.sides.counts import count
 from consumer.session import start_session
@@ -26,6 +26,7 @@ EVENT = StructType(
         StructField("event_timestamp", TimestampType()),
         StructField("event_type", StringType()),
         StructField("product_id", StringType()),
+        StructField("amount", DecimalType(12, 2)),
         StructField("properties", MapType(StringType(), StringType())),
     ]
 )
@@ -42,8 +43,8 @@ def create_tables(spark: SparkSession) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.usual")
     spark.sql(
         f"CREATE TABLE lake.{BRONZE} (user_id string, event_id string, event_timestamp timestamp, event_type string, "
-        "product_id string, properties map<string, string>, _source string, _ingested_at timestamp) "
-        f"USING iceberg PARTITIONED BY (days(event_timestamp)) TBLPROPERTIES ({properties})"
+        "product_id string, amount decimal(12,2), properties map<string, string>, _source string, "
+        f"_ingested_at timestamp) USING iceberg PARTITIONED BY (days(event_timestamp)) TBLPROPERTIES ({properties})"
     )
     spark.sql(
         f"CREATE TABLE lake.{DEAD_LETTERS} (raw string, reason string, _source string, _ingested_at timestamp) "

@@ -85,6 +85,11 @@ def plan(
         Leaves out data files only: PyIceberg does not filter rows by fields within objects.
     snapshot_id
         Of which snapshot; the current one by default.
+
+    Raises
+    ------
+    LakeproofError
+        Another tool has deleted rows of it by equality deletes.
     """
     from pyiceberg.expressions import AlwaysTrue, And
 
@@ -93,7 +98,16 @@ def plan(
     metadata = table.metadata.model_copy(
         update={"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "properties": {}}
     )
-    files = list(table.scan(And(rows or every, within or every), snapshot_id=snapshot_id).plan_files())
+    try:
+        files = list(table.scan(And(rows or every, within or every), snapshot_id=snapshot_id).plan_files())
+    except ValueError as error:
+        if "equality deletes" not in str(error):
+            raise
+        raise LakeproofError(
+            f"Another program has deleted rows of {name} by equality deletes, which the consumer does not read.",
+            f"Stop that program, then roll {name} back to the snapshot before: CALL lake.system.rollback_to_snapshot. "
+            "Or, if it is a table of silver or gold, run `consumer rebuild`.",
+        ) from error
     return Scan(name, metadata, table.io, columns, rows or every, files)
 
 
@@ -149,13 +163,15 @@ def positions(scan: Scan, pick: Callable[[pa.Table], pa.Table]) -> dict[str, Any
 
 
 def _rows_of(scan: Scan, file: "FileScanTask") -> Iterator[pa.RecordBatch]:
-    from pyiceberg.io.pyarrow import ArrowScan
+    from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 
     projected = scan.metadata.schema().select(*scan.columns.values())
+    types = schema_to_pyarrow(projected, include_field_ids=False)
     try:
         for batch in ArrowScan(scan.metadata, scan.io, projected, scan.rows).to_record_batches([file]):
             if batch.num_rows:
-                columns: Any = [batch.column(name) for name in scan.columns.values()]
+                # Files that other tools compacted have other Arrow types of the same columns than ours.
+                columns: Any = [batch.column(name).cast(types.field(name).type) for name in scan.columns.values()]
                 yield pa.RecordBatch.from_arrays(columns, names=list(scan.columns))
     except FileNotFoundError as error:
         raise UnavailableError(

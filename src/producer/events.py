@@ -115,6 +115,7 @@ def make_event(rng: Random, pools: Pools, landing_at: datetime, *, with_product:
         event["event_type"] = "purchase"
         if with_product:
             event["product_id"] = product.id
+        event["amount"] = product.price
         event["properties"] = {"amount": product.price, "currency": rng.choice(pools.currencies)}
     else:
         event["event_type"] = "page_view"

@@ -16,6 +16,8 @@ from tests.chaos.bench import Bench, Catalog, Options
 from tests.chaos.grid import Row, Verdict, as_markdown, as_table, passed
 from tests.chaos.scenarios import FILES, KAFKA, LOCAL, MINIO, Part, run_scenario, scenarios
 
+from lakeproof.contracts import SilverStrategy
+
 
 class Storage(StrEnum):
     """Where the lakes lie."""
@@ -60,10 +62,7 @@ def main(
         chosen = [each for each in asked if each.fits(where, kind, origin)]
         if not chosen:
             continue
-        options = Options(
-            folder / where / kind / origin, minio=where == MINIO, seed=seed, catalog=kind, kafka=origin == KAFKA
-        )
-        with Bench(options) as bench:
+        with Bench(_options(folder / where / kind / origin, where, kind, origin, seed)) as bench:
             for number, scenario in enumerate(chosen, start=1):
                 row = run_scenario(scenario, bench)
                 rows.append(row)
@@ -83,6 +82,12 @@ def main(
         shutil.rmtree(folder)
     if not passed(rows):
         raise typer.Exit(1)
+
+
+def _options(folder: Path, where: str, catalog: Catalog, origin: str, seed: int) -> Options:
+    """Lakes in MinIO have silver's strategy `state`, so that both strategies are tried."""
+    strategy = SilverStrategy.STATE if where == MINIO else SilverStrategy.MERGE
+    return Options(folder, where == MINIO, seed, catalog=catalog, strategy=strategy, kafka=origin == KAFKA)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from tests.chaos.servers import MinioServer, Proxy
 from tests.chaos.victim import LEASE_SECONDS, MUTANT, ORDERS
 from tests.servers import KafkaServer, PostgresServer, RestCatalogServer
 
+from lakeproof.contracts import SilverStrategy
 from lakeproof.settings import S3Settings
 from lakeproof.storage.s3 import s3_client
 
@@ -66,6 +67,8 @@ class Options:
         What is broken in the consumer.
     catalog
         Which catalog the lakes have.
+    strategy
+        Silver's in the lakes.
     kafka
         Whether batches are messages of a topic; else files.
     """
@@ -76,6 +79,7 @@ class Options:
     lease_seconds: float | None = None
     mutant: Mutant | None = None
     catalog: Catalog = Catalog.SQLITE
+    strategy: SilverStrategy = SilverStrategy.MERGE
     kafka: bool = False
 
     @property
@@ -131,6 +135,11 @@ class Bench:
         return self._lake
 
     @property
+    def strategy(self) -> SilverStrategy | None:
+        """Silver's in the present lake, if there is one."""
+        return self._lake.strategy if self._lake else None
+
+    @property
     def has_lake(self) -> bool:
         """Whether a scenario before this one has left its lake."""
         return self._lake is not None
@@ -140,7 +149,9 @@ class Bench:
         """Orders to the consumers of the present lake."""
         return Orders(self.lake.folder / "orders.json")
 
-    def new_lake(self, folder: Path | None = None, *, sinks: bool = False) -> Lake:
+    def new_lake(
+        self, folder: Path | None = None, *, sinks: bool = False, strategy: SilverStrategy | None = None
+    ) -> Lake:
         """Begin with another lake; the present one and its consumer are given up.
 
         Parameters
@@ -149,6 +160,8 @@ class Bench:
             Where; None for the folder of the bench.
         sinks
             Whether its tables are sent on to topics, if it is filled from one.
+        strategy
+            Silver's, if it is filled from files; None for that of the bench.
         """
         self.end_consumers()
         self._lakes += 1
@@ -162,7 +175,7 @@ class Bench:
         if self.options.kafka:
             self._lake = TopicLake(home, bucket, self._direct, seed, others, broker=self.broker, sinks=sinks)
         else:
-            self._lake = Lake(home, bucket, self._direct, seed, others)
+            self._lake = Lake(home, bucket, self._direct, seed, others, strategy or self.options.strategy)
         return self._lake
 
     def _databases(self, warehouse: str) -> dict[str, str]:
@@ -188,6 +201,12 @@ class Bench:
     def start(self, *arguments: str, stream: str = STREAM) -> Process:
         """Start a consumer; by default one that goes on until it is ended."""
         arguments = (*self.lake.run_arguments * (stream == STREAM), *(arguments or ("--trigger", "200 milliseconds")))
+        if self.options.mutant:
+            arguments = (*arguments, "--to", self.options.mutant.layer)
+        return self.start_victim("run", stream, *arguments)
+
+    def start_victim(self, *arguments: str) -> Process:
+        """Start a command of the consumer that can be hurt."""
         environment = self.lake.environment(self._through_proxy) | {
             ORDERS: str(self.orders.file),
             # What a killed process leaves behind goes away with the lake.
@@ -198,11 +217,10 @@ class Bench:
             environment[LEASE_SECONDS] = str(self.options.lease_seconds)
         if self.options.mutant:
             environment[MUTANT] = self.options.mutant
-            arguments = (*arguments, "--to", self.options.mutant.layer)
         if self.options.mutant and self.options.mutant.in_workers:
             worker = Path(__file__).with_name("worker.sh")
             environment |= {"PYSPARK_PYTHON": str(worker), "CHAOS_PYTHON": sys.executable}
-        return self._begin("consumer", ["tests.chaos.victim", "run", stream, *arguments], environment)
+        return self._begin("consumer", ["tests.chaos.victim", *arguments], environment)
 
     def start_program(self, *arguments: str) -> Process:
         """Start a program that uses the lake beside the consumer, or while none runs: module and arguments."""

@@ -26,10 +26,10 @@ _DISK = "48m"
 _SOUND = {"user_id": "u", "event_id": "e", "event_timestamp": "2026-11-21T00:00:00Z", "event_type": "page_view"}
 
 
-def suspended(bench: Bench) -> Outcome:
+def suspended(bench: Bench, step: Step = Step.BRONZE_PREPARED) -> Outcome:
     """Suspended past its lease, replaced, and woken up in the middle of an append."""
     outcome = Outcome(hits=1)
-    first = bench.order(Step.BRONZE_PREPARED, Act.SUSPEND)
+    first = bench.order(step, Act.SUSPEND)
     time.sleep((bench.options.lease_seconds or LEASE_SECONDS) + 2)
     bench.consumer = None
     bench.recover(outcome)

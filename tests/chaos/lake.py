@@ -12,14 +12,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from tests.chaos.environment import ROOT, clean_environment
 
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
-from lakeproof.contracts import load_contract
+from lakeproof.contracts import SilverStrategy, load_contract
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import S3Settings, Settings, settings_of
 from lakeproof.storage.local import local_path
@@ -38,19 +38,30 @@ from producer.batches import Batch, Plan, make_batches
 from producer.encoding import JsonStyle
 from producer.faults import Chances
 
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
 STREAM = "events"
 PRODUCT = "user_activity"
 TABLES = stream_tables(STREAM)
+SILVER = silver_tables(STREAM)
+GOLD = gold_table(PRODUCT)
+OF_BRONZE = (TABLES.bronze, TABLES.dead_letters, TABLES.ledger)
+OF_LAYERS = (SILVER.kept, SILVER.conflicts, SILVER.late, SILVER.ledger, GOLD)
 Unit = tuple[str, str, int]
 """Table, source, position."""
 
+_KEY = "event_id"
 _RECORDS = 20
 _CHANCES = Chances(corruption=0.15, invalid_schema=0.15, extra_field=0.1, duplicate=0.15)
 
 
 @dataclass(frozen=True)
 class Count:
-    """Units that no table has, and rows that have no unit of their own."""
+    """Units that no table has, and rows that have no unit of their own.
+
+    Of silver a unit is a key of bronze, and a row of bronze that was decided; of gold, a record in a window.
+    """
 
     lost: int
     doubled: int
@@ -84,15 +95,25 @@ class Lake:
         Decides what lands.
     others
         Other settings: of a catalog and a landing log that are not in the folder, say.
+    strategy
+        Silver's.
     """
 
     run_arguments: tuple[str, ...] = ()
     """What ``consumer run`` is told of where the batches are."""
 
     def __init__(
-        self, folder: Path, bucket: str | None, s3: S3Settings, seed: int, others: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        bucket: str | None,
+        s3: S3Settings,
+        seed: int,
+        others: Mapping[str, str] | None = None,
+        strategy: SilverStrategy = SilverStrategy.MERGE,
     ) -> None:
         folder.mkdir(parents=True)
+        self.strategy = strategy
+        self._contracts = _contracts(folder / "contracts", strategy)
         self.folder = folder
         root = f"s3://{bucket}" if bucket else folder.as_uri()
         self.settings = settings_of(
@@ -101,7 +122,7 @@ class Lake:
                 "LAKE_LANDING": f"{root}/landing",
                 "LAKE_WAREHOUSE": f"{root}/warehouse",
                 "LAKE_CHECKPOINTS": f"{root}/checkpoints",
-                "LAKE_CONTRACTS": ROOT / "contracts",
+                "LAKE_CONTRACTS": self._contracts,
                 "LAKE_GOLD": ROOT / "gold",
                 "LAKE_JARS": ROOT / "target" / "jars" / "spark",
                 **(others or {}),
@@ -119,7 +140,7 @@ class Lake:
             "LAKE_LANDING": self.settings.landing.uri,
             "LAKE_WAREHOUSE": self.settings.catalog.warehouse_uri,
             "LAKE_CHECKPOINTS": self.settings.state.checkpoints,
-            "LAKE_CONTRACTS": str(ROOT / "contracts"),
+            "LAKE_CONTRACTS": str(self._contracts),
             "LAKE_GOLD": str(ROOT / "gold"),
             "LAKE_JARS": str(ROOT / "target" / "jars" / "spark"),
             "LAKE_SPARK_UI_PORT": "0",
@@ -177,10 +198,10 @@ class Lake:
         self.expected |= {(table, name, position) for table, position in expected}
         return name
 
-    def land_again(self, name: str) -> str:
+    def land_again(self, name: str, again: str = "landed-again.json") -> str:
         """Land a file's bytes under another name."""
         expected = [(table, position) for table, source, position in self.expected if source == name]
-        return self.land_as_it_is("landed-again.json", self.landing.read(self.zone.uri_of(name)), expected)
+        return self.land_as_it_is(again, self.landing.read(self.zone.uri_of(name)), expected)
 
     def expect(self, source: str, batch: Batch) -> None:
         """Take note of what should become of a batch."""
@@ -216,14 +237,17 @@ class Lake:
     def _followed(self) -> bool:
         """Whether silver and gold have taken all of bronze, where they are filled."""
         catalog = open_catalog(self.settings)
-        ends = [self.marker(TABLES.ledger, bronze_query(STREAM))["micro_batch_id"] + 1]
-        for table, query in (
-            (silver_tables(STREAM).kept, silver_query(STREAM)),
-            (gold_table(PRODUCT), gold_query(PRODUCT)),
+        end = self.marker(TABLES.ledger, bronze_query(STREAM))["micro_batch_id"] + 1
+        for before, table, query in (
+            (TABLES.ledger, SILVER.kept, silver_query(STREAM)),
+            (SILVER.kept, GOLD, gold_query(PRODUCT)),
         ):
             if catalog.table_exists(table):
-                ends.append(int(self.marker(table, query).get("end", -1)))
-        return len(set(ends)) == 1
+                marker = self.marker(table, query)
+                # A layer whose earlier one was replaced does not follow it, whatever the numbers say.
+                if int(marker.get("end", -1)) != end or marker["checkpoint_id"] != _uuid(catalog.load_table(before)):
+                    return False
+        return True
 
     def marker(self, table: str, query: str) -> dict[str, Any]:
         """The newest marker of a query in a table; empty where it has none."""
@@ -239,10 +263,32 @@ class Lake:
             rows = catalog.load_table(table).scan(selected_fields=(SOURCE, POSITION)).to_arrow()
             sources, positions = rows[SOURCE].to_pylist(), rows[POSITION].to_pylist()
             found.update((table, source, position) for source, position in zip(sources, positions, strict=True))
+        layers = self._count_layers() if catalog.table_exists(GOLD) else Count(0, 0)
         return Count(
-            lost=len(self.expected - found.keys()),
-            doubled=sum((found - Counter(self.expected)).values()),
+            lost=len(self.expected - found.keys()) + layers.lost,
+            doubled=sum((found - Counter(self.expected)).values()) + layers.doubled,
         )
+
+    def _count_layers(self) -> Count:
+        """Compare silver's keys and decided rows with bronze's, and what gold counted with silver's."""
+        bronze, kept = self._column(TABLES.bronze, _KEY), self._column(SILVER.kept, _KEY)
+        decided = Counter(
+            place
+            for table in (SILVER.kept, SILVER.conflicts, SILVER.late)
+            for place in zip(self._column(table, SOURCE), self._column(table, POSITION), strict=True)
+        )
+        duplicates = sum(self._column(SILVER.ledger, "duplicates"))
+        # Nothing is late here: a key of bronze is in silver once, and a row of bronze in one table, or a duplicate.
+        undecided = len(bronze) - decided.total() - duplicates
+        uncounted = len(kept) - sum(self._column(GOLD, "event_count"))
+        lost = len(set(bronze) - set(kept)) + max(undecided, 0) + max(uncounted, 0)
+        twice = max(len(kept) - len(set(kept)), decided.total() - len(decided), -undecided)
+        return Count(lost, twice + max(-uncounted, 0))
+
+    def _column(self, table: str, name: str) -> list[Any]:
+        scan = open_catalog(self.settings).load_table(table).scan(selected_fields=(name,))
+        column: list[Any] = scan.to_arrow()[name].to_pylist()
+        return column
 
     def verify(self) -> Verified:
         """Run ``reader verify`` as a process."""
@@ -286,6 +332,11 @@ class Lake:
             for found in page.get("Contents", ()):
                 client.delete_object(Bucket=bucket, Key=found["Key"])
 
+    @property
+    def index(self) -> Path:
+        """The key index of the strategy `state`."""
+        return Path(self.settings.silver.index) / STREAM
+
     def lose_landing_log(self) -> None:
         """Remove the landing log's database, or empty it."""
         if self.settings.state.database.startswith("postgresql://"):
@@ -308,3 +359,16 @@ class Lake:
         start = datetime(2026, 11, 21, tzinfo=UTC)
         contract = load_contract(self.settings.contracts, STREAM)
         return make_batches(plan, contract, (start + timedelta(seconds=index) for index in count()))
+
+
+def _uuid(table: "Table") -> str:
+    return str(table.metadata.table_uuid)
+
+
+def _contracts(folder: Path, strategy: SilverStrategy) -> Path:
+    """The contracts that are shipped, in which the stream has a strategy."""
+    shutil.copytree(ROOT / "contracts", folder)
+    file = folder / f"{STREAM}.yaml"
+    custom = f"customProperties:\n  - property: silverStrategy\n    value: {strategy}\n"
+    file.write_text(file.read_text().replace("customProperties:\n", custom, 1))
+    return folder

@@ -10,13 +10,12 @@ from typing import Annotated
 
 import typer
 from pyspark.sql import SparkSession
-from tests.chaos.lake import TABLES
+from tests.chaos.lake import OF_BRONZE
 from tests.operations import tables
 
 from consumer.session import start_session
 from lakeproof.settings import load_settings
 
-NAMES = (TABLES.bronze, TABLES.dead_letters, TABLES.ledger)
 SPARK_JOBS = ("compact", "manifests", "expire", "old-orphans")
 PYICEBERG_JOBS = ("expire-by-pyiceberg",)
 
@@ -78,17 +77,17 @@ def once(jobs: str, table: Annotated[list[str] | None, typer.Argument()] = None)
     """Do jobs, with commas between them, to each table."""
     maintainer = Maintainer()
     for job in jobs.split(","):
-        for name in table or NAMES:
+        for name in table or OF_BRONZE:
             maintainer.do(job, name)
 
 
 @app.command()
-def loop(jobs: str, until: Path) -> None:
-    """Do jobs to all tables again and again until a file is there. What fails is said, and tried again."""
+def loop(jobs: str, until: Path, names: list[str]) -> None:
+    """Do jobs to tables again and again until a file is there. What fails is said, and tried again."""
     maintainer = Maintainer()
     for number in count(1):
         for job in jobs.split(","):
-            for table in NAMES:
+            for table in names:
                 if until.exists():
                     return
                 try:

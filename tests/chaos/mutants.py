@@ -18,7 +18,10 @@ class Mutant(StrEnum):
     TRAILING_GARBAGE = "trailing-garbage"
     MARKERS_BY_NUMBER = "markers-by-number"
     NO_SILVER_LOOK_UP = "no-silver-look-up"
+    NO_MARKER_CHECK_IN_SILVER = "no-marker-check-in-silver"
+    EMPTY_KEY_INDEX = "empty-key-index"
     NO_REMOVAL_IN_GOLD = "no-removal-in-gold"
+    NEW_ROWS_ONLY_IN_GOLD = "new-rows-only-in-gold"
     NO_PATIENCE_WITH_BROKERS = "no-patience-with-brokers"
 
     @property
@@ -29,9 +32,16 @@ class Mutant(StrEnum):
     @property
     def layer(self) -> str:
         """The last layer that it is about: those behind would stop, and hide what it does."""
-        if self in (Mutant.NO_SILVER_LOOK_UP, Mutant.NO_REMOVAL_IN_GOLD):
-            return "gold"
-        return "bronze"
+        return "gold" if self in _OF_LAYERS else "bronze"
+
+
+_OF_LAYERS = (
+    Mutant.NO_SILVER_LOOK_UP,
+    Mutant.NO_MARKER_CHECK_IN_SILVER,
+    Mutant.EMPTY_KEY_INDEX,
+    Mutant.NO_REMOVAL_IN_GOLD,
+    Mutant.NEW_ROWS_ONLY_IN_GOLD,
+)
 
 
 def wrap(module: ModuleType | type, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
@@ -48,7 +58,10 @@ def install(mutant: Mutant) -> None:
         Mutant.TRAILING_GARBAGE: _drop_trailing_garbage,
         Mutant.MARKERS_BY_NUMBER: _compare_numbers,
         Mutant.NO_SILVER_LOOK_UP: _compare_with_nothing,
+        Mutant.NO_MARKER_CHECK_IN_SILVER: _append_to_silver_without_looking,
+        Mutant.EMPTY_KEY_INDEX: _fill_no_key_index,
         Mutant.NO_REMOVAL_IN_GOLD: _leave_old_rows,
+        Mutant.NEW_ROWS_ONLY_IN_GOLD: _compute_from_new_rows,
         Mutant.NO_PATIENCE_WITH_BROKERS: _stop_reading,
     }[mutant]()
 
@@ -139,6 +152,36 @@ def _leave_old_rows() -> None:
     from consumer.commit import upsert
 
     wrap(upsert, "_remove", lambda _: lambda *_arguments: None)
+
+
+def _append_to_silver_without_looking() -> None:
+    """No look for a marker in silver's tables: what was begun is appended again."""
+    from consumer.commit import append
+
+    def around(real: Callable[..., bool]) -> Callable[..., bool]:
+        return lambda newest, marker, table: "silver" not in table and real(newest, marker, table)
+
+    wrap(append, "has_done", around)
+
+
+def _fill_no_key_index() -> None:
+    """A key index that was lost stays empty."""
+    from consumer.silver.state import State
+
+    wrap(State, "_fill", lambda _: lambda _state, _spark, _catalog, _silver, _contract, wanted, *_others: wanted.end)
+
+
+def _compute_from_new_rows() -> None:
+    """A window is computed from the rows that are new, not from all that are in it."""
+    from consumer.gold.micro_batches import GoldMicroBatches
+
+    def around(real: Callable[..., Any]) -> Callable[..., Any]:
+        def scan(process: Any, silver: Any, taken: Any, **others: Any) -> Any:
+            return real(process, silver, taken, **others | {"since": taken.start})
+
+        return scan
+
+    wrap(GoldMicroBatches, "_scan", around)
 
 
 def _stop_reading() -> None:

@@ -12,8 +12,8 @@ from tests.chaos.advice import ended, go_on
 from tests.chaos.backups import BackUp
 from tests.chaos.bench import STRIKE_SECONDS, Bench, NotStruckError
 from tests.chaos.grid import Outcome
-from tests.chaos.lake import TABLES
-from tests.chaos.maintenance import NAMES, PYICEBERG_JOBS, SPARK_JOBS
+from tests.chaos.lake import GOLD, OF_BRONZE, TABLES
+from tests.chaos.maintenance import PYICEBERG_JOBS, SPARK_JOBS
 from tests.chaos.orders import Act, Step
 from tests.chaos.processes import Process, wait_until
 from tests.operations import landing_zone
@@ -24,6 +24,8 @@ PIECES = (Piece.CHECKPOINTS, Piece.LANDING_LOG, Piece.CATALOG)
 SUBSETS = [subset for size in (1, 2, 3) for subset in itertools.combinations(PIECES, size)]
 TOGETHER = (Piece.WAREHOUSE, Piece.CATALOG)
 JOBS = {"plain Spark": SPARK_JOBS, "PyIceberg": PYICEBERG_JOBS}
+_REFUSED = {("compact", GOLD)}
+"""Iceberg refuses a compaction whose files got deletion vectors meanwhile, as those of gold do all the time."""
 _LEAST_SECONDS = 10.0
 _MAINTENANCE_SECONDS = 120.0
 _OTHER_STREAM = "sensors"
@@ -56,14 +58,14 @@ def restored(*pieces: Piece) -> Run:
     return run
 
 
-def maintained_while_running(tool: str) -> Run:
-    """Another program maintains all tables again and again while batches land."""
+def maintained_while_running(tool: str, tables: Sequence[str] = OF_BRONZE) -> Run:
+    """Another program maintains tables again and again while batches land."""
 
     def run(bench: Bench) -> Outcome:
         bench.ready()
         until = bench.lake.folder / "stop-maintenance"
         until.unlink(missing_ok=True)
-        other = bench.start_program(_MAINTENANCE, "loop", ",".join(JOBS[tool]), str(until))
+        other = bench.start_program(_MAINTENANCE, "loop", ",".join(JOBS[tool]), str(until), *tables)
         before, began = len(bench.lake.files), time.monotonic()
         with bench.lake.producing(every=1.0):
             wait_until(lambda: "round " in other.text() or not other.alive, _MAINTENANCE_SECONDS, every=0.2)
@@ -74,7 +76,7 @@ def maintained_while_running(tool: str) -> Run:
         if code != 0:
             raise NotStruckError(f"the maintenance ended with {code}: {other.last_words()}")
         done = _done(other)
-        missing = {(job, table) for job in JOBS[tool] for table in NAMES} - set(done)
+        missing = {(job, table) for job in JOBS[tool] for table in tables} - set(done) - _REFUSED
         if missing:
             raise NotStruckError(f"never done: {sorted(missing)}")
         outcome = Outcome(hits=len(done))
@@ -86,12 +88,12 @@ def maintained_while_running(tool: str) -> Run:
     return run
 
 
-def maintained_after_kill(step: Step, tool: str, lost: str) -> Run:
-    """Killed, then all tables are maintained, and the checkpoint may be lost, with the landing log or without it."""
+def maintained_after_kill(step: Step, tool: str, lost: str, tables: Sequence[str] = OF_BRONZE) -> Run:
+    """Killed, then tables are maintained, and the checkpoint may be lost, with the landing log or without it."""
 
     def run(bench: Bench) -> Outcome:
         bench.kill_at(step)
-        hits = len(_done_by(bench, "once", ",".join(JOBS[tool])))
+        hits = len(_done_by(bench, "once", ",".join(JOBS[tool]), *tables))
         if lost:
             bench.lake.lose_checkpoint()
         if "log" in lost:
@@ -196,20 +198,20 @@ def two_first_starts(other_stream: bool) -> Run:
     return run
 
 
-def undone(job: str) -> Run:
-    """Bronze is rolled back or replaced while the consumer is stopped; it prints the statement that undoes that."""
+def undone(job: str, table: str = TABLES.bronze, advice: str = "CALL") -> Run:
+    """A table is rolled back or replaced while the consumer is stopped; it prints what undoes that."""
 
     def run(bench: Bench) -> Outcome:
         bench.ready()
         bench.stop()
         bench.lake.land(3)
-        _done_by(bench, "once", job, TABLES.bronze)
+        _done_by(bench, "once", job, table)
         bench.consumer = bench.start()
         outcome = Outcome(hits=1)
         bench.consumer.wait(STRIKE_SECONDS)
         ended(bench, outcome)
-        if not any("Followed: CALL" in note for note in outcome.notes):
-            outcome.problems.append("it did not print the statement that undoes it")
+        if not any(f"Followed: {advice}" in note for note in outcome.notes):
+            outcome.problems.append("it did not print what undoes it")
         if outcome.problems:
             bench.give_up()
             return outcome

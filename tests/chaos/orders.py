@@ -21,6 +21,7 @@ class Step(StrEnum):
     DEAD_LETTERS_APPENDED = "between dead letters and ledger"
     LEDGER_PREPARED = "between look and commit of the ledger"
     LEDGER_APPENDED = "after the last append, before the checkpoint's commit"
+    SILVER_DECIDED = "after silver's verdicts, nothing committed"
     CONFLICTS_PREPARED = "between look and commit of silver's conflicts"
     CONFLICTS_APPENDED = "between silver's conflicts and late rows"
     LATE_PREPARED = "between look and commit of silver's late rows"
@@ -29,13 +30,17 @@ class Step(StrEnum):
     SILVER_LEDGER_APPENDED = "between silver's ledger and silver"
     SILVER_PREPARED = "between look and commit of silver"
     SILVER_APPENDED = "after the commit of silver"
+    GOLD_COMPUTED = "after gold's windows, nothing committed"
     GOLD_PREPARED = "between look and commit of gold"
     GOLD_UPSERTED = "after the commit of gold"
+    REBUILD_SWAPPING = "between the tables that a rebuild puts in place"
     DEAD_LETTERS_SENT = "between the messages of dead letters and their position"
     SILVER_SENT = "between silver's messages and their position"
     GOLD_SENT = "between gold's messages and their position"
 
 
+LAYER_STEPS = tuple(Step)[list(Step).index(Step.SILVER_DECIDED) : list(Step).index(Step.REBUILD_SWAPPING)]
+"""Those of silver and gold."""
 SINK_STEPS = (Step.DEAD_LETTERS_SENT, Step.SILVER_SENT, Step.GOLD_SENT)
 """Those of sinks, which only lakes with sinks come to."""
 

@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
-from tests.chaos import faults, kills, operations
+from tests.chaos import faults, kills, layers, operations
 from tests.chaos.bench import Bench, BrokenError, Catalog, NotStruckError
 from tests.chaos.grid import Outcome, Row
 from tests.chaos.kafka import brokers, modes, sinks
-from tests.chaos.lake import TABLES
-from tests.chaos.orders import SINK_STEPS, Step
+from tests.chaos.lake import GOLD, OF_LAYERS, PRODUCT, SILVER, STREAM, TABLES
+from tests.chaos.orders import LAYER_STEPS, SINK_STEPS, Step
 from tests.chaos.servers import Rule
 
 from lakeproof.kafka.modes import ModeName
@@ -22,6 +23,7 @@ FILES, KAFKA = "files", "kafka"
 _SQLITE = (Catalog.SQLITE,)
 _BOTH = (FILES, KAFKA)
 _EACH = tuple(Catalog)
+_BRONZE_STEPS = [step for step in Step if step not in (*LAYER_STEPS, *SINK_STEPS, Step.REBUILD_SWAPPING)]
 
 
 class Part(StrEnum):
@@ -31,6 +33,8 @@ class Part(StrEnum):
     """The consumer is killed, and what it stands on fails."""
     OPERATIONS = "operations"
     """What operators and other tools do."""
+    LAYERS = "layers"
+    """All of that, to silver and gold."""
     SINKS = "sinks"
     """The consumer is killed while it sends its tables on to topics."""
     MODES = "modes"
@@ -56,13 +60,20 @@ class Scenario:
 
 def scenarios(random_kills: int) -> list[Scenario]:
     """All of them, in the order in which they are run."""
-    return [*_faults(random_kills), *_brokers(), *_operations(), *_sinks(random_kills), *_modes(random_kills)]
+    return [
+        *_faults(random_kills),
+        *_brokers(),
+        *_operations(),
+        *_layers(),
+        *_sinks(random_kills),
+        *_modes(random_kills),
+    ]
 
 
 def _faults(random_kills: int) -> list[Scenario]:
     between = (Step.BRONZE_APPENDED, Step.DEAD_LETTERS_APPENDED)
     return [
-        *(Scenario(f"killed {step}", kills.at(step), sources=_BOTH) for step in Step if step not in SINK_STEPS),
+        *(Scenario(f"killed {step}", kills.at(step), sources=_BOTH) for step in _BRONZE_STEPS),
         Scenario("killed during the append: manifest there, metadata not", kills.during_append, sources=_BOTH),
         Scenario(
             "killed while the checkpoint's offsets are written", kills.during_checkpoint("offsets"), sources=_BOTH
@@ -188,6 +199,70 @@ def _operations() -> list[Scenario]:
         listed("bronze rolled back", operations.undone("roll-back"), sources=_BOTH),
         listed("bronze replaced by itself", operations.undone("replace-by-itself")),
         listed("bronze replaced by nothing", operations.undone("replace-by-nothing")),
+    ]
+
+
+def _layers() -> list[Scenario]:
+    def listed(name: str, run: Callable[[Bench], Outcome], sources: tuple[str, ...] = (FILES,)) -> Scenario:
+        return Scenario(name, run, part=Part.LAYERS, sources=sources)
+
+    # PyIceberg does not write version 3 of the format, which gold has.
+    of_v2 = [table for table in OF_LAYERS if table != GOLD]
+    maintained = {"plain Spark": OF_LAYERS, "PyIceberg": of_v2}
+    ends = (Step.SILVER_LEDGER_APPENDED, Step.SILVER_APPENDED)
+    rebuilds = {"silver": f"consumer rebuild silver {STREAM}", "gold": f"consumer rebuild gold {PRODUCT}"}
+    undone = {
+        "roll-back": "rolled back",
+        "replace-by-itself": "replaced by itself",
+        "replace-by-nothing": "replaced by nothing",
+    }
+    return [
+        *(listed(f"killed {step}", kills.at(step), _BOTH) for step in LAYER_STEPS),
+        *(
+            listed(f"{step}, checkpoint and landing log lost", kills.at_and_lost(step, landing_log=True))
+            for step in (Step.SILVER_LEDGER_APPENDED, Step.GOLD_PREPARED)
+        ),
+        *(
+            listed(f"suspended past its lease {step}, replaced, resumed", partial(faults.suspended, step=step))
+            for step in (Step.SILVER_PREPARED, Step.GOLD_PREPARED)
+        ),
+        *(
+            listed(f"{step}, {'an older' if old else 'no'} key index", layers.index_lost(step, old=old))
+            for step in ends
+            for old in (False, True)
+        ),
+        *(
+            listed(
+                f"silver and gold maintained by {tool} while it runs",
+                operations.maintained_while_running(tool, maintained[tool]),
+            )
+            for tool in operations.JOBS
+        ),
+        *(
+            listed(
+                f"{step}, silver and gold maintained by {tool}",
+                operations.maintained_after_kill(step, tool, "", maintained[tool]),
+            )
+            for step in (Step.SILVER_LEDGER_APPENDED, Step.GOLD_COMPUTED)
+            for tool in operations.JOBS
+        ),
+        *(
+            listed(f"orphans of any age removed from {table} {step}", operations.orphans_removed(step, table))
+            for step, table in ((Step.SILVER_LEDGER_APPENDED, SILVER.kept), (Step.GOLD_COMPUTED, GOLD))
+        ),
+        *(
+            listed(f"{layer} {done}", operations.undone(job, table, rebuilds[layer]))
+            for layer, table in (("silver", SILVER.kept), ("gold", GOLD))
+            for job, done in undone.items()
+        ),
+        *(
+            listed(f"a rebuild of {layer} killed {step}", layers.rebuild_killed(layer, step))
+            for layer, step in (
+                ("silver", Step.SILVER_LEDGER_APPENDED),
+                ("silver", Step.REBUILD_SWAPPING),
+                ("gold", Step.GOLD_COMPUTED),
+            )
+        ),
     ]
 
 

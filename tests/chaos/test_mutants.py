@@ -42,19 +42,29 @@ def test_a_mutant_of_the_consumer_doubles_units(
 
 
 @pytest.mark.parametrize(
-    ("mutant", "name"),
+    ("mutant", "name", "what"),
     [
-        (Mutant.NO_SILVER_LOOK_UP, f"killed {Step.SILVER_APPENDED}"),
-        pytest.param(Mutant.NO_REMOVAL_IN_GOLD, f"killed {Step.GOLD_UPSERTED}", marks=pytest.mark.long),
+        (Mutant.NO_SILVER_LOOK_UP, f"killed {Step.SILVER_APPENDED}", "doubled"),
+        pytest.param(
+            Mutant.NO_MARKER_CHECK_IN_SILVER,
+            f"killed {Step.SILVER_LEDGER_APPENDED}",
+            "doubled",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            Mutant.EMPTY_KEY_INDEX, f"{Step.SILVER_APPENDED}, no key index", "doubled", marks=pytest.mark.long
+        ),
+        pytest.param(Mutant.NO_REMOVAL_IN_GOLD, f"killed {Step.GOLD_UPSERTED}", "doubled", marks=pytest.mark.long),
+        pytest.param(Mutant.NEW_ROWS_ONLY_IN_GOLD, f"killed {Step.GOLD_COMPUTED}", "lost", marks=pytest.mark.long),
     ],
 )
-def test_a_mutant_of_silver_or_gold_is_found_by_verify(
-    mutant_bench: Callable[[Mutant], Bench], run: Run, mutant: Mutant, name: str
+def test_a_mutant_of_silver_or_gold_is_seen_by_the_harness_and_by_verify(
+    mutant_bench: Callable[[Mutant], Bench], run: Run, mutant: Mutant, name: str, what: str
 ) -> None:
     outcome = run(mutant_bench(mutant), name)
     assert outcome.verdict is Verdict.RED
     assert outcome.hits
-    assert (outcome.lost, outcome.doubled) == (0, 0)
+    assert {"lost": outcome.lost, "doubled": outcome.doubled}[what]
     assert "verify: exit code 1" in outcome.problems[-1]
 
 

@@ -20,8 +20,10 @@ from consumer.bronze import micro_batches as bronze
 from consumer.commit import append
 from consumer.gold import micro_batches as gold
 from consumer.silver import micro_batches as silver
+from consumer.silver import rebuild
 from consumer.sinks.topic import TopicSink
 from lakeproof.state import lease
+from lakeproof.tables.names import REBUILDING
 
 ORDERS, LEASE_SECONDS, MUTANT = "CHAOS_ORDERS", "CHAOS_LEASE_SECONDS", "CHAOS_MUTANT"
 """Environment variables: the file of orders; how long a lease lasts; what to break."""
@@ -46,15 +48,19 @@ def _install_hooks(orders: Orders) -> None:
     def reach(step: Step) -> None:
         orders.obey(step, lambda act: signal_groups(groups_of(os.getpid()), _STRIKES[act]))
 
-    def around_judgement(real: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(real)
-        def write_judged(*arguments: Any) -> Any:
-            reach(Step.BEFORE_JUDGEMENT)
-            written = real(*arguments)
-            reach(Step.AFTER_JUDGEMENT)
-            return written
+    def between(before: Step | None, after: Step) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def around(real: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(real)
+            def write(*arguments: Any) -> Any:
+                if before:
+                    reach(before)
+                written = real(*arguments)
+                reach(after)
+                return written
 
-        return write_judged
+            return write
+
+        return around
 
     def around_append(real: Callable[..., bool]) -> Callable[..., bool]:
         @functools.wraps(real)
@@ -82,7 +88,10 @@ def _install_hooks(orders: Orders) -> None:
 
         return record
 
-    wrap(bronze, "write_judged", around_judgement)
+    wrap(bronze, "write_judged", between(Step.BEFORE_JUDGEMENT, Step.AFTER_JUDGEMENT))
+    wrap(silver, "write_decided", between(None, Step.SILVER_DECIDED))
+    wrap(rebuild, "put_in_place", between(None, Step.REBUILD_SWAPPING))
+    wrap(gold, "write_windows", between(None, Step.GOLD_COMPUTED))
     for layer in (bronze, silver, gold):
         wrap(layer, "append_once", around_append)
     wrap(gold, "upsert_once", around_append)
@@ -91,9 +100,9 @@ def _install_hooks(orders: Orders) -> None:
 
 
 def _steps_of(table: str) -> tuple[Step, Step]:
-    """The steps before and after the commit to a table."""
+    """The steps before and after the commit to a table, or to the one that will replace it."""
     namespace, _, name = table.partition(".")
-    _, _, kind = name.partition("_")
+    _, _, kind = name.partition(REBUILDING)[0].partition("_")
     return {
         ("bronze", ""): (Step.BRONZE_PREPARED, Step.BRONZE_APPENDED),
         ("dead_letters", ""): (Step.DEAD_LETTERS_PREPARED, Step.DEAD_LETTERS_APPENDED),

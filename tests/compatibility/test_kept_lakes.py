@@ -50,6 +50,7 @@ def test_a_kept_lake_goes_on(archive: Path, minio: Minio, tmp_path: Path) -> Non
 
         before = {table: count(table) for table in ("bronze", "dead_letters", "ledger")}
         assert before["ledger"] == 8
+        run("lakeproof", "contract", "apply", "events")
         run("consumer", "run", "events", "--available-now")
         run("consumer", "run", "events", "--available-now")
         after = {table: count(table) for table in before}

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from lakeproof.catalog import CATALOG, open_catalog
@@ -59,6 +61,23 @@ def maintain(spark: SparkSession, table: str) -> None:
     rewrite_manifests(spark, table)
     expire_all_but_last(spark, table)
     remove_orphan_files(spark, table)
+
+
+def delete_by_equality(settings: Settings, spark: SparkSession, table: str, column: str, value: str, day: str) -> None:
+    """Delete the rows of a day that have a value, by an equality delete, as Flink does: a file with the value alone."""
+    loaded, jvm = _load(spark, table), spark._jvm
+    assert jvm
+    field_id = loaded.schema().findField(column).fieldId()
+    path = settings.home / f"equality-delete-{field_id}.parquet"
+    field = pa.field(column, pa.string(), metadata={"PARQUET:field_id": str(field_id)})
+    pq.write_table(pa.table([pa.array([value])], schema=pa.schema([field])), path)
+    ids = spark.sparkContext._gateway.new_array(jvm.int, 1)  # type: ignore[union-attr]
+    ids[0] = field_id
+    spec = loaded.spec()
+    builder = jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(spec).ofEqualityDeletes(ids)  # type: ignore[misc]
+    builder = builder.withPath(path.as_uri()).withFormat("parquet").withFileSizeInBytes(path.stat().st_size)
+    file = builder.withRecordCount(1).withPartitionPath(f"{spec.fields().get(0).name()}={day}").build()
+    loaded.newRowDelta().addDeletes(file).commit()
 
 
 def roll_back(spark: SparkSession, table: str, snapshots: int = 1) -> None:

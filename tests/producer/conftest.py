@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def recount() -> Callable[[list[bytes]], dict[str, Any]]:
 
 
 def _reasons(record: Any) -> list[str]:
-    found = {"unknown_field"} if set(record) - {*_TEXTS, "event_timestamp", "properties"} else set[str]()
+    found = {"unknown_field"} if set(record) - {*_TEXTS, "event_timestamp", "amount", "properties"} else set[str]()
     for name in _REQUIRED:
         if name not in record:
             found.add("missing_field")
@@ -78,6 +79,9 @@ def _reasons(record: Any) -> list[str]:
     for name in (*_TEXTS, "event_timestamp"):
         if not isinstance(record.get(name), str | None):
             found.add("wrong_type")
+    amount = record.get("amount")
+    if isinstance(amount, bool) or not isinstance(amount, int | float | Decimal | None):
+        found.add("wrong_type")
     when = record.get("event_timestamp")
     if isinstance(when, str) and not _is_timestamp(when):
         found.add("wrong_format")

@@ -234,7 +234,7 @@ def test_values_land_as_they_were(lake_settings: Settings, landing: Path, drain:
     assert found["a"]["event_timestamp"] == datetime(1, 1, 1, tzinfo=UTC)
     assert found["b"]["event_timestamp"] == datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     assert found["c"]["event_timestamp"] == datetime(2026, 11, 21, 9, 30, 0, 500000, tzinfo=UTC)
-    assert {row["_contract_version"] for row in found.values()} == {"1.0.0"}
+    assert {row["_contract_version"] for row in found.values()} == {"1.1.0"}
     assert {row["_micro_batch_id"] for row in found.values()} == {0}
 
 

@@ -172,6 +172,20 @@ def test_maintenance_by_other_tools_and_a_lost_checkpoint_change_nothing(
     check(lake_settings)
 
 
+def test_bronze_that_was_compacted_is_read_together_with_newer_files(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    """Spark writes other Arrow types into its files than the consumer into its own."""
+    spark = session_of(lake_settings)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    tables.rewrite_data_files(spark, "bronze.events")
+    land_some(lake_settings, first=False)
+    drain_directly(lake_settings)
+    assert decide_all(spark, lake_settings) == 1
+    check(lake_settings)
+
+
 def test_rows_that_were_deleted_from_bronze_stop_silver(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
 ) -> None:
@@ -181,6 +195,22 @@ def test_rows_that_were_deleted_from_bronze_stop_silver(
     with pytest.raises(LakeproofError, match=r"has 3 rows of 1\.json in micro-batch 0, but its ledger counted 4"):
         decide_all(session_of(lake_settings), lake_settings)
     assert rows(lake_settings, "silver.events") == []
+
+
+def test_equality_deletes_of_another_tool_stop_silver_until_they_are_undone(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    spark = session_of(lake_settings)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    tables.delete_by_equality(lake_settings, spark, "bronze.events", "event_id", "old", "2026-11-14")
+    assert spark.table("lake.bronze.events").where("event_id = 'old'").count() == 0
+    with pytest.raises(LakeproofError, match=r"deleted rows of bronze\.events by equality deletes") as refused:
+        decide_all(spark, lake_settings)
+    assert "rollback_to_snapshot" in refused.value.hint
+    tables.roll_back(spark, "bronze.events")
+    decide_all(spark, lake_settings)
+    check(lake_settings)
 
 
 def test_another_horizon_is_refused_until_silver_is_rebuilt(
@@ -195,7 +225,7 @@ def test_another_horizon_is_refused_until_silver_is_rebuilt(
     folder = tmp_path / "contracts"
     folder.mkdir()
     text = (lake_settings.contracts / "events.yaml").read_text()
-    text = text.replace("version: 1.0.0", "version: 1.1.0").replace(
+    text = text.replace("version: 1.1.0", "version: 1.2.0").replace(
         "customProperties:\n", "customProperties:\n  - property: silverHorizon\n    value: unbounded\n", 1
     )
     (folder / "events.yaml").write_text(text)

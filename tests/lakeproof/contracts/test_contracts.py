@@ -58,7 +58,7 @@ def test_the_events_contract():
     assert contract.digest == hashlib.sha256((FOLDER / "events.yaml").read_bytes()).hexdigest()
     assert (contract.stream, contract.version, contract.primary_key, contract.event_time) == (
         "events",
-        "1.0.0",
+        "1.1.0",
         ("event_id",),
         "event_timestamp",
     )
@@ -70,6 +70,7 @@ def test_the_events_contract():
         "event_type",
     }
     assert fields["event_type"].allowed == ("page_view", "purchase")
+    assert fields["amount"].type == DecimalType(12, 2)
     assert fields["properties"].type == MapType(PrimitiveType.SCALAR)
 
 

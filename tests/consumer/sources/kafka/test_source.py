@@ -182,12 +182,12 @@ def test_a_micro_batch_is_finished_under_its_contract(
     contracts = tmp_path / "contracts"
     shutil.copytree(lake_settings.contracts, contracts)
     path = contracts / "events.yaml"
-    path.write_text(path.read_text().replace("version: 1.0.0", "version: 1.1.0"))
+    path.write_text(path.read_text().replace("version: 1.1.0", "version: 1.2.0"))
     send(kafka, topic, [event(1), b"{}"])
     take(topic, LAKE_CONTRACTS=contracts)
     found = [(row["_position"], row["_contract_version"]) for row in rows(lake_settings, "bronze.events")]
     letters = [(row["_position"], row["_contract_version"]) for row in rows(lake_settings, "dead_letters.events")]
-    assert sorted(found) == sorted(letters) == [(0, "1.0.0"), (0, "1.1.0")]
+    assert sorted(found) == sorted(letters) == [(0, "1.1.0"), (0, "1.2.0")]
 
 
 @pytest.mark.parametrize("before", ["bronze", "dead_letters", "ledger"])

@@ -18,7 +18,7 @@ EVENTS = (Path(__file__).parents[4] / "contracts" / "events.yaml").read_text()
 
 # What is changed, into what, the word that is wrong and the message: none of them has to do with another.
 MISTAKES = [
-    ("version: 1.0.0", "version: [1]", "[1]", "version: expected a string, got a list."),
+    ("version: 1.1.0", "version: [1]", "[1]", "version: expected a string, got a list."),
     ("status: active", "stauts: active", "stauts", "unknown key 'stauts'."),
     ("property: eventTime", "property: eventtime", "eventtime", "unknown custom property 'eventtime'"),
     ("name: user_id\n        logicalType: string", "name: user_id\n        logicalType: strin", "strin",
