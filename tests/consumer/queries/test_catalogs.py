@@ -114,7 +114,7 @@ def test_all_layers_run_from_landing_to_reader(lake: Settings, session_of: Sessi
             result = session.sql(f"SELECT {names} FROM gold.user_activity")
             assert result is not None
             at = datetime(2026, 11, 21, 6, tzinfo=UTC)
-            assert result.fetchall() == [(at, at + timedelta(hours=1), "u1", expected, 0, 0)]
+            assert result.fetchall() == [(at, at + timedelta(hours=1), "u1", expected, 0, None, 0)]
         [row] = rows(lake, "gold.user_activity")
         assert row["event_count"] == expected
     (found,) = verify(lake, "events", values=True)
