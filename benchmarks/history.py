@@ -11,7 +11,7 @@ STRATEGIES = ("state", "merge")
 _Figures = Mapping[str, Mapping[str, float]]
 
 ABOUT = [
-    "*Micro-batches*: silver decides 2,000 rows of bronze, 5 % of them duplicates of what it has, when it has kept so "
+    "*Micro-batches*: silver decides 2,000 rows of bronze, 5 % of them with keys that it has, when it has kept so "
     "many rows before. All of those are within the horizon of 7 days. Medians of 5, from the look for new rows to the "
     "commit of silver. *First* is the first one after silver got these rows: with `state` it adds them to the key "
     "index, as after its loss.",

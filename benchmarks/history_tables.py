@@ -89,6 +89,8 @@ class History:
     def _keep(self, columns: dict[str, Any]) -> None:
         names, count = silver_tables(STREAM), len(columns[SOURCE])
         columns[CONTENT_HASH] = _random_bytes(count)
+        # Bronze's marker has to follow. Its rows are not read again, and are left out.
+        self._append(stream_tables(STREAM).bronze, bronze_query(STREAM), self._marker("bench"), None)
         self._append_ledger(count)
         marker = self._marker(self._bronze_id, contents=str((NOW - _EPOCH) // _MICROSECOND))
         for name in (names.conflicts, names.late, names.ledger):
