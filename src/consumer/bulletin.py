@@ -29,20 +29,6 @@ class Bulletin:
         """While this file exists, no query begins a micro-batch."""
         return self.folder / "stop"
 
-    def note_commit(self, query: str) -> None:
-        """Say that a query has committed something, which others may wait for."""
-        self._committed(query).touch()
-
-    def newest_commit(self, query: str) -> int:
-        """When it said so last, in nanoseconds; 0 if it has not."""
-        try:
-            return self._committed(query).stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
-
-    def _committed(self, query: str) -> Path:
-        return self.folder / f"{query}.committed"
-
     def note_backlog(self, query: str, *, there_is: bool) -> None:
         """Say whether a query has left something for its next micro-batch, because its own was as large as allowed."""
         if there_is:

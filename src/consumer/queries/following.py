@@ -19,7 +19,6 @@ from consumer.bulletin import Bulletin
 log = structlog.get_logger()
 
 _ATTEMPTS = 5
-_POLL_SECONDS = 0.05
 # Spark refuses a plan if the columns of a table changed since it was made: somebody applied a contract.
 _TABLE_CHANGED = "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"
 
@@ -36,9 +35,7 @@ class Following:
     every
         Seconds between two looks when there is nothing.
     bulletin
-        Says whether to take nothing more, and whether there may be something new.
-    follows
-        Name of the query whose commits may be something new; None for no query of this application.
+        Says whether to take nothing more.
     at_once
         Look again at once where something was taken. Otherwise, looks begin so many seconds apart, or when the one
         before has ended.
@@ -50,14 +47,12 @@ class Following:
         take: Callable[[], bool],
         every: float,
         bulletin: Bulletin,
-        follows: str | None = None,
         *,
         at_once: bool = True,
     ) -> None:
         self._take = take
         self._every = every
         self._bulletin = bulletin
-        self._follows = follows
         self._at_once = at_once
         self._ending = Event()
         self._changed = Condition()
@@ -104,7 +99,7 @@ class Following:
     def _run(self) -> None:
         try:
             while not self._ending.is_set():
-                began, newest = monotonic(), self._newest()
+                began = monotonic()
                 with self._changed:
                     self._taking = not self._bulletin.stop_file.exists()
                 took = self._taking and self._take()
@@ -116,22 +111,12 @@ class Following:
                 if not self._at_once:
                     self._ending.wait(max(self._every - (monotonic() - began), 0))
                 elif not took:
-                    self._wait(newest)
+                    self._ending.wait(self._every)
         except Exception as error:  # noqa: BLE001 - the application asks for any error
             with self._changed:
                 self._error = error
                 self._taking = False
                 self._changed.notify_all()
-
-    def _newest(self) -> int:
-        return self._bulletin.newest_commit(self._follows) if self._follows else 0
-
-    def _wait(self, newest: int) -> None:
-        """Wait until it is time to look, or until there is a newer commit."""
-        until = monotonic() + self._every
-        while (left := until - monotonic()) > 0 and self._newest() == newest:
-            if self._ending.wait(min(left, _POLL_SECONDS)):
-                return
 
 
 def follow(
@@ -140,7 +125,6 @@ def follow(
     take: Callable[[SparkSession], bool],
     every: float,
     bulletin: Bulletin,
-    follows: str | None = None,
     *,
     at_once: bool = True,
 ) -> Following:
@@ -153,18 +137,12 @@ def follow(
         session._jvm.SparkSession.setActiveSession(own)  # type: ignore[union-attr]
         for _ in range(_ATTEMPTS - 1):
             try:
-                return take_and_tell()
+                return take(session)
             except PySparkException as error:
                 if not (error.getCondition() or "").startswith(_TABLE_CHANGED):
                     raise
                 log.info("repeating: a table got other columns meanwhile", query=name)
-        return take_and_tell()
-
-    def take_and_tell() -> bool:
-        took = take(session)
-        if took:
-            bulletin.note_commit(name)
-        return took
+        return take(session)
 
     log.info("started", query=name)
-    return Following(name, take_in_session, every, bulletin, follows, at_once=at_once)
+    return Following(name, take_in_session, every, bulletin, at_once=at_once)

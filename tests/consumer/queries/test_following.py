@@ -19,7 +19,6 @@ class Work:
         self.taken = 0
         self.gate = threading.Event()
         self.gate.set()
-        self.done = threading.Event()
 
     def take(self) -> bool:
         self.gate.wait(10)
@@ -29,7 +28,6 @@ class Work:
             raise ValueError("cannot be taken")
         self.left -= 1
         self.taken += 1
-        self.done.set()
         return True
 
 
@@ -98,18 +96,3 @@ def test_it_says_what_it_failed_with(work: Work, following: Following) -> None:
     assert isinstance(following.exception(), ValueError)
     following.stop()
     assert not following.isActive
-
-
-def test_a_commit_of_what_it_follows_ends_the_wait(tmp_path: Path) -> None:
-    work, bulletin = Work(0), Bulletin(tmp_path)
-    query = Following("test", work.take, 600, bulletin, follows="silver-events")
-    try:
-        query.processAllAvailable()  # from now on it waits for ten minutes
-        work.left = 1
-        bulletin.note_commit("gold-events")  # which it does not follow
-        assert not work.done.wait(0.5)
-        bulletin.note_commit("silver-events")
-        assert work.done.wait(60)
-    finally:
-        query.stop()
-    assert query.exception() is None
