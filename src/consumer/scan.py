@@ -197,7 +197,14 @@ def _deleted(scan: Scan, file: "FileScanTask") -> Any:
     return np.concatenate(found)
 
 
-def spread(spark: SparkSession, scan: Scan, parts: Sequence[PartT], work: Callable[[PartT], ResultT]) -> list[ResultT]:
+def spread(spark: SparkSession, scan: Scan, work: Callable[[Scan], ResultT]) -> list[ResultT]:
+    """Let tasks work on parts of a scan; see :func:`spread_parts`."""
+    return spread_parts(spark, scan, parts_of(spark, scan), work)
+
+
+def spread_parts(
+    spark: SparkSession, scan: Scan, parts: Sequence[PartT], work: Callable[[PartT], ResultT]
+) -> list[ResultT]:
     """Let a task work on each part of a scan; return what they return, in the same order.
 
     The driver works on a small scan itself: a task would take longer to start.

@@ -161,7 +161,7 @@ class GoldMicroBatches:
 
     def _correct(self, spark: SparkSession, taken: _Taken, marker: Marker, target: Target) -> int:
         """Compute the windows that new rows touch, all of them if nothing is there yet; return how many."""
-        silver = self._load_silver()
+        silver = self._load(self._silver)
         if taken.done is None:
             return self._upsert(taken, marker, self._write(spark, silver, taken, target), lambda _: OldRows())
         product, event_time = self._product, taken.contract.event_time
@@ -182,23 +182,21 @@ class GoldMicroBatches:
         """The windows of new rows."""
         if not self._product.window.session:
             return touched_windows(spark, new, self._product, event_time)
-        with catalog_errors():
-            table = open_catalog(self._settings).load_table(self._table)
-        return touched_sessions(spark, new, table, self._table, self._product, event_time)
+        return touched_sessions(spark, new, self._load(self._table), self._table, self._product, event_time)
 
     def _append(self, spark: SparkSession, taken: _Taken, marker: Marker, target: Target) -> int:
         """Compute the windows whose end the horizon has passed since the newest micro-batch; return how many."""
         size, horizon = micros(self._product.window.size), taken.horizon or 0
         first = _EARLIEST if taken.published is None else taken.published - size + 1
         windows = Windows([(first, horizon - size + 1)])
-        written = self._write(spark, self._load_silver(), taken, target, windows)
+        written = self._write(spark, self._load(self._silver), taken, target, windows)
         self._lease.check()
         append_once(taken.table, marker, written.files)
         return written.rows
 
-    def _load_silver(self) -> "Table":
+    def _load(self, name: str) -> "Table":
         with catalog_errors():
-            return open_catalog(self._settings).load_table(self._silver)
+            return open_catalog(self._settings).load_table(name)
 
     def _write(
         self,

@@ -5,6 +5,7 @@ tables to lose, to restore, or to disagree with them.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from threading import Condition, Event
 from time import monotonic
 from typing import Any
@@ -13,8 +14,6 @@ import structlog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
-
-from consumer.bulletin import Bulletin
 
 log = structlog.get_logger()
 
@@ -34,25 +33,19 @@ class Following:
         Takes what is new, if there is anything; returns whether there was.
     every
         Seconds between two looks when there is nothing.
-    bulletin
-        Says whether to take nothing more.
+    stop_file
+        While this file exists, nothing more is taken.
     at_once
         Look again at once where something was taken. Otherwise, looks begin so many seconds apart, or when the one
         before has ended.
     """
 
     def __init__(
-        self,
-        name: str,
-        take: Callable[[], bool],
-        every: float,
-        bulletin: Bulletin,
-        *,
-        at_once: bool = True,
+        self, name: str, take: Callable[[], bool], every: float, stop_file: Path, *, at_once: bool = True
     ) -> None:
         self._take = take
         self._every = every
-        self._bulletin = bulletin
+        self._stop_file = stop_file
         self._at_once = at_once
         self._ending = Event()
         self._changed = Condition()
@@ -101,7 +94,7 @@ class Following:
             while not self._ending.is_set():
                 began = monotonic()
                 with self._changed:
-                    self._taking = not self._bulletin.stop_file.exists()
+                    self._taking = not self._stop_file.exists()
                 took = self._taking and self._take()
                 with self._changed:
                     self._taking = False
@@ -124,7 +117,7 @@ def follow(
     name: str,
     take: Callable[[SparkSession], bool],
     every: float,
-    bulletin: Bulletin,
+    stop_file: Path,
     *,
     at_once: bool = True,
 ) -> Following:
@@ -145,4 +138,4 @@ def follow(
         return take(session)
 
     log.info("started", query=name)
-    return Following(name, take_in_session, every, bulletin, at_once=at_once)
+    return Following(name, take_in_session, every, stop_file, at_once=at_once)

@@ -72,7 +72,7 @@ class SamplesQuery:
             self.name,
             self._process.take,
             self._seconds,
-            bulletin,
+            bulletin.stop_file,
             at_once=self._trigger.available_now,
         )
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from consumer.commit.data_files import field_at
-from consumer.scan import Scan, of_micro_batches, parts_of, plan, read, spread
+from consumer.scan import Scan, of_micro_batches, plan, read, spread, spread_parts
 from consumer.silver.content import content_hashes, keys
 from consumer.silver.progress import Range
 from consumer.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
@@ -75,7 +75,7 @@ def compared(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract:
     list of pyarrow.Table
         For each part a table, with a row of :data:`consumer.silver.verdicts.COMPARED` for each row, in their order.
     """
-    return _of_parts(spark, bronze, parts, lambda rows: compared_of(rows, contract))
+    return spread_parts(spark, bronze, parts, _each(lambda rows: compared_of(rows, contract)))
 
 
 def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, oldest: Micros | None) -> pa.Table:
@@ -113,13 +113,12 @@ def compared_of(rows: pa.RecordBatch, contract: Contract) -> pa.RecordBatch:
 
 
 def _collected(spark: SparkSession, scan: Scan, take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.Table:
-    return pa.concat_tables([COMPARED.empty_table(), *_of_parts(spark, scan, parts_of(spark, scan), take)])
+    return pa.concat_tables([COMPARED.empty_table(), *spread(spark, scan, _each(take))])
 
 
-def _of_parts(
-    spark: SparkSession, scan: Scan, parts: Sequence[Scan], take: Callable[[pa.RecordBatch], pa.RecordBatch]
-) -> list[pa.Table]:
-    return spread(spark, scan, parts, lambda part: pa.Table.from_batches(map(take, read(part)), COMPARED))
+def _each(take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[Scan], pa.Table]:
+    """Take something of each batch of a part."""
+    return lambda part: pa.Table.from_batches(map(take, read(part)), COMPARED)
 
 
 def _live(rows: pa.RecordBatch, oldest: Micros | None) -> pa.RecordBatch:

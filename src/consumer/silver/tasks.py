@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
-from consumer.scan import Scan, read, spread
+from consumer.scan import Scan, read, spread_parts
 from consumer.silver.verdicts import Lost, Micros, Verdict
 from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.settings import S3Settings
@@ -116,7 +116,7 @@ def write_decided(spark: SparkSession, bronze: Scan, parts: Sequence[Part], deci
         A data file cannot be read or written; nothing was committed.
     """
     whole = Written(files={verdict: [] for verdict in decided.targets})
-    for written in spread(spark, bronze, parts, lambda part: _write(part, decided)):
+    for written in spread_parts(spark, bronze, parts, lambda part: _write(part, decided)):
         for verdict, files in written.files.items():
             whole.files[verdict] += files
         whole.outcomes.update(written.outcomes)

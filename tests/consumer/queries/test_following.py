@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from consumer.bulletin import Bulletin
 from consumer.queries.following import Following
 
 
@@ -38,7 +37,7 @@ def work() -> Work:
 
 @pytest.fixture
 def following(work: Work, tmp_path: Path) -> Iterator[Following]:
-    query = Following("test", work.take, 0.01, Bulletin(tmp_path))
+    query = Following("test", work.take, 0.01, tmp_path / "stop")
     yield query
     work.gate.set()
     query.stop()
@@ -55,7 +54,7 @@ def test_it_takes_all_that_is_there(work: Work, following: Following) -> None:
 
 
 def test_it_can_wait_after_it_took_something_too(work: Work, tmp_path: Path) -> None:
-    query = Following("test", work.take, 600, Bulletin(tmp_path), at_once=False)
+    query = Following("test", work.take, 600, tmp_path / "stop", at_once=False)
     try:
         while not work.taken:
             time.sleep(0.01)
