@@ -1,15 +1,14 @@
 """How long after a file has landed its rows are read, under a steady load, with all programs on two cores."""
 
-import signal
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from benchmarks.flat_figures import percentile
 from benchmarks.freshness_figures import STEPS, Journey, commits, durations, journeys, mean, read_notes
 from benchmarks.freshness_lander import RECORDS
+from benchmarks.freshness_load import PAUSE_SECONDS, Load, run_load
 from benchmarks.harness import (
     WORK,
     Goal,
@@ -23,12 +22,11 @@ from benchmarks.harness import (
 )
 from benchmarks.machine import few_cores
 from benchmarks.minio import Minio, run_minio
-from benchmarks.programs import PATIENCE_SECONDS, cpu_seconds, run_program, wait_for
+from benchmarks.programs import run_program, wait_for
 
 _CORES = 2
 _FILES_PER_SECOND = 10
 _WARM_UP_SECONDS = 30
-_PAUSE_SECONDS = 0.5
 _BUCKET = "bench"
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 _GOALS = {"p50": 3.0, "p99": 6.0}
@@ -36,7 +34,7 @@ _GOALS = {"p50": 3.0, "p99": 6.0}
 ABOUT = [
     f"A producer lands {_FILES_PER_SECOND} files of {RECORDS} events a second in MinIO, `consumer run events` takes "
     "them as it does by default, and a reader asks DuckDB for new rows of bronze through one open session, "
-    f"{_PAUSE_SECONDS:g} s after its last answer. All of them, MinIO too, share {_CORES} cores. A file's time is that "
+    f"{PAUSE_SECONDS:g} s after its last answer. All of them, MinIO too, share {_CORES} cores. A file's time is that "
     "from the end of its PUT to the end of the first poll that has its rows.",
     f"The first {_WARM_UP_SECONDS} s of the load are not in the figures, unless they are said to be: the JVM is still "
     "compiling.",
@@ -98,35 +96,13 @@ def _percentiles(warm: Sequence[Journey]) -> dict[str, dict[str, float]]:
 def _load(folder: Path, minio: Minio, files: int) -> dict[str, float]:
     """Run all programs until each file that landed has been seen; return the processor time of each from then on."""
     environment = clean_environment(folder) | minio.lake(_BUCKET)
-    consumed, polls, landed = folder / "consumed", folder / "polls", folder / "landed"
-    with ExitStack() as programs:
-        consumer = programs.enter_context(run_program("benchmarks.freshness_consumer", folder, environment, consumed))
+    consumed = folder / "consumed"
+    with run_program("benchmarks.freshness_consumer", folder, environment, consumed) as consumer:
         # It is at work once it has appended its first micro-batch, an empty one.
         wait_for(lambda: any("micro_batch" in note for note in read_notes(consumed)), [consumer])
-        poller = programs.enter_context(
-            run_program("benchmarks.freshness_poller", folder, environment, polls, _PAUSE_SECONDS)
-        )
-        wait_for(lambda: bool(read_notes(polls)), [consumer, poller])
-        before = {
-            "MinIO": cpu_seconds(minio.pid),
-            "consumer": cpu_seconds(consumer.pid),
-            "reader": cpu_seconds(poller.pid),
-        }
-        lander = programs.enter_context(
-            run_program("benchmarks.freshness_lander", folder, environment, landed, files, _FILES_PER_SECOND)
-        )
-        wait_for(lambda: lander.poll() is not None, [consumer, poller], files / _FILES_PER_SECOND)
-        after = {
-            "MinIO": cpu_seconds(minio.pid),
-            "consumer": cpu_seconds(consumer.pid),
-            "reader": cpu_seconds(poller.pid),
-        }
-        wait_for(lambda: sum(len(poll["seen"]) for poll in read_notes(polls)) >= files, [consumer, poller])
-        for program in (consumer, poller):
-            program.send_signal(signal.SIGTERM)
-        for program in (consumer, poller):
-            program.wait(PATIENCE_SECONDS)
-        return {name: after[name] - before[name] for name in after}
+        seconds = files / _FILES_PER_SECOND
+        load = Load("benchmarks.freshness_lander", "landed", (files, _FILES_PER_SECOND), seconds, files)
+        return run_load(folder, environment, consumer, ("MinIO", minio.pid), load)
 
 
 def _journeys_table(warm: Sequence[Journey], every: Sequence[Journey]) -> Table:

@@ -1,9 +1,7 @@
 """How long after a message was produced its row is read, under a steady load, with all programs on two cores."""
 
-import signal
 import tempfile
 from collections.abc import Iterable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ from tests.servers import KafkaServer
 
 from benchmarks.flat_figures import percentile
 from benchmarks.freshness_figures import mean, read_notes
+from benchmarks.freshness_load import PAUSE_SECONDS, Load, run_load
 from benchmarks.freshness_sender import MESSAGES
 from benchmarks.harness import (
     WORK,
@@ -24,13 +23,12 @@ from benchmarks.harness import (
     machine,
 )
 from benchmarks.machine import few_cores
-from benchmarks.programs import PATIENCE_SECONDS, cpu_seconds, run_program, wait_for
+from benchmarks.programs import run_program, wait_for
 from lakeproof.kafka.offsets import source_name
 
 _CORES = 2
 _GROUPS_PER_SECOND = 10
 _WARM_UP_SECONDS = 30
-_PAUSE_SECONDS = 0.5
 _PARTITIONS = 2
 _TOPIC = "incoming"
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
@@ -39,7 +37,7 @@ _GOALS = {"p50": 2.0, "p99": 4.0}
 ABOUT = [
     f"A producer sends {_GROUPS_PER_SECOND * MESSAGES:,} events a second to a topic of {_PARTITIONS} partitions, a "
     "message each. `consumer run events --data-source kafka --to bronze` takes them with its defaults, and a reader "
-    f"asks DuckDB for new rows of bronze through one open session, {_PAUSE_SECONDS:g} s after its last answer. All of "
+    f"asks DuckDB for new rows of bronze through one open session, {PAUSE_SECONDS:g} s after its last answer. All of "
     f"them, the broker too, share {_CORES} cores. A message's time is that from the moment at which the producer hands "
     f"it to its client, with {MESSAGES - 1} others, to the end of the first poll that has its row.",
     f"The first {_WARM_UP_SECONDS} s of the load are not in the figures: the JVM is still compiling.",
@@ -128,26 +126,10 @@ def ages(sent: Iterable[dict[str, Any]], polls: Iterable[dict[str, Any]], topic:
 def _load(folder: Path, kafka: KafkaServer, groups: int) -> dict[str, float]:
     """Run all programs until each message has been seen; return the processor time of each."""
     environment = clean_environment(folder) | {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
-    polls, sent = folder / "polls", folder / "sent"
-    with ExitStack() as programs:
-        command = ("run", "events", "--data-source", "kafka", "--topic", _TOPIC, "--to", "bronze")
-        consumer = programs.enter_context(run_program("consumer", folder, environment, *command))
+    command = ("run", "events", "--data-source", "kafka", "--topic", _TOPIC, "--to", "bronze")
+    with run_program("consumer", folder, environment, *command) as consumer:
         wait_for(lambda: '"started"' in (folder / "consumer.log").read_text(), [consumer])
-        poller = programs.enter_context(
-            run_program("benchmarks.freshness_poller", folder, environment, polls, _PAUSE_SECONDS)
-        )
-        wait_for(lambda: bool(read_notes(polls)), [consumer, poller])
-        pids = {"broker": kafka.process.pid, "consumer": consumer.pid, "reader": poller.pid}
-        before = {name: cpu_seconds(pid) for name, pid in pids.items()}
-        sender = programs.enter_context(
-            run_program("benchmarks.freshness_sender", folder, environment, sent, _TOPIC, groups, _GROUPS_PER_SECOND)
-        )
-        wait_for(lambda: sender.poll() is not None, [consumer, poller], groups / _GROUPS_PER_SECOND)
-        after = {name: cpu_seconds(pid) for name, pid in pids.items()}
-        messages = groups * MESSAGES
-        wait_for(lambda: sum(len(poll["seen"]) for poll in read_notes(polls)) >= messages, [consumer, poller])
-        for program in (consumer, poller):
-            program.send_signal(signal.SIGTERM)
-        for program in (consumer, poller):
-            program.wait(PATIENCE_SECONDS)
-        return {name: after[name] - before[name] for name in after}
+        arguments = (_TOPIC, groups, _GROUPS_PER_SECOND)
+        seconds, messages = groups / _GROUPS_PER_SECOND, groups * MESSAGES
+        load = Load("benchmarks.freshness_sender", "sent", arguments, seconds, messages)
+        return run_load(folder, environment, consumer, ("broker", kafka.process.pid), load)
