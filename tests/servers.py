@@ -360,7 +360,9 @@ class KafkaServer(Server):
         self._controller = f"127.0.0.1:{free_port()}"
         self._write_properties()
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        command = self._java("kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", self._properties)
+        command = self._java(  # an id may begin with "-": it is one word with its option
+            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", self._properties
+        )
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ServerError(f"Kafka's folder was not formatted: {done.stdout}{done.stderr}")

@@ -68,7 +68,7 @@ class PublishingQuery:
         self._open = open_publisher
         self._trigger = trigger
         self._publisher: Publisher | None = None
-        self._said = ""
+        self._said: str | None = None
         self.name = name
         self.lease_name = sink_lease(name)
         self.follows = follows
@@ -102,11 +102,11 @@ class PublishingQuery:
         except LakeproofError as error:
             if not error.retryable or self._trigger.available_now:
                 raise
-            if error.message != self._said:  # once, not at each look
+            if error.hint != self._said:  # once, not at each look: the message quotes the client, and varies
                 log.warning("publishing waits", query=self.name, message=error.message, hint=error.hint)
-            self._said = error.message
+            self._said = error.hint
             return False
-        self._said = ""
+        self._said = None
         return took
 
 
