@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -322,6 +323,24 @@ def test_the_guide_has_the_settings_as_the_model_describes_them() -> None:
     )
     assert marked, "no marks"
     assert marked[1] == as_markdown(), "run scripts/settings.sh"
+
+
+def test_every_block_in_the_docs_is_held_to_by_a_test() -> None:
+    """tests/blocks.csv names the test for each. A new block is listed once its test has been seen to fail."""
+    found = Counter(
+        (str(document.relative_to(ROOT)), language)
+        for document in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+        for language in re.findall(r"^ *```(\w+)\n", document.read_text(), re.MULTILINE)
+    )
+    listed: Counter[tuple[str, str]] = Counter()
+    with (ROOT / "tests" / "blocks.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            listed[row["document"], row["language"]] += int(row["blocks"])
+            path, _, name = row["test"].partition("::")
+            source = ast.parse((ROOT / path).read_text())
+            functions = {node.name for node in source.body if isinstance(node, ast.FunctionDef)}
+            assert name in functions, row
+    assert listed == found
 
 
 def anchors(page: Path) -> set[str]:

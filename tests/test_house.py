@@ -271,6 +271,7 @@ def test_scripts_can_be_run():
 
 def test_ci_calls_the_tests_and_nothing_else():
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test"
+    assert "\n## Test\n```sh\nmake test\n```\n" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -293,6 +294,25 @@ def test_systemd_runs_commands_that_exist_and_lets_them_end(path):
     assert service["RestartPreventExitStatus"] == "2"
     if program.endswith("consumer"):
         assert service["KillMode"] == "mixed"  # Spark's JVM must not get the signal
+
+
+def test_the_page_about_deployment_names_what_exists():
+    """Its commands need root and systemd: what they name is checked, and test_wheel.py installs the same wheel."""
+    page = (ROOT / "docs" / "operations" / "deploy.md").read_text()
+    (block,) = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    wheel, extras = re.search(r'"([\w.-]+\.whl)\[([\w,]+)\]"', block).groups()
+    assert wheel == f"{PROJECT['name']}-{PROJECT['version']}-py3-none-any.whl"
+    assert set(extras.split(",")) <= set(EXTRAS)
+    programs = {Path(program).name for program in re.findall(r"/opt/lakeproof/bin/(\w+) [a-z]", block)}
+    commands = re.findall(r"/opt/lakeproof/bin/(lakeproof \w+)", block)
+    assert programs == {"pip", "lakeproof"}
+    assert commands == ["lakeproof init", "lakeproof setup"]
+    for command in commands:
+        check(BIN / "lakeproof", *command.split()[1:], "--help")
+    (units,) = re.findall(r"^systemctl enable --now (.*)$", block, re.MULTILINE)
+    for unit in units.split():
+        name, template, _ = unit.partition("@")
+        assert (ROOT / "deploy" / "systemd" / f"{name}{template}.service").exists(), unit
 
 
 def test_pre_commit_is_valid():

@@ -1,5 +1,7 @@
 """What a run shows and sums up, from what it logs."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from structlog.testing import LogCapture
 from consumer.app import STOPPING
 from consumer.screen import Tally, how_far, summed_up
 
+ROOT = Path(__file__).parents[2]
 MICRO_BATCH = {"stream": "events", "files": 10, "bytes": 5, "bronze": 700, "dead_letters": 1, "seconds": 1.5}
 
 
@@ -41,6 +44,17 @@ def test_it_adds_up_what_became_of_each_stream_in_the_order_of_the_layers() -> N
         "  topic of silver.events  1 message",
         "  files of gold.by_user   3 windows",
     ]
+
+
+def test_the_page_about_monitoring_shows_such_lines() -> None:
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", (ROOT / "docs/operations/monitor.md").read_text(), re.M | re.S)
+    bronze = {"stream": "events", "micro_batch": 0, "files": 300, "bronze": 284_931, "dead_letters": 15_069}
+    tally = tally_of(
+        ("micro-batch", bronze),
+        ("silver micro-batch", {"stream": "events", "kept": 284_931, "duplicates": 0, "conflicts": 0, "late": 0}),
+        ("gold micro-batch", {"product": "user_activity", "micro_batches": "0 to 0", "rows": 1_000}),
+    )
+    assert summed_up(tally, 12) == shown.splitlines()
 
 
 def test_a_mode_is_summed_up_too() -> None:

@@ -1,5 +1,6 @@
 """Final windows in Parquet files: each once, and DuckDB never sees half of one."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
 from lakeproof.storage.local import LocalStorage
 
+ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.spark
 
-TEXT = FINAL.text + "sinks: [table, parquet]\n"
+(SHOWN,) = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "sinks.md").read_text(), re.MULTILINE | re.DOTALL)
+TEXT = FINAL.text.replace("publish: final\n", SHOWN)
 
 
 def publish(spark: SparkSession, settings: Settings, text: str = TEXT) -> int:
