@@ -31,15 +31,15 @@ def main() -> None:
     plan = Plan(1, 1_000, RECORDS, 0, JsonStyle.COMPACT, Chances(0.0, 0.0, 0.0, 0.0))
     due: list[float] = []
     with notes.open("w", buffering=1) as lines:
-        times = _times(files, per_second, due)
-        for batch in make_batches(plan, load_contract(settings.contracts, STREAM), times):
+        for batch in make_batches(plan, load_contract(settings.contracts, STREAM), times(files, per_second, due)):
             sink.write(batch)
             print(json.dumps({"name": batch.name, "due": due[-1], "at": time.time()}), file=lines)
 
 
-def _times(files: int, per_second: float, due: list[float]) -> Iterator[datetime]:
+def times(count: int, per_second: float, due: list[float]) -> Iterator[datetime]:
+    """Wait for each of so many moments, at a steady pace, and note when it was due."""
     began = time.time()
-    for number in range(files):
+    for number in range(count):
         due.append(began + number / per_second)
         time.sleep(max(due[-1] - time.time(), 0))
         yield datetime.now(UTC)

@@ -1,5 +1,6 @@
 """The wheel, as somebody installs it: a fresh environment, an empty folder, and nothing of the repository."""
 
+import json
 import os
 import re
 import subprocess
@@ -86,6 +87,15 @@ def test_from_the_wheel_to_a_verified_lake(run: Run, tmp_path: Path, monkeypatch
     assert "user_activity" in said
     assert "Clean: each landed unit is in exactly one table, once." in said
     assert (lake / "lake" / "catalog.db").exists()
+    (own,) = re.findall(r"^## Your own data\n.*?^```sh\n(.*?)^```$", page, re.M | re.S)
+    orders = [{"order_id": str(n), "at": "2026-11-21T08:00:00Z", "total": n} for n in range(3)]
+    (lake / "sample.json").write_text(json.dumps(orders))
+    (lake / "more").mkdir()
+    (lake / "more" / "later.json").write_text(json.dumps([orders[0] | {"order_id": "3"}, {"order_id": "4"}]))
+    said = run(f"set -e\n{own}", lake, LAKE_SPARK_UI_PORT="0")
+    assert "land files in lake/landing/orders" in said
+    assert re.search(r"later.json │ +1 │ missing_field │ \$\.at ", said)
+    assert said.count("2026-11-21 08:00:00+00") == 4  # rows of bronze
     # A second time, in the folder as it is now.
     assert "All files exist already." in run("lakeproof init", lake)
     (lake / "contracts" / "events.yaml").write_text("mine")

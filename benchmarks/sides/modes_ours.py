@@ -15,8 +15,9 @@ from lakeproof.kafka.modes import ModeName, load_mode
 def main() -> None:
     """Run it, timed; then count."""
     name, folder = ModeName(sys.argv[1]), Path(os.environ["BENCH_FOLDER"]) / "out"
-    options = [f"parquet={folder}", f"watermark={WATERMARK}"]
-    options += [f"window={WINDOW}"] * (name is ModeName.WINDOWS)
+    options = {"parquet": str(folder), "watermark": WATERMARK}
+    if name is ModeName.WINDOWS:
+        options["window"] = WINDOW
     settings, mode = load_mode(name, None, options)
     spark = start_session(settings, "benchmark: modes", PLANNING_ONLY)
     began = time.monotonic()

@@ -24,6 +24,8 @@ from lakeproof.state.lease import Lease, lease
 
 log = structlog.get_logger()
 
+STOPPING = "stopping: finishing the micro-batch"
+"""What is logged at a signal."""
 _POLL_SECONDS = 0.2
 _IDLE_POLL_SECONDS = 0.05
 
@@ -263,7 +265,7 @@ def _bulletin() -> Iterator[Bulletin]:
                 shutil.rmtree(folder, ignore_errors=True)
                 end_at_once(number)
             bulletin.stop_file.touch()
-            log.info("stopping: finishing the micro-batch")
+            log.info(STOPPING)
 
         with ending_signals(stop):
             yield bulletin

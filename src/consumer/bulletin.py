@@ -29,6 +29,34 @@ class Bulletin:
         """While this file exists, no query begins a micro-batch."""
         return self.folder / "stop"
 
+    def note_commit(self, query: str) -> None:
+        """Say that a query has committed something, which others may wait for."""
+        self._committed(query).touch()
+
+    def newest_commit(self, query: str) -> int:
+        """When it said so last, in nanoseconds; 0 if it has not."""
+        try:
+            return self._committed(query).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def _committed(self, query: str) -> Path:
+        return self.folder / f"{query}.committed"
+
+    def note_backlog(self, query: str, *, there_is: bool) -> None:
+        """Say whether a query has left something for its next micro-batch, because its own was as large as allowed."""
+        if there_is:
+            self._backlog(query).touch()
+        else:
+            self._backlog(query).unlink(missing_ok=True)
+
+    def has_backlog(self, query: str) -> bool:
+        """Whether a query said so last."""
+        return self._backlog(query).exists()
+
+    def _backlog(self, query: str) -> Path:
+        return self.folder / f"{query}.backlog"
+
     def note(self, query: str, error: "LakeproofError") -> None:
         """Leave the error that made a query fail, as data: Spark would pass it on as the text of a stack trace."""
         part = self.folder / f"{query}.part"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
+from consumer.mode_options import option_of, with_mode_options
 from lakeproof.command import application, logged_errors, run
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.doctor import Program, check_environment
@@ -70,6 +71,7 @@ class DataSource(StrEnum):
 
 
 @app.command("run")
+@with_mode_options
 def run_streams(
     streams: Annotated[
         list[str],
@@ -127,10 +129,8 @@ def run_streams(
         Path | None,
         typer.Option(help="Settings file, for dedupe and windows.", show_default="dedupe.yaml or windows.yaml"),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Another value for a field of the settings file."),
-    ] = None,
+    *,
+    fields: Mapping[str, str],
 ) -> None:
     """Run streams from their landing zones or topics into bronze, silver and gold, in one Spark application.
 
@@ -151,10 +151,10 @@ def run_streams(
                     "--dead-letter-topic": dead_letter_topic,
                 }
                 _refuse_others(others, f"with {mode}", f"`consumer run {mode}` reads a Kafka topic into sinks.")
-                named = [f"topic={topic}"] if topic else []
-                _run_mode(mode, config, [*named, *(changes or [])], available_now, trigger)
+                _run_mode(mode, config, {"topic": topic or "", **fields}, available_now, trigger)
             else:
-                _refuse_others({"--config": config, "--set": changes}, "with streams", "Set the LAKE_ variables.")
+                of_modes: dict[str, object] = {"--config": config, **{option_of(name): name for name in fields}}
+                _refuse_others(of_modes, "with streams", "Set the LAKE_ variables.")
                 settings = _with_sinks(load_settings(), silver_topic, dead_letter_topic, streams)
                 period = _period(since, to, streams, data_source) if since else None
                 layer = None if period else _layer(to)
@@ -216,7 +216,8 @@ def give_up_files(
 @app.command("status")
 def show_status(
     streams: Annotated[
-        list[str] | None, typer.Argument(metavar="[STREAM...]", help="Streams. Default: all that have tables.")
+        list[str] | None,
+        typer.Argument(metavar="[STREAM...]", help="Streams or modes. Default: all that have tables or have run."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -227,7 +228,8 @@ def show_status(
     """
     settings = load_settings()
     for stream in streams or ():
-        load_contract(settings.contracts, stream)
+        if stream not in list(ModeName):
+            load_contract(settings.contracts, stream)
     from consumer import status
 
     found = status.status(settings, streams or [])
@@ -356,11 +358,11 @@ def _run(
     ]
     queries += alerts
     settings = _with_cores(settings, sum(each.slots for each in alerts))
-    _run_queries(settings, queries, " ".join(streams), available_now)
+    _run_queries(settings, queries, " ".join(streams), available_now, urgent=[each.name for each in alerts])
 
 
-def _run_mode(name: ModeName, config: Path | None, options: list[str], available_now: bool, every: str) -> None:
-    settings, mode = load_mode(name, config, options)
+def _run_mode(name: ModeName, config: Path | None, fields: Mapping[str, str], available_now: bool, every: str) -> None:
+    settings, mode = load_mode(name, config, fields)
     check_environment(settings, Program.CONSUMER, lake=False)
     from consumer.queries.bronze import Trigger
     from consumer.queries.modes import ModeQuery
@@ -368,14 +370,16 @@ def _run_mode(name: ModeName, config: Path | None, options: list[str], available
     _run_queries(settings, [ModeQuery(settings, mode, Trigger(available_now, every))], name, available_now)
 
 
-def _run_queries(settings: Settings, queries: Sequence["Query"], what: str, available_now: bool) -> None:
+def _run_queries(
+    settings: Settings, queries: Sequence["Query"], what: str, available_now: bool, urgent: Sequence[str] = ()
+) -> None:
     from py4j.protocol import Py4JNetworkError
 
     from consumer.app import run_queries
     from consumer.screen import screen
     from consumer.session import PLANNING_ONLY, start_session
 
-    start = partial(start_session, settings, f"lakeproof consumer {what}", PLANNING_ONLY)
+    start = partial(start_session, settings, f"lakeproof consumer {what}", PLANNING_ONLY, urgent=urgent)
     try:
         with screen(available_now=available_now):
             run_queries(settings, queries, start, available_now=available_now)
@@ -449,7 +453,7 @@ def _refuse_others(options: Mapping[str, object], where: str, hint: str) -> None
 
 
 def _with_cores(settings: Settings, held: int) -> Settings:
-    """The settings with more cores of Spark's on this machine: those that are held all the time mostly wait."""
+    """The settings with more cores of Spark's on this machine: those that are held or kept free mostly wait."""
     if not held or settings.spark.master != "local[*]":
         return settings
     master = f"local[{(os.cpu_count() or 1) + held}]"

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.metadata import TableMetadata
 
+SMALL_ROWS = 20_000
+"""Rows that the driver reads itself, at most, if they are not too many bytes either."""
 _BYTES_PER_TASK = 1 << 20
 _FILE_COST = 1 << 16
 """Bytes that take as long to read as to open a file."""
 
 _ROW = "_row"
 
+PartT = TypeVar("PartT")
 ResultT = TypeVar("ResultT")
 
 
@@ -102,7 +105,7 @@ def of_micro_batches(start: int, end: int) -> "BooleanExpression":
 
 
 def read(scan: Scan) -> Iterator[pa.RecordBatch]:
-    """Read rows within a task.
+    """Read rows within a task; each time, they come in the same order.
 
     Raises
     ------
@@ -178,19 +181,20 @@ def _deleted(scan: Scan, file: "FileScanTask") -> Any:
     return np.concatenate(found)
 
 
-def spread(spark: SparkSession, scan: Scan, work: Callable[[Scan], ResultT]) -> list[ResultT]:
-    """Let tasks work on parts of a scan, of about the same number of bytes.
+def spread(spark: SparkSession, scan: Scan, parts: Sequence[PartT], work: Callable[[PartT], ResultT]) -> list[ResultT]:
+    """Let a task work on each part of a scan; return what they return, in the same order.
+
+    The driver works on a small scan itself: a task would take longer to start.
 
     Raises
     ------
     LakeproofError
         What a task failed with.
     """
-    parts = parts_of(spark, scan)
-    if not parts:
-        return []
+    if not parts or is_small(scan):
+        return list(map(work, parts))
 
-    def attempt(part: Scan) -> ResultT | LakeproofError:
+    def attempt(part: PartT) -> ResultT | LakeproofError:
         try:
             return work(part)
         except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
@@ -199,11 +203,16 @@ def spread(spark: SparkSession, scan: Scan, work: Callable[[Scan], ResultT]) -> 
     return succeeded(spark.sparkContext.parallelize(parts, len(parts)).map(attempt).collect())
 
 
+def is_small(scan: Scan) -> bool:
+    """Whether it takes less time to read the rows than to start a task for them."""
+    return sum(file.file.record_count for file in scan.files) <= SMALL_ROWS and _bytes_of(scan) <= _BYTES_PER_TASK
+
+
 def parts_of(spark: SparkSession, scan: Scan) -> list[Scan]:
     """Parts of a scan of about the same number of bytes, at most as many as there are cores."""
     if not scan.files:
         return []
-    total = sum(map(_cost, scan.files))
+    total = _bytes_of(scan)
     cores = spark.sparkContext.defaultParallelism
     groups = balanced(scan.files, min(1 + total // _BYTES_PER_TASK, len(scan.files), cores), _cost)
     return [replace(scan, files=files) for files in groups]
@@ -217,6 +226,10 @@ def succeeded(results: Iterable[ResultT | LakeproofError]) -> list[ResultT]:
             raise result
         found.append(result)
     return found
+
+
+def _bytes_of(scan: Scan) -> int:
+    return sum(map(_cost, scan.files))
 
 
 def _cost(file: "FileScanTask") -> int:

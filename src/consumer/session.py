@@ -4,11 +4,13 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
+from xml.sax.saxutils import quoteattr
 
 import psutil
 from py4j.java_gateway import JavaGateway
@@ -28,11 +30,16 @@ PLANNING_ONLY = ("-XX:TieredStopAtLevel=1",)
 Its second compiler would take processor time from them, as much as all the rest of the JVM over a backlog of 300 MB.
 """
 
+_NICENESS = 10
 _INCUBATOR = b"WARNING: Using incubator modules"
 
 
 def start_session(
-    settings: Settings, name: str, java_options: Sequence[str] = (), archive_to: Path | None = None
+    settings: Settings,
+    name: str,
+    java_options: Sequence[str] = (),
+    archive_to: Path | None = None,
+    urgent: Sequence[str] = (),
 ) -> SparkSession:
     """Start Spark with the catalog ``lake`` in place.
 
@@ -46,6 +53,9 @@ def start_session(
         More options for the driver's JVM, as :data:`PLANNING_ONLY`.
     archive_to
         Where the JVM archives the classes that it has loaded when it ends; it then starts without an archive.
+    urgent
+        Scheduler pools whose tasks get the next core that is free. If there are any, Python workers on this machine
+        leave the processor to the JVM.
 
     Raises
     ------
@@ -86,6 +96,7 @@ def start_session(
         # One machine: nothing to distribute, and nobody else's business.
         os.environ.setdefault("PYSPARK_PYTHON", str(files("consumer") / "worker.sh"))
         os.environ["LAKEPROOF_PYTHON"] = sys.executable
+        os.environ["LAKEPROOF_NICENESS"] = str(_NICENESS if urgent else 0)
         options["spark.driver.extraClassPath"] = os.pathsep.join(jars)
         # Sets a file's permissions by a call; Hadoop's own class starts a process (chmod), 24 for a micro-batch.
         options["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
@@ -96,7 +107,11 @@ def start_session(
     conf = SparkConf().setAppName(name).setMaster(settings.spark.master)
     conf.setAll([*options.items(), *spark_properties(settings).items()])
     try:
-        return _session(conf)
+        with tempfile.TemporaryDirectory(prefix="lakeproof-") as folder:
+            pools = Path(folder) / "pools.xml"  # read once, at the start
+            pools.write_text(pools_with(urgent))
+            conf.set("spark.scheduler.allocation.file", pools.as_uri())
+            return _session(conf)
     except PySparkRuntimeError as error:
         raise UnavailableError(
             f"Spark's JVM did not start: {str(error).rstrip('.')}.",
@@ -107,6 +122,12 @@ def start_session(
             f"Spark did not start: {first_cause(error)}",
             f"Check LAKE_SPARK_MASTER and LAKE_DRIVER_MEMORY. Details: {settings.logs / 'spark.log'}",
         ) from error
+
+
+def pools_with(urgent: Sequence[str]) -> str:
+    """Spark's file of scheduler pools, with pools that get more cores than there are before others get one."""
+    first = "<schedulingMode>FIFO</schedulingMode><minShare>1000</minShare>"
+    return f"<allocations>{''.join(f'<pool name={quoteattr(name)}>{first}</pool>' for name in urgent)}</allocations>"
 
 
 def _session(conf: SparkConf) -> SparkSession:

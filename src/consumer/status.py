@@ -9,12 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from consumer.commit.marker import Committed, committed, property_of
+from consumer.modes.pipelines import Pipeline, pipelines
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Publish
 from lakeproof.gold.read import load_products
+from lakeproof.kafka.modes import ModeName
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.kafka.topic import Topic
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 _RATE_OVER = timedelta(minutes=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WIDE = 10_000  # characters: nothing is cut off there
+_HEADINGS = ("query", "state", "behind", "rows/s", "last commit", "watermark")
 
 
 class Doing(StrEnum):
@@ -46,6 +50,9 @@ class Doing(StrEnum):
     RUNNING = "running"
     STOPPED = "stopped"
     FAILED = "failed"
+
+
+_COLOURS = {Doing.RUNNING: "green", Doing.STOPPED: "yellow", Doing.FAILED: "red"}
 
 
 @dataclass(frozen=True)
@@ -80,23 +87,36 @@ class QueryStatus:
     problem: str = ""
 
 
-def status(settings: Settings, streams: Sequence[str]) -> list[QueryStatus]:
-    """Look at the queries of streams; of all that have tables, if none is named.
+def status(settings: Settings, names: Sequence[str]) -> list[QueryStatus]:
+    """Look at the queries of streams and modes; of all that have tables or have run, if none is named.
 
     Raises
     ------
     UsageError
-        None has tables.
+        None has tables, or has run.
     UnavailableError
         The catalog or the state database cannot be read.
     """
+    modes = [mode for mode in ModeName if mode in names or not names]
+    failed = failures(settings.state.database)
+    found = [_of_mode(each, settings.state.database, failed) for each in pipelines(settings, modes)]
+    streams = [name for name in names if name not in modes]
+    if names and not streams:
+        if not found:
+            raise UsageError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
+        return found
+    return [*_of_streams(settings, streams, failed, needed=not found), *found]
+
+
+def _of_streams(
+    settings: Settings, streams: Sequence[str], failed: dict[str, str], *, needed: bool
+) -> list[QueryStatus]:
     catalog = open_catalog(settings)
     with catalog_errors():
         names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
         known = [name for name in streams or names if catalog.table_exists(stream_tables(name).ledger)]
-        if not known:
+        if not known and needed:
             raise UsageError("No stream has tables yet.", "Run `consumer run STREAM`.")
-        failed = failures(settings.state.database)
         return [each for stream in known for each in _of_stream(settings, catalog, stream, failed)]
 
 
@@ -116,24 +136,46 @@ def as_json(found: Sequence[QueryStatus]) -> str:
 def write_table(found: Sequence[QueryStatus], out: TextIO) -> None:
     """The status for people."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table as Printed
+    from rich.text import Text
 
-    table = Printed("query", "state", "behind", "rows/s", "last commit", "watermark")
-    colours = {Doing.RUNNING: "green", Doing.STOPPED: "yellow", Doing.FAILED: "red"}
+    table = Printed(*_HEADINGS)
     for each in found:
-        table.add_row(
-            each.query,
-            f"[{colours[each.state]}]{each.state}[/]",
-            "?" if each.lag is None else f"{each.lag:,} {each.unit}",
-            "" if each.rows_per_second is None else f"{each.rows_per_second:,.1f}",
-            _time(each.last_commit),
-            _time(each.watermark),
-        )
+        name, state, *others = _cells(each)
+        table.add_row(escape(name), Text(state, _COLOURS[each.state]), *others)
     console = Console(file=out, soft_wrap=True)
-    console.print(table)
+    if console.measure(table, options=console.options.update(width=_WIDE)).maximum <= console.width:
+        console.print(table)
+    else:  # no name is cut off to fit
+        for each in found:
+            name, state, *others = _cells(each)
+            console.print(escape(name), Text(state, _COLOURS[each.state]))
+            named = zip(_HEADINGS[2:], others, strict=True)
+            console.print("  " + ", ".join(f"{heading} {cell}" for heading, cell in named if cell))
     for each in found:
         if each.problem:
             console.print(f"{each.query}: {each.problem}", markup=False)
+
+
+def _cells(each: QueryStatus) -> list[str]:
+    """The texts of a line, in the order of the headings."""
+    return [
+        each.query,
+        str(each.state),
+        "?" if each.lag is None else f"{each.lag:,} {each.unit}",
+        "" if each.rows_per_second is None else f"{each.rows_per_second:,.1f}",
+        _time(each.last_commit),
+        _time(each.watermark),
+    ]
+
+
+def _of_mode(each: Pipeline, database: str, failed: dict[str, str]) -> QueryStatus:
+    watermark = None if each.watermark is None else _from_micros(str(each.watermark))
+    return _status(
+        each.name, database, each.lease, {each.name: failed[each.mode]} if each.mode in failed else {}, each.behind,
+        "messages", each.per_second, each.last_commit, watermark, each.problem,
+    )  # fmt: skip
 
 
 def _of_stream(settings: Settings, catalog: "Catalog", stream: str, failed: dict[str, str]) -> Iterator[QueryStatus]:

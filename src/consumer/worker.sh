@@ -5,4 +5,4 @@ PYTHONPATH=$(printf '%s' "$PYTHONPATH" | tr ':' '\n' | grep -v '/python/lib/[^/]
 export PYTHONPATH
 # NumPy's linear algebra, which nothing here uses, would start a thread for each core: a third of such a start.
 export OPENBLAS_NUM_THREADS=1
-exec "$LAKEPROOF_PYTHON" "$@"
+exec nice -n "${LAKEPROOF_NICENESS:-0}" "$LAKEPROOF_PYTHON" "$@"

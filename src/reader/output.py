@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
     from rich.console import Console
+    from rich.table import Table
 
 _FETCH_ROWS = 10_000
 _TABLE_ROWS = 40
+_PLENTY = 1_000
 
 
 class Format(StrEnum):
@@ -69,6 +71,19 @@ def console() -> "Console":
     from rich.console import Console
 
     return Console(width=_width())
+
+
+def print_counts(out: "Console", table: "Table") -> None:
+    """Print a table of names and numbers, so that a terminal of 80 columns shows all of them.
+
+    A table that is too wide loses the padding of its cells, then wraps its headings. Nothing is cut.
+    """
+    table.columns[0].no_wrap = True
+    for column in table.columns:
+        column.overflow = "fold"
+    if out.measure(table, options=out.options.update(max_width=_PLENTY)).maximum > out.width:
+        table.padding = 0
+    out.print(table)
 
 
 def _width() -> int:

@@ -19,6 +19,8 @@ from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.gold.model import WINDOW_START
 from lakeproof.gold.read import load_products
+from lakeproof.gold.read_samples import load_all_samples
+from lakeproof.gold.samples import Samples
 from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import is_hidden, landing_zone
@@ -30,6 +32,7 @@ from lakeproof.tables.names import (
     REASONS,
     SOURCE,
     gold_table,
+    samples_tables,
     silver_tables,
     stream_tables,
 )
@@ -142,12 +145,16 @@ def print_summary(settings: Settings, stream: str, since: datetime | None = None
         silver = _silver(session, stream) if _has_table(settings, silver_tables(stream).ledger) else None
         products = load_products(settings.gold, [stream], lambda _: contract)
         gold = _gold(session, [each.name for each in products if _has_table(settings, gold_table(each.name))])
+        of_samples = load_all_samples(settings.gold, [stream], lambda _: contract)
+        sampled = _sampled(session, [each for each in of_samples if _has_both(settings, each)])
     out.print(landed)
     out.print(dead)
     if silver:
         out.print(silver)
     if gold:
         out.print(gold)
+    if sampled:
+        out.print(sampled)
     _print_next(out, stream)
 
 
@@ -277,6 +284,25 @@ def _gold(session: Session, products: list[str]) -> Table | None:
     return table if products else None
 
 
+def _has_both(settings: Settings, product: Samples) -> bool:
+    names = samples_tables(product.name, product.anomalies)
+    return _has_table(settings, names.samples) and _has_table(settings, names.anomalies)
+
+
+def _sampled(session: Session, products: list[Samples]) -> Table | None:
+    table = Table("product", "samples", "windows", "last window", "anomalies", title="Gold: samples and anomalies")
+    for index in (1, 2, 4):
+        table.columns[index].justify = "right"
+    for product in products:
+        names = samples_tables(product.name, product.anomalies)
+        ((samples, windows, last, anomalies),) = session.fetch(
+            f"SELECT count(*), count(DISTINCT {WINDOW_START}), max({WINDOW_START})::VARCHAR, "  # noqa: S608 - our own names
+            f"(SELECT count(*) FROM {names.anomalies}) FROM {names.samples}"
+        )
+        table.add_row(product.name, f"{samples:,}", f"{windows:,}", last or "none", f"{anomalies:,}")
+    return table if products else None
+
+
 def _print_next(out: Console, stream: str) -> None:
     reader = _reader()
     query = f"select * from {stream_tables(stream).bronze} limit 5"  # noqa: S608 - for people to run
@@ -292,10 +318,10 @@ def _print_next(out: Console, stream: str) -> None:
         commands |= {"make consumer-logs": "follow the consumer", "make stop": "stop producer and consumer"}
     else:
         commands |= {f"{reader} verify {stream}": "recount what landed"}
-    width = max(map(len, commands))
     out.print("Next:")
     for command, what in commands.items():
-        out.print(Text.assemble("  ", (command.ljust(width), "bold"), "  ", (f"# {what}", "dim")), soft_wrap=True)
+        # A line each: side by side, they are wider than many terminals.
+        out.print(Text(f"  # {what}", "dim"), Text(f"  {command}", "bold"), sep="\n", soft_wrap=True)
 
 
 def _reader() -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
-from reader.output import Format, console, write_result
+from reader.output import Format, console, print_counts, write_result
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -99,7 +99,7 @@ def _print(facts: list[TableFacts]) -> None:
         when = f"{fact.last_commit:%Y-%m-%d %H:%M:%S}" if fact.last_commit else "never"
         counts = (f"{fact.rows:,}", f"{fact.data_files:,}", decimal(fact.bytes), f"{fact.snapshots:,}")
         grid.add_row(fact.name, *counts, when)
-    console().print(grid)
+    print_counts(console(), grid)
 
 
 def _tables(catalog: "Catalog") -> Iterator["Table"]:

@@ -1,11 +1,15 @@
 """A file's time is made of its steps, and a file that was not wholly seen once is an error."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks.freshness_figures import Journey, commits, durations, journeys, read_notes
+from benchmarks.freshness_kafka import ages
+
+from lakeproof.kafka.offsets import source_name
 
 LANDED = [{"name": "a", "due": 0.0, "at": 1.0}, {"name": "b", "due": 2.0, "at": 2.0}]
 CONSUMED: list[dict[str, Any]] = [
@@ -50,3 +54,17 @@ def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
     assert read_notes(notes) == []
     notes.write_text(json.dumps(LANDED[0]) + '\n{"name": "b", "du')
     assert read_notes(notes) == LANDED[:1]
+
+
+def test_messages_are_as_old_as_the_poll_that_saw_them() -> None:
+    name = partial(source_name, "t")
+    sent = [{"at": 10.0, "places": {"0": [4, 5]}}, {"at": 11.0, "places": {"0": [6, 6], "1": [0, 0]}}]
+    polls = [
+        {"at": 12.0, "seen": [[name(0, 4), 1, 1], [name(0, 5), 1, 1]]},
+        {"at": 13.5, "seen": [[name(0, 6), 2, 1], [name(1, 0), 2, 1]]},
+    ]
+    assert ages(sent, polls, "t") == [2.0, 2.0, 2.5, 2.5]
+    with pytest.raises(ValueError, match=r"t/0/0+6 was never seen"):
+        ages(sent, polls[:1], "t")
+    with pytest.raises(ValueError, match=r"t/0/0+4 was seen twice"):
+        ages(sent, [*polls, polls[0]], "t")

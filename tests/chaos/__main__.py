@@ -1,6 +1,7 @@
 """``make chaos``: the whole grid."""
 
 import itertools
+import re
 import shutil
 import signal
 import sys
@@ -13,7 +14,7 @@ import typer
 from rich.console import Console
 from tests.chaos.bench import Bench, Catalog, Options
 from tests.chaos.grid import Row, Verdict, as_markdown, as_table, passed
-from tests.chaos.scenarios import LOCAL, MINIO, Part, run_scenario, scenarios
+from tests.chaos.scenarios import FILES, KAFKA, LOCAL, MINIO, Part, run_scenario, scenarios
 
 
 class Storage(StrEnum):
@@ -24,8 +25,17 @@ class Storage(StrEnum):
     BOTH = "both"
 
 
+class Source(StrEnum):
+    """Where the batches come from."""
+
+    FILES = FILES
+    KAFKA = KAFKA
+    BOTH = "both"
+
+
 def main(
     storage: Annotated[Storage, typer.Option(help="Where the lakes lie.")] = Storage.BOTH,
+    source: Annotated[Source, typer.Option(help="Where the batches come from.")] = Source.BOTH,
     kills: Annotated[int, typer.Option(min=1, help="Random kills, on each storage.")] = 50,
     seed: Annotated[int, typer.Option(help="Decides what lands, and when random kills come.")] = 1,
     part: Annotated[Part | None, typer.Option(help="Only this part of the grid.", show_default="all")] = None,
@@ -33,7 +43,7 @@ def main(
         Catalog | None,
         typer.Option(help="Only with this catalog; servers are tried on local storage.", show_default="all"),
     ] = None,
-    only: Annotated[str, typer.Option(metavar="TEXT", help="Only scenarios whose names contain this.")] = "",
+    only: Annotated[str, typer.Option(metavar="REGEX", help="Only scenarios whose names contain this.")] = "",
     report: Annotated[Path | None, typer.Option(help="Write the grid here as Markdown.", dir_okay=False)] = None,
 ) -> None:
     """Hurt a consumer in every way that we know of; exit 0 only if nothing was lost or doubled by it."""
@@ -44,12 +54,16 @@ def main(
     starts: list[float] = []
     storages = (LOCAL, MINIO) if storage is Storage.BOTH else (storage.value,)
     catalogs = (catalog,) if catalog else tuple(Catalog)
-    asked = [each for each in scenarios(kills) if only in each.name and part in (None, each.part)]
-    for where, kind in itertools.product(storages, catalogs):
-        chosen = [each for each in asked if each.fits(where, kind)]
+    sources = (FILES, KAFKA) if source is Source.BOTH else (source.value,)
+    asked = [each for each in scenarios(kills) if re.search(only, each.name) and part in (None, each.part)]
+    for where, kind, origin in itertools.product(storages, catalogs, sources):
+        chosen = [each for each in asked if each.fits(where, kind, origin)]
         if not chosen:
             continue
-        with Bench(Options(folder / where / kind, minio=where == MINIO, seed=seed, catalog=kind)) as bench:
+        options = Options(
+            folder / where / kind / origin, minio=where == MINIO, seed=seed, catalog=kind, kafka=origin == KAFKA
+        )
+        with Bench(options) as bench:
             for number, scenario in enumerate(chosen, start=1):
                 row = run_scenario(scenario, bench)
                 rows.append(row)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Self
 
 from tests.chaos.grid import Outcome
+from tests.chaos.kafka.lake import TopicLake
 from tests.chaos.lake import STREAM, Lake
 from tests.chaos.mutants import Mutant
 from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import Process, wait_until
 from tests.chaos.servers import MinioServer, Proxy
 from tests.chaos.victim import LEASE_SECONDS, MUTANT, ORDERS
-from tests.servers import PostgresServer, RestCatalogServer
+from tests.servers import KafkaServer, PostgresServer, RestCatalogServer
 
 from lakeproof.settings import S3Settings
 from lakeproof.storage.s3 import s3_client
@@ -65,6 +66,8 @@ class Options:
         What is broken in the consumer.
     catalog
         Which catalog the lakes have.
+    kafka
+        Whether batches are messages of a topic; else files.
     """
 
     folder: Path
@@ -73,12 +76,14 @@ class Options:
     lease_seconds: float | None = None
     mutant: Mutant | None = None
     catalog: Catalog = Catalog.SQLITE
+    kafka: bool = False
 
     @property
     def where(self) -> str:
-        """Storage and catalog, for the grid."""
+        """Storage, catalog and source, for the grid."""
         storage = "minio" if self.minio else "local"
-        return storage if self.catalog is Catalog.SQLITE else f"{storage}, {self.catalog}"
+        catalog = "" if self.catalog is Catalog.SQLITE else f", {self.catalog}"
+        return f"{storage}{catalog}{', kafka' * self.kafka}"
 
 
 class Bench:
@@ -108,6 +113,8 @@ class Bench:
             self._through_proxy = self._direct.model_copy(update={"endpoint_url": self.proxy.endpoint_url})
         if self.options.catalog is Catalog.POSTGRES:
             self._postgres = self._stack.enter_context(PostgresServer(self.options.folder / "postgres"))
+        if self.options.kafka:
+            self.broker = self._stack.enter_context(KafkaServer(self.options.folder / "kafka"))
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -124,12 +131,25 @@ class Bench:
         return self._lake
 
     @property
+    def has_lake(self) -> bool:
+        """Whether a scenario before this one has left its lake."""
+        return self._lake is not None
+
+    @property
     def orders(self) -> Orders:
         """Orders to the consumers of the present lake."""
         return Orders(self.lake.folder / "orders.json")
 
-    def new_lake(self, folder: Path | None = None) -> Lake:
-        """Begin with another lake; the present one and its consumer are given up."""
+    def new_lake(self, folder: Path | None = None, *, sinks: bool = False) -> Lake:
+        """Begin with another lake; the present one and its consumer are given up.
+
+        Parameters
+        ----------
+        folder
+            Where; None for the folder of the bench.
+        sinks
+            Whether its tables are sent on to topics, if it is filled from one.
+        """
         self.end_consumers()
         self._lakes += 1
         bucket = None
@@ -138,7 +158,11 @@ class Bench:
             s3_client(self._direct).create_bucket(Bucket=bucket)
         home = (folder or self.options.folder) / f"lake-{self._lakes}"
         warehouse = f"s3://{bucket}/warehouse" if bucket else (home / "warehouse").as_uri()
-        self._lake = Lake(home, bucket, self._direct, self.options.seed + self._lakes, self._databases(warehouse))
+        seed, others = self.options.seed + self._lakes, self._databases(warehouse)
+        if self.options.kafka:
+            self._lake = TopicLake(home, bucket, self._direct, seed, others, broker=self.broker, sinks=sinks)
+        else:
+            self._lake = Lake(home, bucket, self._direct, seed, others)
         return self._lake
 
     def _databases(self, warehouse: str) -> dict[str, str]:
@@ -163,7 +187,7 @@ class Bench:
 
     def start(self, *arguments: str, stream: str = STREAM) -> Process:
         """Start a consumer; by default one that goes on until it is ended."""
-        arguments = arguments or ("--trigger", "200 milliseconds")
+        arguments = (*self.lake.run_arguments * (stream == STREAM), *(arguments or ("--trigger", "200 milliseconds")))
         environment = self.lake.environment(self._through_proxy) | {
             ORDERS: str(self.orders.file),
             # What a killed process leaves behind goes away with the lake.
@@ -175,7 +199,7 @@ class Bench:
         if self.options.mutant:
             environment[MUTANT] = self.options.mutant
             arguments = (*arguments, "--to", self.options.mutant.layer)
-        if self.options.mutant is Mutant.TRAILING_GARBAGE:  # the one that is in the workers
+        if self.options.mutant and self.options.mutant.in_workers:
             worker = Path(__file__).with_name("worker.sh")
             environment |= {"PYSPARK_PYTHON": str(worker), "CHAOS_PYTHON": sys.executable}
         return self._begin("consumer", ["tests.chaos.victim", "run", stream, *arguments], environment)
@@ -256,7 +280,7 @@ class Bench:
                 return f"the consumer ended with {consumer.wait(0)}: {consumer.last_words()}"
             if self.lake.drained():
                 return None
-        return f"not drained: {self.lake.accounted()} of {len(self.lake.files)} files are in the ledger"
+        return f"not drained: {self.lake.accounted()} of {len(self.lake.files)} batches are in the ledger"
 
     def recover(self, outcome: Outcome, *, may_end: bool = False) -> Outcome:
         """Start a consumer after the fault, drain, and check everything. A lake that is off is used no more.

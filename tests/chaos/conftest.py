@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from tests.chaos.bench import Bench, Catalog, Options
 from tests.chaos.grid import Outcome
-from tests.chaos.mutants import Mutant
 from tests.chaos.scenarios import run_scenario, scenarios
 
 RANDOM_KILLS = 3
@@ -30,6 +29,13 @@ def minio_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield bench
 
 
+@pytest.fixture(scope="module")
+def kafka_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A bench on local storage whose batches are messages of a broker of its own."""
+    with Bench(Options(tmp_path_factory.mktemp("chaos"), seed=3, lease_seconds=SHORT_LEASE, kafka=True)) as bench:
+        yield bench
+
+
 @pytest.fixture
 def catalog_bench(tmp_path: Path) -> Iterator[Callable[[Catalog], Bench]]:
     """Opens benches on local storage with a server as catalog."""
@@ -40,11 +46,11 @@ def catalog_bench(tmp_path: Path) -> Iterator[Callable[[Catalog], Bench]]:
 
 
 @pytest.fixture
-def mutant_bench(tmp_path: Path) -> Iterator[Callable[[Mutant], Bench]]:
+def mutant_bench(tmp_path: Path) -> Iterator[OpenBench]:
     """Opens benches on local storage whose consumer is broken."""
     with ExitStack() as stack:
-        yield lambda mutant: stack.enter_context(
-            Bench(Options(tmp_path, seed=1, lease_seconds=SHORT_LEASE, mutant=mutant))
+        yield lambda mutant, kafka=False: stack.enter_context(
+            Bench(Options(tmp_path, seed=1, lease_seconds=SHORT_LEASE, mutant=mutant, kafka=kafka))
         )
 
 

@@ -82,12 +82,15 @@ class Lake:
         How the harness and the reader reach it.
     seed
         Decides what lands.
-    databases
-        Settings of a catalog and a landing log that are not in the folder.
+    others
+        Other settings: of a catalog and a landing log that are not in the folder, say.
     """
 
+    run_arguments: tuple[str, ...] = ()
+    """What ``consumer run`` is told of where the batches are."""
+
     def __init__(
-        self, folder: Path, bucket: str | None, s3: S3Settings, seed: int, databases: Mapping[str, str] | None = None
+        self, folder: Path, bucket: str | None, s3: S3Settings, seed: int, others: Mapping[str, str] | None = None
     ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
@@ -101,7 +104,7 @@ class Lake:
                 "LAKE_CONTRACTS": ROOT / "contracts",
                 "LAKE_GOLD": ROOT / "gold",
                 "LAKE_JARS": ROOT / "target" / "jars" / "spark",
-                **(databases or {}),
+                **(others or {}),
             }
         ).model_copy(update={"s3": s3})
         self._land_in(self.settings)
@@ -145,8 +148,7 @@ class Lake:
         landed = []
         for _ in range(files):
             batch = next(self._batches)
-            source = batch.name
-            self.landing.write_new(self.zone.uri_of(source), batch.data)
+            source = self._put(batch)
             self.expect(source, batch)
             landed.append(source)
         return landed
@@ -190,6 +192,11 @@ class Lake:
             table = TABLES.dead_letters if record.reasons else TABLES.bronze
             self.expected.add((table, source, position))
 
+    def _put(self, batch: Batch) -> str:
+        """Land a batch; return what ``_source`` calls it."""
+        self.landing.write_new(self.zone.uri_of(batch.name), batch.data)
+        return batch.name
+
     def accounted(self) -> int:
         """How many rows the ledger has; 0 where there is none yet. Reads no data file."""
         catalog = open_catalog(self.settings)
@@ -199,25 +206,27 @@ class Lake:
         return int((snapshot.summary or {})["total-records"] or 0) if snapshot else 0
 
     def drained(self) -> bool:
-        """Whether the ledger has every file that landed."""
-        if self.accounted() < len(self.files):
-            return False
+        """Whether the ledger has everything that landed, and silver and gold, too."""
+        return self.accounted() >= len(self.files) and self._has_all() and self._followed()
+
+    def _has_all(self) -> bool:
         ledger = open_catalog(self.settings).load_table(TABLES.ledger).scan(selected_fields=("source",)).to_arrow()
-        return set(self.files) <= set(ledger["source"].to_pylist()) and self._followed()
+        return set(self.files) <= set(ledger["source"].to_pylist())
 
     def _followed(self) -> bool:
         """Whether silver and gold have taken all of bronze, where they are filled."""
         catalog = open_catalog(self.settings)
-        ends = [self._marker(TABLES.ledger, bronze_query(STREAM))["micro_batch_id"] + 1]
+        ends = [self.marker(TABLES.ledger, bronze_query(STREAM))["micro_batch_id"] + 1]
         for table, query in (
             (silver_tables(STREAM).kept, silver_query(STREAM)),
             (gold_table(PRODUCT), gold_query(PRODUCT)),
         ):
             if catalog.table_exists(table):
-                ends.append(int(self._marker(table, query).get("end", -1)))
+                ends.append(int(self.marker(table, query).get("end", -1)))
         return len(set(ends)) == 1
 
-    def _marker(self, table: str, query: str) -> dict[str, Any]:
+    def marker(self, table: str, query: str) -> dict[str, Any]:
+        """The newest marker of a query in a table; empty where it has none."""
         text = open_catalog(self.settings).load_table(table).properties.get(MARKER + query)
         found: dict[str, Any] = json.loads(text)["marker"] if text else {}
         return found

@@ -6,6 +6,8 @@ from enum import StrEnum
 from types import ModuleType
 from typing import Any
 
+from lakeproof.errors import UnavailableError
+
 
 class Mutant(StrEnum):
     """What is taken out or broken."""
@@ -17,6 +19,12 @@ class Mutant(StrEnum):
     MARKERS_BY_NUMBER = "markers-by-number"
     NO_SILVER_LOOK_UP = "no-silver-look-up"
     NO_REMOVAL_IN_GOLD = "no-removal-in-gold"
+    NO_PATIENCE_WITH_BROKERS = "no-patience-with-brokers"
+
+    @property
+    def in_workers(self) -> bool:
+        """Whether it breaks Spark's workers, too."""
+        return self in (Mutant.TRAILING_GARBAGE, Mutant.NO_PATIENCE_WITH_BROKERS)
 
     @property
     def layer(self) -> str:
@@ -26,8 +34,8 @@ class Mutant(StrEnum):
         return "bronze"
 
 
-def wrap(module: ModuleType, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Put `around(what is there)` in a module's place of that name, which must exist."""
+def wrap(module: ModuleType | type, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Put `around(what is there)` in the place of that name of a module or a class, which must exist."""
     setattr(module, name, around(getattr(module, name)))
 
 
@@ -41,6 +49,7 @@ def install(mutant: Mutant) -> None:
         Mutant.MARKERS_BY_NUMBER: _compare_numbers,
         Mutant.NO_SILVER_LOOK_UP: _compare_with_nothing,
         Mutant.NO_REMOVAL_IN_GOLD: _leave_old_rows,
+        Mutant.NO_PATIENCE_WITH_BROKERS: _stop_reading,
     }[mutant]()
 
 
@@ -130,3 +139,20 @@ def _leave_old_rows() -> None:
     from consumer.commit import upsert
 
     wrap(upsert, "_remove", lambda _: lambda *_arguments: None)
+
+
+def _stop_reading() -> None:
+    """A range of offsets ends where the brokers have sent nothing for a moment."""
+    from consumer.sources.kafka import read
+
+    def around_range(real: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        def impatient(*arguments: Any) -> Iterator[Any]:
+            *others, kafka, limits, problems = arguments
+            try:
+                yield from real(*others, kafka.model_copy(update={"timeout_seconds": 0.5}), limits, problems)
+            except UnavailableError:
+                return
+
+        return impatient
+
+    wrap(read, "_range", around_range)

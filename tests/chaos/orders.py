@@ -31,6 +31,13 @@ class Step(StrEnum):
     SILVER_APPENDED = "after the commit of silver"
     GOLD_PREPARED = "between look and commit of gold"
     GOLD_UPSERTED = "after the commit of gold"
+    DEAD_LETTERS_SENT = "between the messages of dead letters and their position"
+    SILVER_SENT = "between silver's messages and their position"
+    GOLD_SENT = "between gold's messages and their position"
+
+
+SINK_STEPS = (Step.DEAD_LETTERS_SENT, Step.SILVER_SENT, Step.GOLD_SENT)
+"""Those of sinks, which only lakes with sinks come to."""
 
 
 class Act(StrEnum):

@@ -9,13 +9,18 @@ from enum import StrEnum
 from tests.chaos import faults, kills, operations
 from tests.chaos.bench import Bench, BrokenError, Catalog, NotStruckError
 from tests.chaos.grid import Outcome, Row
+from tests.chaos.kafka import brokers, modes, sinks
 from tests.chaos.lake import TABLES
-from tests.chaos.orders import Step
+from tests.chaos.orders import SINK_STEPS, Step
 from tests.chaos.servers import Rule
+
+from lakeproof.kafka.modes import ModeName
 
 _TRIES = 3
 LOCAL, MINIO = "local", "minio"
+FILES, KAFKA = "files", "kafka"
 _SQLITE = (Catalog.SQLITE,)
+_BOTH = (FILES, KAFKA)
 _EACH = tuple(Catalog)
 
 
@@ -26,49 +31,65 @@ class Part(StrEnum):
     """The consumer is killed, and what it stands on fails."""
     OPERATIONS = "operations"
     """What operators and other tools do."""
+    SINKS = "sinks"
+    """The consumer is killed while it sends its tables on to topics."""
+    MODES = "modes"
+    """The modes on Kafka alone are killed."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is done to a consumer, on which storages, and with which catalogs."""
+    """What is done to a consumer, on which storages, with which catalogs, and with which sources."""
 
     name: str
     run: Callable[[Bench], Outcome]
     storages: tuple[str, ...] = (LOCAL, MINIO)
     catalogs: tuple[Catalog, ...] = _SQLITE
     part: Part = Part.FAULTS
+    sources: tuple[str, ...] = (FILES,)
 
-    def fits(self, storage: str, catalog: Catalog) -> bool:
-        """Whether it is run there. Servers as catalogs are tried on local storage."""
-        return storage in self.storages and catalog in self.catalogs and (catalog in _SQLITE or storage == LOCAL)
+    def fits(self, storage: str, catalog: Catalog, source: str) -> bool:
+        """Whether it is run there. Servers as catalogs are tried with files on local storage."""
+        plain = catalog in _SQLITE or (storage, source) == (LOCAL, FILES)
+        return storage in self.storages and catalog in self.catalogs and source in self.sources and plain
 
 
 def scenarios(random_kills: int) -> list[Scenario]:
     """All of them, in the order in which they are run."""
-    return [*_faults(random_kills), *_operations()]
+    return [*_faults(random_kills), *_brokers(), *_operations(), *_sinks(random_kills), *_modes(random_kills)]
 
 
 def _faults(random_kills: int) -> list[Scenario]:
     between = (Step.BRONZE_APPENDED, Step.DEAD_LETTERS_APPENDED)
     return [
-        *(Scenario(f"killed {step}", kills.at(step)) for step in Step),
-        Scenario("killed during the append: manifest there, metadata not", kills.during_append),
-        Scenario("killed while the checkpoint's offsets are written", kills.during_checkpoint("offsets")),
-        Scenario("killed while the checkpoint's commit is written", kills.during_checkpoint("commits")),
-        Scenario("killed and started again at once", kills.restarted),
-        Scenario(f"killed at {random_kills} random moments", kills.at_random(random_kills)),
+        *(Scenario(f"killed {step}", kills.at(step), sources=_BOTH) for step in Step if step not in SINK_STEPS),
+        Scenario("killed during the append: manifest there, metadata not", kills.during_append, sources=_BOTH),
+        Scenario(
+            "killed while the checkpoint's offsets are written", kills.during_checkpoint("offsets"), sources=_BOTH
+        ),
+        Scenario("killed while the checkpoint's commit is written", kills.during_checkpoint("commits"), sources=_BOTH),
+        Scenario("killed and started again at once", kills.restarted, sources=_BOTH),
+        Scenario(f"killed at {random_kills} random moments", kills.at_random(random_kills), sources=_BOTH),
         *(
-            Scenario(f"{step}, checkpoint lost", kills.at_and_lost(step, landing_log=False), catalogs=_EACH)
+            Scenario(
+                f"{step}, checkpoint lost",
+                kills.at_and_lost(step, landing_log=False),
+                catalogs=_EACH,
+                sources=_BOTH,
+            )
             for step in between
         ),
         *(
             Scenario(
-                f"{step}, checkpoint and landing log lost", kills.at_and_lost(step, landing_log=True), catalogs=_EACH
+                f"{step}, checkpoint and landing log lost",
+                kills.at_and_lost(step, landing_log=True),
+                catalogs=_EACH,
+                sources=_BOTH,
             )
             for step in between
         ),
-        Scenario("suspended past its lease, replaced, resumed", faults.suspended),
-        Scenario("two consumers at once", faults.two_at_once),
+        Scenario("suspended past its lease, replaced, resumed", faults.suspended, sources=_BOTH),
+        Scenario("two consumers at once", faults.two_at_once, sources=_BOTH),
         Scenario("a file landed again under another name", faults.landed_again),
         Scenario("a file with garbage at its end", faults.trailing_garbage),
         Scenario("a file overwritten between crash and restart", faults.overwritten),
@@ -80,17 +101,66 @@ def _faults(random_kills: int) -> list[Scenario]:
     ]
 
 
+def _brokers() -> list[Scenario]:
+    def listed(name: str, run: Callable[[Bench], Outcome]) -> Scenario:
+        return Scenario(name, run, sources=(KAFKA,))
+
+    waiting = (Step.BEFORE_JUDGEMENT, Step.BRONZE_PREPARED, Step.LEDGER_APPENDED)
+    return [
+        *(listed(f"broker killed {step}", brokers.killed_at(step)) for step in waiting),
+        listed("broker killed again and again", brokers.again_and_again),
+        listed("broker away for too long", brokers.away_too_long(at_start=False)),
+        listed("broker away at a start", brokers.away_too_long(at_start=True)),
+        listed(
+            "broker and consumer killed between bronze and dead letters",
+            brokers.both_killed(Step.BRONZE_APPENDED, checkpoint_lost=False),
+        ),
+        listed(
+            "broker and consumer killed between bronze and dead letters, checkpoint lost",
+            brokers.both_killed(Step.BRONZE_APPENDED, checkpoint_lost=True),
+        ),
+        listed("a partition added, and killed", brokers.partition_added),
+    ]
+
+
+def _sinks(random_kills: int) -> list[Scenario]:
+    found = {f"killed {step}": sinks.at(step) for step in SINK_STEPS}
+    found[f"killed at {random_kills} random moments while it sends"] = sinks.at_random(random_kills)
+    return [Scenario(name, run, part=Part.SINKS, sources=(KAFKA,)) for name, run in found.items()]
+
+
+def _modes(random_kills: int) -> list[Scenario]:
+    return [
+        Scenario(
+            f"{name} killed at {random_kills} random moments",
+            modes.at_random(name, random_kills),
+            part=Part.MODES,
+            sources=(KAFKA,),
+        )
+        for name in ModeName
+    ]
+
+
 def _operations() -> list[Scenario]:
     def listed(
-        name: str, run: operations.Run, *, local: bool = False, catalogs: tuple[Catalog, ...] = _SQLITE
+        name: str,
+        run: operations.Run,
+        *,
+        local: bool = False,
+        catalogs: tuple[Catalog, ...] = _SQLITE,
+        sources: tuple[str, ...] = (FILES,),
     ) -> Scenario:
-        return Scenario(name, run, (LOCAL,) if local else (LOCAL, MINIO), catalogs, Part.OPERATIONS)
+        return Scenario(name, run, (LOCAL,) if local else (LOCAL, MINIO), catalogs, Part.OPERATIONS, sources)
 
     between = (Step.BRONZE_APPENDED, Step.DEAD_LETTERS_APPENDED)
     losses = {"": "", "checkpoint": ", checkpoint lost", "checkpoint and log": ", checkpoint and landing log lost"}
     return [
         *(
-            listed(f"{operations.names_of(pieces)} restored from an older copy", operations.restored(*pieces))
+            listed(
+                f"{operations.names_of(pieces)} restored from an older copy",
+                operations.restored(*pieces),
+                sources=_BOTH,
+            )
             for pieces in (*operations.SUBSETS, operations.TOGETHER)
         ),
         *(
@@ -115,7 +185,7 @@ def _operations() -> list[Scenario]:
         listed(
             "two first starts at once, of two streams", operations.two_first_starts(other_stream=True), catalogs=_EACH
         ),
-        listed("bronze rolled back", operations.undone("roll-back")),
+        listed("bronze rolled back", operations.undone("roll-back"), sources=_BOTH),
         listed("bronze replaced by itself", operations.undone("replace-by-itself")),
         listed("bronze replaced by nothing", operations.undone("replace-by-nothing")),
     ]

@@ -20,11 +20,13 @@ from consumer.bronze import micro_batches as bronze
 from consumer.commit import append
 from consumer.gold import micro_batches as gold
 from consumer.silver import micro_batches as silver
+from consumer.sinks.topic import TopicSink
 from lakeproof.state import lease
 
 ORDERS, LEASE_SECONDS, MUTANT = "CHAOS_ORDERS", "CHAOS_LEASE_SECONDS", "CHAOS_MUTANT"
 """Environment variables: the file of orders; how long a lease lasts; what to break."""
 
+_SENT = {"dead_letters": Step.DEAD_LETTERS_SENT, "silver": Step.SILVER_SENT, "gold": Step.GOLD_SENT}
 _STRIKES = {Act.KILL: signal.SIGKILL, Act.SUSPEND: signal.SIGSTOP}
 
 
@@ -72,11 +74,20 @@ def _install_hooks(orders: Orders) -> None:
 
         return commit
 
+    def around_record(real: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(real)
+        def record(sink: TopicSink, *arguments: Any) -> None:
+            reach(_SENT[sink._followed.table.partition(".")[0]])
+            real(sink, *arguments)
+
+        return record
+
     wrap(bronze, "write_judged", around_judgement)
     for layer in (bronze, silver, gold):
         wrap(layer, "append_once", around_append)
     wrap(gold, "upsert_once", around_append)
     wrap(append, "_commit", around_commit)
+    wrap(TopicSink, "_record", around_record)
 
 
 def _steps_of(table: str) -> tuple[Step, Step]:

@@ -11,7 +11,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from consumer.session import _forward
+from consumer.session import _forward, pools_with
 
 pytestmark = pytest.mark.spark
 
@@ -64,6 +64,21 @@ def test_local_files_are_written_without_starting_processes(spark: SparkSession,
     files.create(path).close()
     files.setPermission(path, jvm.org.apache.hadoop.fs.permission.FsPermission("640"))
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_urgent_pools_get_cores_before_others(spark: SparkSession, tmp_path: Path) -> None:
+    name, jvm = 'alerts-"<&>"', spark._jvm
+    assert jvm
+    scheduler = jvm.org.apache.spark.scheduler
+    root = scheduler.Pool("", scheduler.SchedulingMode.FAIR(), 0, 0)
+    (tmp_path / "pools.xml").write_text(pools_with([name]))
+    context = spark.sparkContext._jsc.sc()
+    before = context.conf().get("spark.scheduler.allocation.file")
+    context.conf().set("spark.scheduler.allocation.file", (tmp_path / "pools.xml").as_uri())
+    scheduler.FairSchedulableBuilder(root, context).buildPools()
+    context.conf().set("spark.scheduler.allocation.file", before)
+    assert root.getSchedulableByName(name).minShare() == 1000
+    assert root.getSchedulableByName("default").minShare() == 0
 
 
 def test_what_the_jvm_says_is_passed_on_but_for_one_warning(capfd: pytest.CaptureFixture[str]) -> None:

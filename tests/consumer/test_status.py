@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -22,19 +23,22 @@ from tests.operations import tables
 from tests.servers import KafkaServer, free_port
 
 from consumer.commit.marker import committed
+from consumer.modes.checkpoint import Checkpoint, Commit, Counts
 from consumer.status import Doing, QueryStatus, exit_code, status, write_table
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, record_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database, transaction
 from lakeproof.state.failures import clear_failures, record_failure
-from lakeproof.state.lease import lease
+from lakeproof.state.lease import lease, mode_lease
 from lakeproof.state.schema import LEASES
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions, sink_lease
+from lakeproof.storage.local import local_path
 from lakeproof.tables.names import silver_query
 from lakeproof.tables.schemas import ensure_tables
 
@@ -144,6 +148,52 @@ def test_a_lake_of_a_topic(lake_settings: Settings, kafka: KafkaServer) -> None:
     out = StringIO()
     write_table(found, out)
     assert "│ ?" in out.getvalue()
+
+
+def test_modes(lake_settings: Settings, kafka: KafkaServer) -> None:
+    settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers)
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(number) for number in range(5)])
+    with pytest.raises(UsageError, match=r"dedupe has not run yet.*\n.*consumer run dedupe"):
+        status(settings, ["dedupe"])
+    topic_id, _ = Topic(settings.kafka, topic).identity()
+    for name in (ModeName.DEDUPE, ModeName.WINDOWS):
+        own = {f"LAKE_{name.upper()}_TOPIC": topic, f"LAKE_{name.upper()}_KAFKA": "sink"}
+        mode = mode_of(name, changed(settings, **own))
+        checkpoint = Checkpoint(mode.checkpoint, settings.s3)
+        checkpoint.create(mode, topic_id, Offsets.of(topic, {}))
+        with leases(settings, mode_lease(name, mode.checkpoint)):
+            (running,) = status(settings, [name])
+        assert (running.state, running.lag, running.last_commit) == (Doing.RUNNING, 5, None)
+    watermark = int(NOON.timestamp()) * 1_000_000
+    counts = Counts(kept=2, duplicates=1)
+    checkpoint.commit(Commit(0, "id", Offsets.of(topic, {0: 3}), watermark, counts=counts, totals=counts))
+    dedupe, windows = status(settings, [])  # there is no lake
+    assert (dedupe.lag, windows.lag, windows.unit) == (5, 2, "messages")
+    assert (windows.watermark, windows.rows_per_second) == (NOON, 0.0)
+    assert windows.query == f"windows {mode.checkpoint}"
+    assert windows.last_commit
+    record_failure(settings.state.database, "windows", LakeproofError("no space left.", "Clean up."))
+    dedupe, windows = status(settings, [])
+    assert (dedupe.state, windows.state, windows.problem) == (Doing.STOPPED, Doing.FAILED, "no space left.")
+    kafka.delete_topic(topic)
+    (dedupe,) = status(settings, ["dedupe"])
+    assert dedupe.lag is None
+    assert f"has no topic {topic}" in dedupe.problem
+    shutil.rmtree(local_path(mode.checkpoint))
+    assert [each.query.partition(" ")[0] for each in status(settings, [])] == ["dedupe"]
+
+
+@pytest.mark.parametrize("width", ["60", "80", "200"])
+def test_no_name_is_cut_off_to_fit(monkeypatch: pytest.MonkeyPatch, width: str) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    name = "dead_letters.clickstream-to-clickstream.dead_letters.of.production"
+    found = [QueryStatus(name, Doing.RUNNING, 1_234, last_commit=NOON, watermark=NOON, rows_per_second=1.5)]
+    write_table(found, out := StringIO())
+    lines = out.getvalue().splitlines()
+    assert any(name in line for line in lines)
+    for cell in ("running", "1,234 micro-batches", "1.5", f"{NOON:%Y-%m-%d %H:%M:%S}"):
+        assert any(cell in line for line in lines), cell
 
 
 def test_a_lake_without_tables(lake_settings: Settings) -> None:

@@ -169,6 +169,7 @@ def test_a_contract_is_inferred_and_passes_the_check(lakeproof, tmp_path):
         "  at: chosen as the event time, but not every record has it.",
         "  id: not every record has this field of the key, so there is no silver.",
         "  there are only 3 records. A field is required if each of them has it.",
+        f"Next: land files in {tmp_path}/lake/landing/orders, then run: consumer run orders --available-now",
     ]
     assert lakeproof("contract", "check", "orders", **own).returncode == 0
     again = lakeproof(*arguments, **own)

@@ -7,8 +7,10 @@ from typing import Any
 
 import duckdb
 import pytest
+from rich.console import Console
+from rich.table import Table
 
-from reader.output import Format, write_result
+from reader.output import Format, print_counts, write_result
 
 EVERYTHING = r"""
 SELECT 1 AS a, 2 AS a, 'x"y, z
@@ -110,3 +112,19 @@ def test_more_rows_than_are_fetched_at_once(connection: Any) -> None:
 @pytest.mark.parametrize("statement", ["DESCRIBE SELECT 1 AS a", "SHOW TABLES", "EXPLAIN SELECT 1", "VALUES (1)"])
 def test_what_is_no_select_prints_too(connection: Any, statement: str) -> None:
     assert isinstance(json.loads(written(connection, statement, Format.JSON)), list)
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_table_of_counts_is_whole_in_a_narrow_terminal(width: int) -> None:
+    table = Table("stream", title="Recounted sources")
+    for heading in ("lost", "doubled", "changed", "expired", "pending", "ok", "landed units", "in bronze"):
+        table.add_column(heading, justify="right")
+    table.add_column("dead letters", justify="right")
+    table.add_row("events", *["0"] * 5, "1,000", "1,000,000", "949,123", "50,877")
+    shown = io.StringIO()
+    print_counts(Console(file=shown, width=width), table)
+    assert "…" not in shown.getvalue()
+    assert max(map(len, shown.getvalue().splitlines())) <= width
+    words = set(shown.getvalue().replace("│", " ").replace("┃", " ").split())
+    assert {"events", "doubled", "pending", "letters", "1,000,000"} <= words
+    assert ("│ events │" in shown.getvalue()) == (width == 160)

@@ -3,20 +3,25 @@
 import re
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from tests.lakes import changed
 from tests.reader.lake import Append
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.gold.read_samples import load_all_samples
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
-from lakeproof.tables.names import silver_tables
-from lakeproof.tables.schemas import ensure_silver_tables, ensure_tables
+from lakeproof.tables.names import samples_tables, silver_tables
+from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables, ensure_tables
 from reader.summary import print_summary, wait_for_rows
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_it_says_what_landed_and_why_what_did_not(lake: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,6 +52,31 @@ def test_tables_without_rows(lake_settings: Settings, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert re.search(r"│ 0 +│ 0 +│ 0 +│ none +│ none +│", out)
     assert re.search(r"│ total  │ +0 │", out)
+
+
+def test_it_counts_samples_and_anomalies(lake_settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = changed(lake_settings, LAKE_GOLD=str(ROOT / "gold"))
+    contract, catalog = load_contract(lake.contracts, "sensors"), open_catalog(lake)
+    ensure_tables(catalog, contract)
+    print_summary(lake, "sensors")
+    assert "sensor_samples" not in capsys.readouterr().out
+    (samples,) = load_all_samples(lake.gold, ["sensors"], lambda _: contract)
+    names = samples_tables(samples.name, samples.anomalies)
+    ensure_samples_tables(catalog, samples, names)
+    print_summary(lake, "sensors")
+    assert re.search(r"│ sensor_samples +│ +0 │ +0 │ none +│ +0 │", capsys.readouterr().out)
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    starts = [noon, noon, noon + timedelta(minutes=1)]
+    for name, column, times in ((names.samples, "window_start", starts), (names.anomalies, "event_time", starts[:1])):
+        table = catalog.load_table(name)
+        schema = pa.schema([field.with_nullable(True) for field in table.schema().as_arrow()])
+        table.append(pa.Table.from_pylist([{column: time_} for time_ in times], schema))
+    print_summary(lake, "sensors")
+    row = r"│ sensor_samples +│ +3 │ +2 │ 2026-01-01 12:01:00\+00 │ +1 │"
+    assert re.search(row, capsys.readouterr().out)
+    catalog.drop_table(names.anomalies)
+    print_summary(lake, "sensors")
+    assert "sensor_samples" not in capsys.readouterr().out
 
 
 def test_waiting_ends_with_the_first_rows_of_bronze(lake_settings: Settings, append: Append, bury: Append) -> None:

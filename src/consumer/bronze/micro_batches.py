@@ -27,6 +27,8 @@ from lakeproof.tables.names import NEXT_MICRO_BATCH, stream_tables
 
 log = structlog.get_logger()
 
+_JOB_GROUP = "spark.jobGroup.id"
+
 
 class MicroBatches(Generic[PartT]):
     """Takes the micro-batches of a stream; what ``foreachBatch`` calls.
@@ -118,7 +120,9 @@ class MicroBatches(Generic[PartT]):
         began = monotonic()
         marker = Marker(checkpoint_id, micro_batch_id, held.contract, held.start, held.end, self._limits)
         contract = self._contract(held.contract)
-        size = ", ".join(f"{number:,} {what}" for what, number in self._source.size_of(held.parts).items())
+        sizes = self._source.size_of(held.parts)
+        log.debug("judging", stream=self._stream, jobs=spark.sparkContext.getLocalProperty(_JOB_GROUP), **sizes)
+        size = ", ".join(f"{number:,} {what}" for what, number in sizes.items())
         spark.sparkContext.setJobDescription(f"bronze.{self._stream}: {size}")
         totals = self._complete(spark, held.parts, marker, contract)
         self.count += 1

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from consumer.commit.upsert import Span
 from consumer.gold.columns import END, START, in_windows, key_names, micros
 from consumer.gold.touched import ALL_WINDOWS, Windows, as_micros, merged
-from consumer.scan import Scan, plan, read, spread
+from consumer.scan import Scan, parts_of, plan, read, spread
 from consumer.texts import texts_of
 from lakeproof.catalog import catalog_errors
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
@@ -148,7 +148,7 @@ def touched_sessions(
         found = [in_windows(rows, product, event_time, measures=False) for rows in read(part)]
         return joined(_with_ends(pa.concat_tables(found), gap)) if found else None
 
-    parts = [part for part in spread(spark, new, find) if part is not None]
+    parts = [part for part in spread(spark, new, parts_of(spark, new), find) if part is not None]
     opened = joined(pa.concat_tables(parts)) if parts else None
     if opened is None or not opened.num_rows:
         return Sessions(pa.array([], pa.binary()), *[np.array([], np.int64)] * 3)
@@ -196,7 +196,7 @@ def _met(spark: SparkSession, table: "Table", name: str, product: Product, wante
     def find(part: Scan) -> list[pa.Table]:
         return [overlapping(as_micros(pa.Table.from_batches([rows]), START, END), wanted) for rows in read(part)]
 
-    return [rows for part in spread(spark, scan, find) for rows in part]
+    return [rows for part in spread(spark, scan, parts_of(spark, scan), find) for rows in part]
 
 
 def _overlap(spans: Sequence[Span]) -> "BooleanExpression":

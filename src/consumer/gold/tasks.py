@@ -14,7 +14,7 @@ from consumer.commit.tasks import Written, gathered
 from consumer.gold.columns import aggregated, in_windows, micros
 from consumer.gold.sessions import Sessions, key_texts, sessions_of
 from consumer.gold.touched import Windows, window_texts
-from consumer.scan import Scan, parts_of, read, succeeded
+from consumer.scan import Scan, is_small, parts_of, read, succeeded
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.settings import S3Settings
@@ -69,9 +69,9 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
     UnavailableError
         A data file cannot be read or written; nothing was committed.
     """
+    if is_small(silver):
+        return _write([_rows_in(batch, wanted) for batch in read(silver)], wanted)
     parts = parts_of(spark, silver)
-    if not parts:
-        return Written()
     rows = sum(file.file.record_count for file in silver.files)
     tasks = max(len(parts), 1 + rows // _ROWS_PER_TASK)
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from consumer.commit.upsert import OldRows, Span
 from consumer.gold.columns import START, in_windows, key_names, micros
-from consumer.scan import Scan, plan, positions, read, spread
+from consumer.scan import Scan, parts_of, plan, positions, read, spread
 from consumer.texts import texts_of
 from lakeproof.gold.model import WINDOW_START, Product
 
@@ -88,7 +88,7 @@ def touched_windows(spark: SparkSession, new: Scan, product: Product, event_time
         found = [_distinct(in_windows(rows, product, event_time, measures=False)) for rows in read(part)]
         return _distinct(pa.concat_tables(found)) if found else None
 
-    parts = [part for part in spread(spark, new, find) if part is not None]
+    parts = [part for part in spread(spark, new, parts_of(spark, new), find) if part is not None]
     if not parts:
         return Windows([])
     windows = _distinct(pa.concat_tables(parts))
@@ -152,6 +152,6 @@ def old_rows(
         return positions(part, lambda rows: windows.of(as_micros(rows, START)))
 
     found: dict[str, Any] = {}
-    for part in spread(spark, scan, find):
+    for part in spread(spark, scan, parts_of(spark, scan), find):
         found |= part
     return OldRows(found, WINDOW_START, spans)

@@ -14,6 +14,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from typing import Any, Self
 
 from consumer.modes.plan import Micros, Plan
@@ -215,6 +216,15 @@ class Checkpoint:
         """The commits that are kept."""
         numbers = self._numbers("commits")
         return [Commit.from_json(self._storage.read(f"{self.root}/commits/{number}.json")) for number in numbers]
+
+    def commits(self) -> list[tuple[Commit, datetime]]:
+        """The commits that are kept, the newest last, and when each was made, UTC."""
+        found = []
+        for number in sorted(self._numbers("commits")):
+            uri = f"{self.root}/commits/{number}.json"
+            if file := self._storage.stat(uri):  # a running consumer removes old ones
+                found.append((Commit.from_json(self._storage.read(uri)), file.modified_at))
+        return found
 
     def begin(self, plan: Plan) -> None:
         """Write down what a micro-batch holds."""

@@ -84,14 +84,16 @@ class AlertsQuery:
 
     @property
     def slots(self) -> int:
-        """How many cores of Spark it holds all the time: in real time, one for each partition of the topic.
+        """How many cores of Spark it has beside those of other queries: one for each partition of the topic.
+
+        In real time, it holds them all the time. In micro-batches, it need not wait until a task of another query ends.
 
         Raises
         ------
         UnavailableError
             There is no such topic, or the brokers do not respond.
         """
-        if self._trigger.available_now or self._alerts.mode is AlertMode.MICRO_BATCH:
+        if self._trigger.available_now:
             return 0
         return len(Topic(self._settings.kafka, self._topic).identity()[1])
 

@@ -6,7 +6,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from consumer.bronze.micro_batches import MicroBatches
@@ -117,13 +117,19 @@ class BronzeQuery:
     def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery | Declining | Following:
         """Start the streaming query."""
         plan, process = self._prepared, self._processing
+        waiting = plan.source.waiting()
         rows = plan.source.rows(spark, bulletin)
+
+        def take(rows: DataFrame, micro_batch_id: int) -> None:
+            process(rows, micro_batch_id)
+            bulletin.note_commit(self.name)
+
         Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
         every = self._trigger.every
         writer = (
             rows.writeStream.queryName(self.name)
             .option("checkpointLocation", checkpoint_folder(self._settings, self.name))
-            .foreachBatch(process)
+            .foreachBatch(take)
         )
         if self._trigger.available_now and plan.source.knows_its_end:
             running = writer.trigger(availableNow=True).start()
@@ -135,6 +141,7 @@ class BronzeQuery:
             landing=plan.source.root,
             contract=plan.contract.version,
             mode="available now" if self._trigger.available_now else f"every {every}",
+            waiting=waiting,
         )
         return Declining(running, lambda: process.failure) if plan.source.knows_its_end else running
 

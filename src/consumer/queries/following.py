@@ -5,8 +5,8 @@ tables to lose, to restore, or to disagree with them.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from threading import Condition, Event
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -14,9 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
 
+from consumer.bulletin import Bulletin
+
 log = structlog.get_logger()
 
 _ATTEMPTS = 5
+_POLL_SECONDS = 0.05
 # Spark refuses a plan if the columns of a table changed since it was made: somebody applied a contract.
 _TABLE_CHANGED = "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"
 
@@ -32,14 +35,30 @@ class Following:
         Takes what is new, if there is anything; returns whether there was.
     every
         Seconds between two looks when there is nothing.
-    stop_file
-        While this file exists, nothing more is taken.
+    bulletin
+        Says whether to take nothing more, and whether there may be something new.
+    follows
+        Name of the query whose commits may be something new; None for no query of this application.
+    at_once
+        Look again at once where something was taken. Otherwise, looks begin so many seconds apart, or when the one
+        before has ended.
     """
 
-    def __init__(self, name: str, take: Callable[[], bool], every: float, stop_file: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        take: Callable[[], bool],
+        every: float,
+        bulletin: Bulletin,
+        follows: str | None = None,
+        *,
+        at_once: bool = True,
+    ) -> None:
         self._take = take
         self._every = every
-        self._stop_file = stop_file
+        self._bulletin = bulletin
+        self._follows = follows
+        self._at_once = at_once
         self._ending = Event()
         self._changed = Condition()
         self._looks = 0  # that found nothing
@@ -85,25 +104,45 @@ class Following:
     def _run(self) -> None:
         try:
             while not self._ending.is_set():
+                began, newest = monotonic(), self._newest()
                 with self._changed:
-                    self._taking = not self._stop_file.exists()
+                    self._taking = not self._bulletin.stop_file.exists()
                 took = self._taking and self._take()
                 with self._changed:
                     self._taking = False
                     if not took:
                         self._looks += 1
                     self._changed.notify_all()
-                if not took:
-                    self._ending.wait(self._every)
+                if not self._at_once:
+                    self._ending.wait(max(self._every - (monotonic() - began), 0))
+                elif not took:
+                    self._wait(newest)
         except Exception as error:  # noqa: BLE001 - the application asks for any error
             with self._changed:
                 self._error = error
                 self._taking = False
                 self._changed.notify_all()
 
+    def _newest(self) -> int:
+        return self._bulletin.newest_commit(self._follows) if self._follows else 0
+
+    def _wait(self, newest: int) -> None:
+        """Wait until it is time to look, or until there is a newer commit."""
+        until = monotonic() + self._every
+        while (left := until - monotonic()) > 0 and self._newest() == newest:
+            if self._ending.wait(min(left, _POLL_SECONDS)):
+                return
+
 
 def follow(
-    spark: SparkSession, name: str, take: Callable[[SparkSession], bool], every: float, stop_file: Path
+    spark: SparkSession,
+    name: str,
+    take: Callable[[SparkSession], bool],
+    every: float,
+    bulletin: Bulletin,
+    follows: str | None = None,
+    *,
+    at_once: bool = True,
 ) -> Following:
     """Start a query in a session of its own, with the settings of now, as Spark does for a streaming query."""
     own = spark._jsparkSession.cloneSession()
@@ -114,12 +153,18 @@ def follow(
         session._jvm.SparkSession.setActiveSession(own)  # type: ignore[union-attr]
         for _ in range(_ATTEMPTS - 1):
             try:
-                return take(session)
+                return take_and_tell()
             except PySparkException as error:
                 if not (error.getCondition() or "").startswith(_TABLE_CHANGED):
                     raise
                 log.info("repeating: a table got other columns meanwhile", query=name)
-        return take(session)
+        return take_and_tell()
+
+    def take_and_tell() -> bool:
+        took = take(session)
+        if took:
+            bulletin.note_commit(name)
+        return took
 
     log.info("started", query=name)
-    return Following(name, take_in_session, every, stop_file)
+    return Following(name, take_in_session, every, bulletin, follows, at_once=at_once)

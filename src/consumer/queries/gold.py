@@ -1,6 +1,7 @@
 """The query from silver to a data product."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from time import monotonic
 
 from pyspark.sql import SparkSession
 
@@ -18,6 +19,9 @@ from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease, gold_lease
 from lakeproof.tables.names import gold_query, gold_table, silver_query
 from lakeproof.tables.schemas import ensure_namespace
+
+PATIENCE_SECONDS = 30.0
+"""How long gold lets silver catch up, at most."""
 
 
 class GoldQuery:
@@ -67,8 +71,32 @@ class GoldQuery:
         """Start the query."""
         if self._process is None:
             raise RuntimeError("A query is resumed before it is started.")
-        return follow(spark, self.name, self._process.take, self._trigger.seconds, bulletin.stop_file)
+        take = patiently(self._process.take, lambda: bulletin.has_backlog(self.follows))
+        return follow(spark, self.name, take, self._trigger.seconds, bulletin, self.follows)
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""
         return explained(error, self._settings, self._product.stream)
+
+
+def patiently(take: Callable[[SparkSession], bool], has_backlog: Callable[[], bool]) -> Callable[[SparkSession], bool]:
+    """Take less often while silver catches up: each of its micro-batches would touch the same windows again.
+
+    Parameters
+    ----------
+    take
+        Takes what silver has decided.
+    has_backlog
+        Whether silver has more to decide at once.
+    """
+    taken_at = monotonic()
+
+    def take_or_wait(spark: SparkSession) -> bool:
+        nonlocal taken_at
+        if has_backlog() and monotonic() - taken_at < PATIENCE_SECONDS:
+            return False
+        took = take(spark)
+        taken_at = monotonic()
+        return took
+
+    return take_or_wait

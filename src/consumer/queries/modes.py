@@ -14,7 +14,7 @@ from consumer.session import first_cause
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode
 from lakeproof.settings import Settings
-from lakeproof.state.lease import Lease
+from lakeproof.state.lease import Lease, mode_lease
 
 
 class ModeQuery:
@@ -39,7 +39,7 @@ class ModeQuery:
         self._lease: Lease | None = None
         self.name = str(mode.name)
         # Two modes of the same kind may run beside each other, with a checkpoint each.
-        self.lease_name = f"{mode.name} {mode.checkpoint}"
+        self.lease_name = mode_lease(mode.name, mode.checkpoint)
         self.follows: str | None = None
 
     @property
@@ -64,7 +64,7 @@ class ModeQuery:
                 self._lease.check()
             return self._process.take(session)
 
-        return follow(spark, self.name, take, self._trigger.seconds, bulletin.stop_file)
+        return follow(spark, self.name, take, self._trigger.seconds, bulletin)
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

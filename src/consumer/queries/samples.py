@@ -40,6 +40,7 @@ class SamplesQuery:
     def __init__(self, settings: Settings, samples: Samples, trigger: Trigger) -> None:
         self._settings = settings
         self._samples = samples
+        self._trigger = trigger
         self._seconds = trigger.seconds if trigger.available_now else samples.every.total_seconds()
         self._process: SamplesMicroBatches | None = None
         self._tables = samples_tables(samples.name, samples.anomalies)
@@ -65,7 +66,15 @@ class SamplesQuery:
         """Start the query."""
         if self._process is None:
             raise RuntimeError("A query is resumed before it is started.")
-        return follow(spark, self.name, self._process.take, self._seconds, bulletin.stop_file)
+        # Silver goes on all the time. A micro-batch takes all that is there, so a second one could wait for more.
+        return follow(
+            spark,
+            self.name,
+            self._process.take,
+            self._seconds,
+            bulletin,
+            at_once=self._trigger.available_now,
+        )
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

@@ -67,7 +67,14 @@ class SilverQuery:
         """Start the query."""
         if self._process is None:
             raise RuntimeError("A query is resumed before it is started.")
-        return follow(spark, self.name, self._process.take, self._trigger.seconds, bulletin.stop_file)
+        process = self._process
+
+        def take(spark: SparkSession) -> bool:
+            took = process.take(spark)
+            bulletin.note_backlog(self.name, there_is=process.has_backlog)
+            return took
+
+        return follow(spark, self.name, take, self._trigger.seconds, bulletin, self.follows)
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.gold.columns import EPOCH, START, micros
+from consumer.gold.times import timestamp, window_starts
 from lakeproof.gold.model import WINDOW_END, WINDOW_START
 from lakeproof.gold.samples import ROLES, Grouping, Role, Samples
 from lakeproof.tables.names import UPDATED_AT
@@ -47,9 +48,7 @@ def sampled(rows: DataFrame, samples: Samples, closed: Column, updated_at: datet
     DataFrame
         Rows of the table of samples.
     """
-    size, every = micros(samples.window.size), micros(samples.window.every)
-    newest = F.col(AT) - F.pmod(F.col(AT), F.lit(every))
-    starts = newest if size == every else F.explode(F.sequence(newest - (size - every), newest, F.lit(every)))
+    size, starts = micros(samples.window.size), window_starts(F.col(AT), samples.window)
     in_windows = rows.select(starts.alias(START), AT, DEVICE, VALUE, is_anomaly(samples).alias(_ANOMALY)).where(closed)
     group = [START, _ANOMALY, *([DEVICE] if samples.by is Grouping.DEVICE else [])]
     all_of_group = Window.partitionBy(*group)
@@ -90,11 +89,6 @@ def is_anomaly(samples: Samples) -> Column:
     if samples.maximum is not None:
         found |= F.col(VALUE) > F.lit(samples.maximum)
     return found
-
-
-def timestamp(at: int) -> Column:
-    """The same time for each row, from microseconds since 1970: Python's times end with the year 9999."""
-    return F.timestamp_micros(F.lit(at).cast("long"))
 
 
 def _field(name: str) -> Column:

@@ -28,7 +28,8 @@ from consumer.commit.tasks import Written, gathered, write_in_tasks, write_rows
 from consumer.gold.columns import START, micros
 from consumer.gold.micro_batches import contract_of, horizon_after
 from consumer.gold.table import filled_for, rebuild_gold_hint
-from consumer.sensors.columns import AT, DEVICE, VALUE, readings, sampled, timestamp
+from consumer.gold.times import timestamp
+from consumer.sensors.columns import AT, DEVICE, VALUE, readings, sampled
 from consumer.sensors.detectors import Anomaly, anomalies
 from consumer.sensors.reading import Reading
 from lakeproof.catalog import CATALOG

@@ -1,6 +1,6 @@
 """What verdicts depend on: key, place, time and hash of each row of bronze, and of silver's rows with their keys."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from consumer.commit.data_files import field_at
-from consumer.scan import Scan, of_micro_batches, plan, read, spread
+from consumer.scan import Scan, of_micro_batches, parts_of, plan, read, spread
 from consumer.silver.content import content_hashes, keys
 from consumer.silver.progress import Range
 from consumer.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
@@ -67,15 +67,15 @@ def kept_before(
     return _collected(spark, scan, lambda rows: _live(compared_of(rows, contract), oldest))
 
 
-def compared(spark: SparkSession, bronze: Scan, contract: Contract) -> pa.Table:
-    """Collect what verdicts on rows of bronze depend on.
+def compared(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract: Contract) -> list[pa.Table]:
+    """Collect what verdicts on rows of bronze depend on, from the parts of a scan.
 
     Returns
     -------
-    pyarrow.Table
-        A row of :data:`consumer.silver.verdicts.COMPARED` for each row.
+    list of pyarrow.Table
+        For each part a table, with a row of :data:`consumer.silver.verdicts.COMPARED` for each row, in their order.
     """
-    return _collected(spark, bronze, lambda rows: compared_of(rows, contract))
+    return _of_parts(spark, bronze, parts, lambda rows: compared_of(rows, contract))
 
 
 def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, oldest: Micros | None) -> pa.Table:
@@ -113,8 +113,13 @@ def compared_of(rows: pa.RecordBatch, contract: Contract) -> pa.RecordBatch:
 
 
 def _collected(spark: SparkSession, scan: Scan, take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.Table:
-    parts = spread(spark, scan, lambda part: pa.Table.from_batches(map(take, read(part)), COMPARED))
-    return pa.concat_tables([COMPARED.empty_table(), *parts])
+    return pa.concat_tables([COMPARED.empty_table(), *_of_parts(spark, scan, parts_of(spark, scan), take)])
+
+
+def _of_parts(
+    spark: SparkSession, scan: Scan, parts: Sequence[Scan], take: Callable[[pa.RecordBatch], pa.RecordBatch]
+) -> list[pa.Table]:
+    return spread(spark, scan, parts, lambda part: pa.Table.from_batches(map(take, read(part)), COMPARED))
 
 
 def _live(rows: pa.RecordBatch, oldest: Micros | None) -> pa.RecordBatch:

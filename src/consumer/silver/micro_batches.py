@@ -19,10 +19,11 @@ from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
+from consumer.scan import parts_of
 from consumer.silver.compared import bronze_scan, compared, kept_scan, with_keys
 from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
 from consumer.silver.state import State
-from consumer.silver.tasks import Decided, Outcome, write_decided
+from consumer.silver.tasks import Decided, Outcome, parts_decided, write_decided
 from consumer.silver.verdicts import COMPARED, KEY, Micros, Verdict, decide, watermarks
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract, SilverStrategy
@@ -71,6 +72,13 @@ class SilverMicroBatches:
         Texts of the contracts.
     lease
         The query's lease, which is checked before each append.
+
+    Attributes
+    ----------
+    count
+        Micro-batches so far.
+    has_backlog
+        Whether the newest one was as large as allowed, and bronze has more.
     """
 
     def __init__(
@@ -89,6 +97,7 @@ class SilverMicroBatches:
         self._names = tables
         self._state = State(settings, stream)
         self.count = 0
+        self.has_backlog = False
 
     def take(self, spark: SparkSession) -> bool:
         """Decide the next range; return whether there was one.
@@ -100,8 +109,8 @@ class SilverMicroBatches:
         """
         began = monotonic()
         try:
-            kept = self._open(spark, self._names.kept)
-            done, begun = kept.newest(), self._open(spark, self._names.conflicts).newest()
+            kept, conflicts = self._open(spark, self._names.kept), self._open(spark, self._names.conflicts)
+            done, begun = kept.newest(), conflicts.newest()
             if done and kept.property(HASH_KIND) != CONTENT_HASH_KIND:
                 raise LakeproofError(
                     f"{kept.name} was filled by another version of lakeproof, whose content hashes differ.",
@@ -110,15 +119,18 @@ class SilverMicroBatches:
             with catalog_errors():
                 catalog = open_catalog(self._settings)
                 bronze = bronze_of(catalog, self._stream)
-                taken, contract = self._next(catalog, bronze, done, begun)
+                taken, contract = self._next(bronze, done, begun)
+            self.has_backlog = taken is not None and taken.end < bronze.end
             if taken is None:
                 return False
             if begun is None or begun.marker.contract != contract.digest:
                 with catalog_errors():  # a contract that was applied meanwhile may have new fields
                     ensure_silver_tables(catalog, contract, self._names)
+                for table in (kept, conflicts):
+                    table.loaded.refresh()
             spark.sparkContext.setJobDescription(f"{self._names.kept}: micro-batches {taken.start} to {taken.end - 1}")
             marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
-            totals = self._complete(spark, catalog, taken, contract, marker, _watermark(done))
+            totals = self._complete(spark, catalog, (kept, conflicts), taken, contract, marker, _watermark(done))
         except MarkerLostError as error:
             raise MarkerLostError(error.message, _rebuild(self._stream)) from error
         self.count += 1
@@ -134,9 +146,7 @@ class SilverMicroBatches:
     def _open(self, spark: SparkSession, name: str) -> OpenTable:
         return open_table(spark, name, self._query)
 
-    def _next(
-        self, catalog: "Catalog", bronze: Bronze, done: Committed | None, begun: Committed | None
-    ) -> tuple[Range | None, Contract]:
+    def _next(self, bronze: Bronze, done: Committed | None, begun: Committed | None) -> tuple[Range | None, Contract]:
         """What to decide: the rest of what was begun, under its contract, or what comes next."""
         start = int(done.marker.end) if done else 0
         newest = begun or done
@@ -151,7 +161,7 @@ class SilverMicroBatches:
                     f"{begun.marker.start}: they are from different points in time."
                 )
             end = int(begun.marker.end)
-            return range_of(catalog, self._stream, start, end), self._contract(begun.marker.contract)
+            return range_of(bronze.ledger, start, end), self._contract(begun.marker.contract)
         if start > bronze.end:
             raise MarkerLostError(
                 f"silver.{self._stream} is at micro-batch {start}, but bronze.{self._stream} only at {bronze.end}: "
@@ -161,22 +171,21 @@ class SilverMicroBatches:
         if done and done.marker.contract != contract.digest:
             _check_unchanged(self._contract(done.marker.contract), contract)
         max_rows = self._settings.silver.max_rows_per_micro_batch
-        return next_range(catalog, self._stream, start, bronze.end, max_rows), contract
+        return next_range(bronze.ledger, start, bronze.end, max_rows), contract
 
     def _complete(
         self,
         spark: SparkSession,
         catalog: "Catalog",
+        tables: tuple[OpenTable, OpenTable],
         taken: Range,
         contract: Contract,
         marker: Marker,
         watermark: Micros | None,
     ) -> dict[str, int]:
         """Append what the tables do not have yet of a range; return how many rows got which verdict."""
-        names = self._names
-        conflicts, late, ledger, kept = (
-            self._open(spark, name) for name in (names.conflicts, names.late, names.ledger, names.kept)
-        )
+        kept, conflicts = tables
+        late, ledger = self._open(spark, self._names.late), self._open(spark, self._names.ledger)
         of_verdicts = {Verdict.CONFLICT: conflicts, Verdict.LATE: late, Verdict.KEPT: kept}
         targets = {verdict: table.target(marker) for verdict, table in of_verdicts.items()}
         files: dict[Verdict, list[DataFile]] = {verdict: [] for verdict in targets}
@@ -184,14 +193,16 @@ class SilverMicroBatches:
         if taken.rows:
             with catalog_errors():
                 bronze = bronze_scan(catalog, contract, taken)
-            rows = compared(spark, bronze, contract)
+            parts = parts_of(spark, bronze)
+            found = compared(spark, bronze, parts, contract)
+            rows = pa.concat_tables([COMPARED.empty_table(), *found])
             rows = pa.concat_tables([rows, self._kept(spark, catalog, rows[KEY], kept, contract, watermark)])
             newest = watermarks(rows)
             horizons = _horizons(taken, newest, watermark, contract)
             watermark = _newest(watermark, *newest.values())
             lost = decide(rows, horizons)
-            decided = Decided(contract, lost, horizons, targets, self._settings.s3, taken.of_topic)
-            written = write_decided(spark, bronze, decided)
+            decided = Decided(horizons, targets, self._settings.s3, taken.of_topic)
+            written = write_decided(spark, bronze, parts_decided(parts, found, lost), decided)
             files, outcomes = written.files, written.outcomes
             if _strategy(contract) is SilverStrategy.STATE:
                 self._state.decided(taken, rows, lost)

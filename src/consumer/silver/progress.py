@@ -12,6 +12,7 @@ from lakeproof.tables.names import stream_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
 MAX_MICRO_BATCHES = 100
 """Micro-batches of bronze that are decided at once, at most: each has a horizon of its own."""
@@ -46,26 +47,30 @@ class Bronze:
 
     Parameters
     ----------
-    id
-        Unique id of its ledger: another one, where the tables were dropped and created again.
+    ledger
+        Bronze's ledger.
     end
         The number of the micro-batch that bronze, dead letters and ledger will have next.
     """
 
-    id: str
+    ledger: "Table"
     end: int
+
+    @property
+    def id(self) -> str:
+        """Unique id of its ledger: another one, where the tables were dropped and created again."""
+        return str(self.ledger.metadata.table_uuid)
 
 
 def bronze_of(catalog: "Catalog", stream: str) -> Bronze:
     """How far bronze is."""
     ledger = catalog.load_table(stream_tables(stream).ledger)
     marker = committed(ledger.properties, bronze_query(stream))
-    return Bronze(str(ledger.metadata.table_uuid), marker.marker.micro_batch_id + 1 if marker else 0)
+    return Bronze(ledger, marker.marker.micro_batch_id + 1 if marker else 0)
 
 
 def next_range(
-    catalog: "Catalog",
-    stream: str,
+    ledger: "Table",
     start: int,
     end: int,
     max_rows: int,
@@ -75,7 +80,7 @@ def next_range(
     if end <= start:
         return None
     end = min(end, start + max_micro_batches)
-    whole = range_of(catalog, stream, start, end)
+    whole = range_of(ledger, start, end)
     counts = whole.rows
     by_number: Counter[int] = Counter()
     for (_, number), count in counts.items():
@@ -89,9 +94,8 @@ def next_range(
     return replace(whole, end=end, rows={key: count for key, count in counts.items() if key[1] < end})
 
 
-def range_of(catalog: "Catalog", stream: str, start: int, end: int) -> Range:
-    """The micro-batches from `start` to before `end`."""
-    ledger = catalog.load_table(stream_tables(stream).ledger)
+def range_of(ledger: "Table", start: int, end: int) -> Range:
+    """The micro-batches from `start` to before `end`, from bronze's ledger."""
     of_topic = recorded_topic(ledger.properties) is not None
     number = "micro_batch_id"
     scan = ledger.scan(f"{number} >= {start} and {number} < {end}", selected_fields=("source", number, "bronze"))

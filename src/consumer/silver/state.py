@@ -1,7 +1,8 @@
 """The strategy `state`: keeps the key index of a stream at the newest commit of silver."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import structlog
@@ -11,12 +12,12 @@ from consumer.commit.append import OpenTable
 from consumer.commit.marker import Committed
 from consumer.silver.compared import kept_before
 from consumer.silver.key_index import KeyIndex, Progress
-from consumer.silver.progress import Range, next_range
-from consumer.silver.verdicts import IN_SILVER, Lost, Micros, Place
+from consumer.silver.progress import Range, bronze_of, next_range
+from consumer.silver.verdicts import IN_SILVER, Lost, Micros
 from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract
 from lakeproof.settings import Settings
-from lakeproof.tables.names import MICRO_BATCH_ID, POSITION, SOURCE
+from lakeproof.tables.names import MICRO_BATCH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -98,7 +99,7 @@ class State:
             self._index.close()
             self._index = None
 
-    def decided(self, taken: Range, rows: pa.Table, lost: dict[Place, Lost]) -> None:
+    def decided(self, taken: Range, rows: pa.Table, lost: Mapping[int, Lost]) -> None:
         """Remember what a micro-batch kept, until silver's commit of it is seen.
 
         Parameters
@@ -108,11 +109,11 @@ class State:
         rows
             A table of :data:`consumer.silver.verdicts.COMPARED`.
         lost
-            Those of its rows that were not kept.
+            Those of its rows that were not kept, by their numbers.
         """
-        places = zip(*(rows[name].to_pylist() for name in (SOURCE, POSITION, MICRO_BATCH_ID)), strict=True)
-        is_kept = [number != IN_SILVER and (source, position) not in lost for source, position, number in places]
-        self._pending = taken, rows.filter(pa.array(is_kept, pa.bool_()))
+        is_kept: Any = rows[MICRO_BATCH_ID].to_numpy() != IN_SILVER
+        is_kept[list(lost)] = False
+        self._pending = taken, rows.filter(pa.array(is_kept))
 
     def _fill(
         self,
@@ -128,7 +129,8 @@ class State:
         """Add some micro-batches from silver; return the number of the next one."""
         with catalog_errors():
             most = self._settings.silver.max_rows_per_micro_batch
-            taken = next_range(catalog, self._stream, start, wanted.end, most, max_micro_batches=wanted.end)
+            ledger = bronze_of(catalog, self._stream).ledger
+            taken = next_range(ledger, start, wanted.end, most, max_micro_batches=wanted.end)
             end = taken.end if taken else wanted.end
             rows = kept_before(spark, catalog, contract, silver.name, start, end, oldest)
         if self._index:

@@ -1,7 +1,7 @@
 """Write rows with their verdicts to the data files of the silver tables, in one pass, and count them."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +12,7 @@ from pyspark.sql import SparkSession
 
 from consumer.commit.data_files import DataFile, DataFileWriter, Target
 from consumer.scan import Scan, read, spread
-from consumer.silver.content import content_hashes
-from consumer.silver.verdicts import Lost, Micros, Place, Verdict
-from lakeproof.contracts import Contract
+from consumer.silver.verdicts import Lost, Micros, Verdict
 from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
@@ -31,10 +29,9 @@ from lakeproof.tables.names import (
 Outcome = tuple[str, int, str]
 """A source, its micro-batch in bronze, and a verdict."""
 
-_VERDICT, _ROW = "_verdict", "_row"
+_ROW, _VERDICT = "_row", "_verdict"
 _LOST_COLUMNS: list[tuple[str, pa.DataType]] = [
-    (SOURCE, pa.large_string()),
-    (POSITION, pa.int64()),
+    (_ROW, pa.int64()),
     (_VERDICT, pa.string()),
     (WINNER_SOURCE, pa.string()),
     (WINNER_POSITION, pa.int64()),
@@ -64,10 +61,6 @@ class Decided:
 
     Parameters
     ----------
-    contract
-        The contract.
-    lost
-        The rows that are not kept.
     horizons
         The horizon of each micro-batch.
     targets
@@ -78,16 +71,44 @@ class Decided:
         Whether the rows come from a topic: then they are counted by partition.
     """
 
-    contract: Contract
-    lost: Mapping[Place, Lost]
     horizons: Mapping[int, Micros | None]
     targets: Mapping[Verdict, Target | None]
     s3: S3Settings
     of_topic: bool
 
 
-def write_decided(spark: SparkSession, bronze: Scan, decided: Decided) -> Written:
-    """Write rows of bronze to the tables of their verdicts.
+@dataclass(frozen=True)
+class Part:
+    """Rows of bronze that a task writes, with what is known of each of them, in their order.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    compared
+        Their places and hashes: columns of :data:`consumer.silver.verdicts.COMPARED`.
+    lost
+        Those that are not kept: their numbers in the part, verdicts and winners.
+    """
+
+    rows: Scan
+    compared: pa.Table
+    lost: pa.Table
+
+
+def parts_decided(bronze: Sequence[Scan], compared: Sequence[pa.Table], lost: Mapping[int, Lost]) -> list[Part]:
+    """Give each part of bronze the verdicts on its rows, which are numbered through all parts."""
+    of_all, parts, first = _lost_table(lost), [], 0
+    for rows, places in zip(bronze, compared, strict=True):
+        after = first + places.num_rows
+        mine = _between(of_all, first, after)
+        parts.append(Part(rows, places.select([SOURCE, POSITION, CONTENT_HASH]), mine))
+        first = after
+    return parts
+
+
+def write_decided(spark: SparkSession, bronze: Scan, parts: Sequence[Part], decided: Decided) -> Written:
+    """Write rows of bronze, from the parts of a scan, to the tables of their verdicts.
 
     Raises
     ------
@@ -95,58 +116,72 @@ def write_decided(spark: SparkSession, bronze: Scan, decided: Decided) -> Writte
         A data file cannot be read or written; nothing was committed.
     """
     whole = Written(files={verdict: [] for verdict in decided.targets})
-    for part in spread(spark, bronze, lambda part: _write(part, decided)):
-        for verdict, files in part.files.items():
+    for written in spread(spark, bronze, parts, lambda part: _write(part, decided)):
+        for verdict, files in written.files.items():
             whole.files[verdict] += files
-        whole.outcomes.update(part.outcomes)
+        whole.outcomes.update(written.outcomes)
     return whole
 
 
-def _write(part: Scan, decided: Decided) -> Written:
+def _write(part: Part, decided: Decided) -> Written:
     written = Written()
     writers = {
         verdict: DataFileWriter(target, open_storage(target.folder, decided.s3))
         for verdict, target in decided.targets.items()
         if target
     }
-    lost = _lost_table(decided.lost)
-    for batch in read(part):
-        for verdict, rows, of_lost in _by_verdict(batch, lost):
+    first = 0
+    for batch in read(part.rows):
+        after = first + batch.num_rows
+        whole = _with_hashes(batch, part.compared.slice(first, batch.num_rows))
+        for verdict, rows, of_lost in _by_verdict(whole, _between(part.lost, first, after)):
             written.outcomes.update(_counted(rows, verdict, of_topic=decided.of_topic))
             if verdict in writers:
                 writers[verdict].write(_rows_for(verdict, rows, of_lost, decided))
+        first = after
     written.files = {verdict: writer.close() for verdict, writer in writers.items()}
     return written
 
 
-def _lost_table(lost: Mapping[Place, Lost]) -> pa.Table:
-    rows = [(*place, str(verdict), *(winner or (None, None))) for place, (verdict, winner) in lost.items()]
+def _lost_table(lost: Mapping[int, Lost]) -> pa.Table:
+    rows = [(number, str(verdict), *(winner or (None, None))) for number, (verdict, winner) in sorted(lost.items())]
     columns = list(zip(*rows, strict=True)) or [()] * len(_LOST_COLUMNS)
     arrays = [pa.array(values, kind) for values, (_, kind) in zip(columns, _LOST_COLUMNS, strict=True)]
     return pa.Table.from_arrays(arrays, schema=pa.schema(_LOST_COLUMNS))
 
 
+def _between(lost: pa.Table, first: int, after: int) -> pa.Table:
+    """The lost rows from one number to before another, numbered from there."""
+    numbers: Any = lost[_ROW].to_numpy()
+    begin, end = np.searchsorted(numbers, [first, after])
+    mine = lost.slice(begin, end - begin)
+    return mine.set_column(0, _ROW, pa.array(numbers[begin:end] - first, pa.int64()))
+
+
+def _with_hashes(batch: pa.RecordBatch, compared: pa.Table) -> pa.RecordBatch:
+    """Rows with their hashes, which were computed when the rows were read before."""
+    for name in (SOURCE, POSITION):
+        column = compared[name].combine_chunks()
+        if not batch.column(name).cast(column.type).equals(column):
+            raise RuntimeError("Rows of bronze came in another order than before.")
+    return batch.append_column(CONTENT_HASH, compared[CONTENT_HASH].combine_chunks())
+
+
 def _by_verdict(batch: pa.RecordBatch, lost: pa.Table) -> Iterator[tuple[Verdict, pa.RecordBatch, pa.Table]]:
     """Rows of each verdict, in their order, beside what is known of each of them if they are lost."""
-    places = pa.table(
-        {
-            SOURCE: batch.column(SOURCE).cast(pa.large_string()),
-            POSITION: batch.column(POSITION),
-            _ROW: pa.array(np.arange(batch.num_rows)),
-        }
-    )
-    found = places.join(lost, [SOURCE, POSITION], join_type="inner").sort_by(_ROW)
     is_kept = np.ones(batch.num_rows, np.bool_)
-    is_kept[found[_ROW].to_numpy()] = False
-    yield Verdict.KEPT, batch.filter(pa.array(is_kept)), found.slice(0, 0)
+    is_kept[lost[_ROW].to_numpy()] = False
+    yield Verdict.KEPT, batch.filter(pa.array(is_kept)), lost.slice(0, 0)
     for verdict in (Verdict.DUPLICATE, Verdict.CONFLICT, Verdict.LATE):
-        mine = found.filter(_compute.equal(found[_VERDICT], str(verdict)))
+        mine = lost.filter(_compute.equal(lost[_VERDICT], str(verdict)))
         if mine.num_rows:
             yield verdict, batch.take(mine[_ROW].combine_chunks()), mine
 
 
 def _rows_for(verdict: Verdict, rows: pa.RecordBatch, of_lost: pa.Table, decided: Decided) -> pa.RecordBatch:
     """Rows of one verdict, with the columns that its table has."""
+    if verdict in (Verdict.CONFLICT, Verdict.LATE):
+        rows = rows.drop_columns([CONTENT_HASH])
     match verdict:
         case Verdict.CONFLICT:
             for name in (WINNER_SOURCE, WINNER_POSITION):
@@ -157,7 +192,7 @@ def _rows_for(verdict: Verdict, rows: pa.RecordBatch, of_lost: pa.Table, decided
             times = [decided.horizons[number] for number in numbers]
             return rows.append_column(HORIZON, pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC")))
         case _:
-            return rows.append_column(CONTENT_HASH, content_hashes(rows, decided.contract))
+            return rows
 
 
 def _counted(rows: pa.RecordBatch, verdict: Verdict, *, of_topic: bool) -> Counter[Outcome]:

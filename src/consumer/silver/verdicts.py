@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,6 +39,8 @@ COMPARED = pa.schema(_COLUMNS)
 """What verdicts depend on: a row's key, place, event time, the time that it counts as for the watermark, and hash."""
 IN_SILVER = -1
 """The number of the micro-batch of rows that silver has: they come before all others."""
+
+_ROW = "_row"
 
 Micros = int
 """A time in microseconds since 1970: Python has fewer years, and gets times from Spark in its own zone."""
@@ -68,6 +71,7 @@ class _Row(NamedTuple):
     position: int
     event_time: Micros | None
     content: bytes
+    row: int
 
     def is_before(self, horizon: Micros | None) -> bool:
         return horizon is not None and self.event_time is not None and self.event_time < horizon
@@ -80,7 +84,7 @@ def watermarks(rows: pa.Table) -> dict[int, Micros]:
     return {number: newest for number, newest in pairs if newest is not None and number != IN_SILVER}
 
 
-def decide(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[Place, Lost]:
+def decide(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[int, Lost]:
     """Decide rows.
 
     Parameters
@@ -94,8 +98,9 @@ def decide(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[Place,
     Returns
     -------
     dict
-        The rows that are not kept.
+        The rows that are not kept, by their numbers: the first row has number 0.
     """
+    rows = rows.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
     compute: Any = pc  # its stubs lack functions
     counts = rows.group_by(KEY).aggregate([([], "count_all")])
     shared = counts.filter(compute.greater(counts["count_all"], 1))[KEY].combine_chunks()
@@ -103,25 +108,25 @@ def decide(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[Place,
     return _late(rows.filter(compute.invert(is_shared)), horizons) | _lost(rows.filter(is_shared), horizons)
 
 
-def _late(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[Place, Lost]:
+def _late(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[int, Lost]:
     """Those of rows that share their key with no other, and are before their horizon."""
     compute: Any = pc
-    found: dict[Place, Lost] = {}
+    found: dict[int, Lost] = {}
     for number, horizon in horizons.items():
         if horizon is not None:
             mine = compute.equal(rows[MICRO_BATCH_ID], number)
             late = rows.filter(compute.and_(mine, compute.less(rows[EVENT_TIME], horizon)))
-            places: Any = zip(late[SOURCE].to_pylist(), late[POSITION].to_pylist(), strict=True)
-            found |= dict.fromkeys(places, Lost(Verdict.LATE, None))
+            numbers: Any = late[_ROW].to_pylist()
+            found |= dict.fromkeys(numbers, Lost(Verdict.LATE, None))
     return found
 
 
-def _lost(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[Place, Lost]:
+def _lost(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[int, Lost]:
     """Those of rows that share their keys, by what was kept for a key before each of them."""
-    found: dict[Place, Lost] = {}
+    found: dict[int, Lost] = {}
     winner: _Row | None = None
     order: Any = [(name, "ascending") for name in (KEY, MICRO_BATCH_ID, SOURCE, POSITION)]
-    columns = (KEY, MICRO_BATCH_ID, SOURCE, POSITION, EVENT_TIME, CONTENT_HASH)
+    columns = (KEY, MICRO_BATCH_ID, SOURCE, POSITION, EVENT_TIME, CONTENT_HASH, _ROW)
     ordered = rows.select(columns).sort_by(order)
     for row in map(_Row._make, zip(*(column.to_pylist() for column in ordered.columns), strict=True)):
         if winner and winner.key != row.key:
@@ -132,9 +137,9 @@ def _lost(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[Place, 
         horizon = horizons[row.number]
         if winner and not winner.is_before(horizon):
             verdict = Verdict.DUPLICATE if winner.content == row.content else Verdict.CONFLICT
-            found[row.source, row.position] = Lost(verdict, (winner.source, winner.position))
+            found[row.row] = Lost(verdict, (winner.source, winner.position))
         elif row.is_before(horizon):
-            found[row.source, row.position] = Lost(Verdict.LATE, None)
+            found[row.row] = Lost(Verdict.LATE, None)
         else:
             winner = row
     return found

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.commit.append import OpenTable
 from consumer.commit.marker import Committed
-from consumer.gold.columns import START, key_names, micros
+from consumer.gold.columns import START, key_names
+from consumer.gold.times import timestamp, window_starts
 from consumer.sinks.messages import of_dead_letters, of_gold, of_silver
 from lakeproof.catalog import CATALOG
 from lakeproof.checkpoint import bronze_query
@@ -153,7 +154,7 @@ def _corrected(
             yield Change(of_gold(rows.limit(0), product), newest)
             return
         start = F.col(WINDOW_START)
-        near = rows.where((start >= _timestamp(edges.first)) & (start <= _timestamp(edges.last)))
+        near = rows.where((start >= timestamp(edges.first)) & (start <= timestamp(edges.last)))
         same = (F.unix_micros(WINDOW_START).eqNullSafe(F.col(START)), *_same_keys(product))
         yield Change(of_gold(near.join(touched, reduce(Column.__and__, same), "left_semi"), product), newest)
     finally:
@@ -181,10 +182,7 @@ def _rows(spark: SparkSession, table: str) -> DataFrame:
 
 def _windows_of(rows: DataFrame, product: Product, event_time: str) -> DataFrame:
     """Start and keys of the windows that rows of silver are in."""
-    size, every = micros(product.window.size), micros(product.window.every)
-    at = F.unix_micros(F.col(event_time))
-    newest = at - F.pmod(at, F.lit(every))
-    starts = newest if size == every else F.explode(F.sequence(newest - (size - every), newest, F.lit(every)))
+    starts = window_starts(F.unix_micros(F.col(event_time)), product.window)
     keys = [F.col(_path(key)).alias(name) for key, name in zip(product.keys, key_names(product), strict=True)]
     return rows.where(F.col(event_time).isNotNull()).select(starts.alias(START), *keys).distinct()
 
@@ -198,8 +196,3 @@ def _same_keys(product: Product) -> list[Column]:
         F.col(f"`{key.name}`").eqNullSafe(F.col(name))
         for key, name in zip(product.keys, key_names(product), strict=True)
     ]
-
-
-def _timestamp(at: int) -> Column:
-    """A time from microseconds since 1970: Python's times end with the year 9999."""
-    return F.timestamp_micros(F.lit(at).cast("long"))

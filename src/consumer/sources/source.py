@@ -117,6 +117,9 @@ class Source(Protocol[PartT]):
     def resume(self, ledger: "Table", accounted: str | None) -> None:
         """Find where to go on: behind `accounted`, up to which the ledger has everything; None for the beginning."""
 
+    def waiting(self) -> dict[str, int]:
+        """How much there is to take, by a unit of `size_of`; empty for a run without an end. It was resumed."""
+
     def rows(self, spark: "SparkSession", bulletin: Bulletin) -> "DataFrame":
         """Return the streaming rows that say what each micro-batch holds."""
 

@@ -21,6 +21,7 @@ from lakeproof.contracts.read.odcs import contract_text, parse_contract, unjudge
 from lakeproof.contracts.rules.expression import fields_in
 from lakeproof.errors import UsageError
 from lakeproof.settings import load_settings
+from lakeproof.storage.local import local_path
 
 contract_commands = typer.Typer(help="Infer, check, compare, apply and export contracts.", no_args_is_help=True)
 
@@ -64,7 +65,8 @@ def init(
     Prints what is not certain. The samples meet the contract: no record becomes a dead letter. An existing contract is
     not overwritten.
     """
-    path = load_settings().contracts / f"{stream}.yaml"
+    settings = load_settings()
+    path = settings.contracts / f"{stream}.yaml"
     if not is_identifier(stream):
         raise UsageError(f"{stream!r} is not a valid name for a stream.", "Use letters, digits and _.")
     if path.exists() and not dry_run:
@@ -89,6 +91,9 @@ def init(
     if found.notes:
         sys.stderr.write("Not certain:\n")
         sys.stderr.writelines(f"  {f'{name}: ' if name else ''}{text}\n" for name, text in found.notes)
+    if not dry_run:
+        where = _shown(f"{settings.landing.uri}/{stream}")
+        sys.stderr.write(f"Next: land files in {where}, then run: consumer run {stream} --available-now\n")
 
 
 @contract_commands.command()
@@ -198,6 +203,14 @@ def print_json_schema(name: Annotated[str, typer.Argument(metavar="NAME|FILE", h
     """Print a contract as JSON Schema (draft-07), for a schema registry. Records that meet the contract are valid."""
     contract = _load(load_settings().contracts, name)
     sys.stdout.write(json.dumps(json_schema(contract), indent=2, ensure_ascii=False) + "\n")
+
+
+def _shown(uri: str) -> str:
+    """A folder as somebody would type it here: without ``file://``, and from this folder if it is below it."""
+    if not uri.startswith("file://"):
+        return uri
+    path = local_path(uri)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _count(number: int, what: str) -> str:

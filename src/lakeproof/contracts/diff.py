@@ -169,7 +169,7 @@ def _of_names(old: Field, new: Field, path: str) -> Iterator[Change]:
 
 
 def _of_field(old: Field, new: Field, path: str) -> Iterator[Change]:
-    if old.deprecated != new.deprecated:
+    if old.deprecated != new.deprecated and not new.dropped:  # a field that goes was deprecated before
         yield Change(path, "deprecated" if new.deprecated else "no longer deprecated", True, True)
     if old.dropped or new.dropped:
         yield from _of_dropped(old, new, path)

@@ -69,6 +69,8 @@ def setup(
     typer.echo("Checking the archive of Spark's classes; if it must be made, that takes half a minute …")
     if log := archive_classes(java, folder):
         typer.echo(f"Spark starts without an archive of its classes, which takes longer. Why: {log}")
+    else:
+        typer.echo("Ready.")
 
 
 def jars(

@@ -1,6 +1,6 @@
 """The modes on Kafka alone, `dedupe` and `windows`: their settings files, and what the settings mean."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import yaml
+from pydantic.fields import FieldInfo
 
 from lakeproof.addresses import as_uri, encoded
 from lakeproof.contracts.duration import FORM, FORM_HINT, read_duration
@@ -81,7 +82,14 @@ class Mode:
     aside_topic: str | None
 
 
-def load_mode(name: ModeName, file: Path | None, options: Iterable[str] = ()) -> tuple[Settings, Mode]:
+def fields_of(name: ModeName) -> dict[str, FieldInfo]:
+    """The fields of a mode's settings, in the order of its model."""
+    return {
+        field: info for field, info in CONCERNS[name].model_fields.items() if info.alias and field not in _NOT_IN_FILES
+    }
+
+
+def load_mode(name: ModeName, file: Path | None, options: Mapping[str, str] | None = None) -> tuple[Settings, Mode]:
     """Read the settings of a mode: of each field, an option wins over the environment, and that over the file.
 
     Parameters
@@ -91,7 +99,7 @@ def load_mode(name: ModeName, file: Path | None, options: Iterable[str] = ()) ->
     file
         Its settings file; None for ``<name>.yaml`` in the working directory, which need not exist.
     options
-        ``field=value`` of the command line.
+        Values of fields, from the command line.
 
     Raises
     ------
@@ -99,7 +107,7 @@ def load_mode(name: ModeName, file: Path | None, options: Iterable[str] = ()) ->
         A field does not exist, or has a value that cannot be used; there is no sink; two places are the same.
     """
     defaults = _of_file(name, file)
-    own = _of_options(name, options)
+    own = _variables(name, options or {}, "The command line")
     settings = load_settings(defaults, own)
     return settings, mode_of(name, settings)
 
@@ -140,7 +148,7 @@ def _check(mode: Mode) -> None:
     if not (mode.parquet or mode.kafka):
         raise UsageError(
             f"The mode {mode.name} has no sink.",
-            f"Set parquet to a folder, kafka to a topic, or both: in {mode.name}.yaml, or with --set parquet=FOLDER.",
+            f"Set parquet to a folder, kafka to a topic, or both: in {mode.name}.yaml, or with --parquet FOLDER.",
         )
     names = [name for name in vars(mode.fields).values() if name]
     if len(set(names)) < len(names):
@@ -199,23 +207,9 @@ def _of_file(name: ModeName, file: Path | None) -> dict[str, str]:
     return _variables(name, found, str(path))
 
 
-def _of_options(name: ModeName, options: Iterable[str]) -> dict[str, str]:
-    pairs = {}
-    for option in options:
-        field, equals, value = option.partition("=")
-        if not equals:
-            raise UsageError(f"--set: expected FIELD=VALUE, got {option!r}.", "Example: --set watermark='1 hour'.")
-        pairs[field.strip()] = value.strip()
-    return _variables(name, pairs, "--set")
-
-
 def _variables(name: ModeName, pairs: Mapping[str, str], origin: str) -> dict[str, str]:
     """Values by the variables of their fields; an empty value is none."""
-    fields = {
-        field: info.alias
-        for field, info in CONCERNS[name].model_fields.items()
-        if info.alias and field not in _NOT_IN_FILES
-    }
+    fields = {field: info.alias for field, info in fields_of(name).items()}
     for field in pairs:
         if field not in fields:
             likely = get_close_matches(field, fields, n=1)

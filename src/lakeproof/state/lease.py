@@ -41,6 +41,19 @@ def gold_lease(product: str) -> str:
     return f"gold.{product}"
 
 
+def mode_lease(mode: str, checkpoint: str) -> str:
+    """Name of the lease that keeps a second consumer from the checkpoint of a mode."""
+    return f"{mode} {checkpoint}"  # no stream has a space in its name
+
+
+def modes_with_leases(database: str, mode: str) -> list[str]:
+    """The checkpoints with which a mode has run."""
+    prefix = mode_lease(mode, "")
+    with transaction(open_database(database)) as connection:
+        names = connection.execute(select(LEASES.c.stream)).scalars()
+        return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+
+
 class State(StrEnum):
     """What a lease says of the query that holds or held it."""
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
-from reader.output import console
+from reader.output import console, print_counts
 from reader.verify.gold.report import gold_as_json, print_gold
 from reader.verify.receipts.report import print_receipts, receipts_as_json
 from reader.verify.silver.report import print_silver, silver_as_json
@@ -80,7 +80,7 @@ def _print(verifications: Sequence["Verification"]) -> None:
     for found in verifications:
         numbers = (*found.counts().values(), found.landed_units, found.bronze_rows, found.dead_letters)
         summary.add_row(found.stream, *(f"{number:,}" for number in numbers))
-    out.print(summary)
+    print_counts(out, summary)
     for found in verifications:
         if found.sampled_rows:
             out.print(f"{found.stream}: compared the values of {found.sampled_rows:,} bronze rows.")

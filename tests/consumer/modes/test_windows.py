@@ -64,7 +64,7 @@ def test_a_process_that_is_killed_between_sink_and_commit_writes_the_same_again(
     fields = {"topic": topic, "kafka": sink, "parquet": tmp_path / "out"}
     own = {"LAKE_HOME": lake_settings.home, "LAKE_JARS": lake_settings.spark.jars, "LAKE_SPARK_UI_PORT": "0"}
     own |= {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_CONTRACTS": tmp_path / "none"}
-    changes = [part for field, value in fields.items() for part in ("--set", f"{field}={value}")]
+    changes = [part for field, value in fields.items() for part in (f"--{field}", str(value))]
     killed = subprocess.run(
         [sys.executable, "-c", CRASHING, "run", "windows", "--available-now", *changes],
         env=os.environ | {name: str(value) for name, value in own.items()},

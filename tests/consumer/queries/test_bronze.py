@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 from tests.consumer.judge.test_batch import BAD_INPUT, KEPT
 from tests.consumer.lake import Drain, rows
 from tests.lakes import changed
@@ -278,11 +279,16 @@ def test_later_runs_go_on_where_the_first_ended(lake_settings: Settings, landing
 
 
 def test_a_start_before_anything_has_landed(lake_settings: Settings, landing: Path, drain: Drain) -> None:
-    drain(lake_settings)
-    drain(lake_settings)
-    (landing / "1.json").write_bytes(b"[%s]" % event())
-    drain(lake_settings)
+    with capture_logs() as logs:
+        drain(lake_settings)
+        drain(lake_settings)
+        (landing / "1.json").write_bytes(b"[%s]" % event())
+        drain(lake_settings)
     assert units(lake_settings) == {"1.json": [(0, None)]}
+    # What a terminal shows of it is made from these.
+    counts = {"started": "waiting", "micro-batch": "files"}
+    told = [log[counts[log["event"]]] for log in logs if log["event"] in counts]
+    assert told == [{"files": 0}, {"files": 0}, {"files": 1}, 1]
 
 
 WORKER_FAILED = """An exception was thrown from the Python worker. Please see the stack trace below.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from consumer.bulletin import Bulletin
 from consumer.queries.following import Following
 
 
@@ -18,6 +19,7 @@ class Work:
         self.taken = 0
         self.gate = threading.Event()
         self.gate.set()
+        self.done = threading.Event()
 
     def take(self) -> bool:
         self.gate.wait(10)
@@ -27,6 +29,7 @@ class Work:
             raise ValueError("cannot be taken")
         self.left -= 1
         self.taken += 1
+        self.done.set()
         return True
 
 
@@ -37,7 +40,7 @@ def work() -> Work:
 
 @pytest.fixture
 def following(work: Work, tmp_path: Path) -> Iterator[Following]:
-    query = Following("test", work.take, 0.01, tmp_path / "stop")
+    query = Following("test", work.take, 0.01, Bulletin(tmp_path))
     yield query
     work.gate.set()
     query.stop()
@@ -51,6 +54,17 @@ def test_it_takes_all_that_is_there(work: Work, following: Following) -> None:
     following.processAllAvailable()
     assert work.taken == 5
     assert following.exception() is None
+
+
+def test_it_can_wait_after_it_took_something_too(work: Work, tmp_path: Path) -> None:
+    query = Following("test", work.take, 600, Bulletin(tmp_path), at_once=False)
+    try:
+        while not work.taken:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert work.taken == 1
+    finally:
+        query.stop()
 
 
 def test_a_look_that_began_before_does_not_count(work: Work, following: Following) -> None:
@@ -84,3 +98,18 @@ def test_it_says_what_it_failed_with(work: Work, following: Following) -> None:
     assert isinstance(following.exception(), ValueError)
     following.stop()
     assert not following.isActive
+
+
+def test_a_commit_of_what_it_follows_ends_the_wait(tmp_path: Path) -> None:
+    work, bulletin = Work(0), Bulletin(tmp_path)
+    query = Following("test", work.take, 600, bulletin, follows="silver-events")
+    try:
+        query.processAllAvailable()  # from now on it waits for ten minutes
+        work.left = 1
+        bulletin.note_commit("gold-events")  # which it does not follow
+        assert not work.done.wait(0.5)
+        bulletin.note_commit("silver-events")
+        assert work.done.wait(60)
+    finally:
+        query.stop()
+    assert query.exception() is None

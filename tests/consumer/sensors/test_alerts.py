@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
@@ -138,7 +140,7 @@ def test_contracts_of_which_no_message_is_plain(lake_settings: Settings, samples
         AlertsQuery(lake_settings, samples, other, Trigger())
     assert "mode: micro_batch" in refused.value.hint
     samples = replace(samples, alerts=Alerts("t", AlertMode.MICRO_BATCH))
-    assert AlertsQuery(lake_settings, samples, other, Trigger()).slots == 0
+    assert AlertsQuery(lake_settings, samples, other, Trigger(available_now=True)).slots == 0
 
 
 def alerts_in(kafka: KafkaServer, topic: str) -> dict[str, dict[str, Any]]:
@@ -214,31 +216,43 @@ def test_no_alert_is_missing_over_kills_and_changes_of_the_mode(
     due = land(20)
 
     def until_all(running: "subprocess.Popen[bytes]") -> None:
-        nonlocal due
         wait(lambda: alerts in kafka_topics(kafka) and len(alerts_in(kafka, alerts)) == due, running, output)
-        due += land(10)
-        wait(lambda: len(alerts_in(kafka, alerts)) == due, running, output)
 
-    def and_the_broker_dies(running: "subprocess.Popen[bytes]") -> None:
+    def while_more_comes(running: "subprocess.Popen[bytes]") -> None:
         nonlocal due
         until_all(running)
+        due += land(10)  # some of these may have been sent when it is killed
+
+    def after_the_broker_was(running: "subprocess.Popen[bytes]") -> None:
+        while_more_comes(running)
         kafka.kill()
         time.sleep(2)
         kafka.start()
-        due += land(10)
-        wait(lambda: len(alerts_in(kafka, alerts)) == due, running, output)
+        while_more_comes(running)
+
+    def until_told_to_end(running: "subprocess.Popen[bytes]") -> None:
+        until_all(running)
+        workers = [each for each in psutil.Process(running.pid).children(recursive=True) if is_worker(each)]
+        assert {each.nice() for each in workers} == {10}
         running.send_signal(signal.SIGTERM)
         assert running.wait(60) == 0, output.read_text()
 
-    run(AlertMode.MICRO_BATCH, until_all)  # and it is killed
-    due += land(10)
-    run(AlertMode.REAL_TIME, and_the_broker_dies)
+    run(AlertMode.MICRO_BATCH, after_the_broker_was)  # and it is killed
+    run(AlertMode.REAL_TIME, after_the_broker_was)
+    run(AlertMode.REAL_TIME, until_told_to_end)
     due += land(10)
     once = subprocess.run([*command, "--available-now"], env=environment, capture_output=True, timeout=200, check=False)
     assert once.returncode == 0, once.stderr.decode()
     assert len(alerts_in(kafka, alerts)) == due
     everything = [output, *(path for path in settings.home.rglob("*") if path.is_file())]
     assert not [path for path in everything if kafka.password.encode() in path.read_bytes()]
+
+
+def is_worker(process: psutil.Process) -> bool:
+    """Whether it is a Python worker of Spark's."""
+    with suppress(psutil.NoSuchProcess):
+        return "consumer.worker_daemon" in process.cmdline()
+    return False
 
 
 def kafka_topics(kafka: KafkaServer) -> set[str]:

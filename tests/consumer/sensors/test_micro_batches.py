@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.sensors.lakes import (
@@ -31,6 +31,7 @@ from consumer.sensors.rebuild import rebuild_samples
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.gold.samples import Samples
 from lakeproof.settings import Settings
 from lakeproof.tables.schemas import ensure_silver_tables
 
@@ -232,6 +233,24 @@ def test_samples_cannot_be_rebuilt_before_there_is_silver(lake: Settings) -> Non
     open_catalog(lake).drop_table(SILVER.kept)
     with pytest.raises(UsageError, match=r"silver\.sensors does not exist yet"):
         rebuild_samples(lake, write_samples(lake, TEXT), lambda: pytest.fail("no session is needed"))
+
+
+def test_what_is_read_again_does_not_grow_with_the_stream(
+    lake: Settings, session: SparkSession, silver: Silver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples, real, read = write_samples(lake, TEXT), micro_batches.readings, []
+
+    def and_count(rows: DataFrame, samples: Samples) -> DataFrame:
+        read.append(rows.count())
+        return real(rows, samples)
+
+    monkeypatch.setattr(micro_batches, "readings", and_count)
+    for minute in range(1, 9):
+        silver.keep([at(60 * minute - second, float(second)) for second in range(60)])
+        fill(session, lake, samples)
+    # Each time, for both tables: a minute that is new, and the one before it, for open windows and detectors.
+    assert read == [30, 30, 90, 90, *(12 * [120])]
+    check(lake, silver, samples)
 
 
 def test_partitions_are_days_of_window_starts(lake: Settings, session: SparkSession, silver: Silver) -> None:

@@ -1,6 +1,8 @@
 """Lakes with silver, and the check of it against the plain model."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,18 +46,25 @@ def land(settings: Settings, name: str, *events: Event) -> None:
     (folder / name).write_text(json.dumps(records))
 
 
-def decide_all(spark: SparkSession, settings: Settings, stream: str = "events", most: int = 1000) -> int:
-    """Let silver take what bronze has, in so many micro-batches at most; return how many it took."""
+@contextmanager
+def silver_of(settings: Settings, stream: str = "events") -> Iterator[SilverMicroBatches]:
+    """What decides the rows of a stream."""
     query = SilverQuery(settings, stream, Trigger(available_now=True))
     query.prepare()
     with lease(settings.state.database, query.lease_name) as held:
         contracts = ContractLog(settings.state.database)
         process = SilverMicroBatches(settings, stream, silver_tables(stream), contracts, held)
         try:
-            while process.count < most and process.take(spark):
-                pass
+            yield process
         finally:
             process.close()
+
+
+def decide_all(spark: SparkSession, settings: Settings, stream: str = "events", most: int = 1000) -> int:
+    """Let silver take what bronze has, in so many micro-batches at most; return how many it took."""
+    with silver_of(settings, stream) as process:
+        while process.count < most and process.take(spark):
+            pass
         return process.count
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests import evolving
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
-from tests.consumer.silver.lakes import NOON, check, days, decide_all, land, with_strategy
+from tests.consumer.silver.lakes import NOON, check, days, decide_all, land, silver_of, with_strategy
 from tests.evolving import OLD, V2, write_contract
 from tests.lakes import changed
 from tests.operations import tables
@@ -73,11 +73,35 @@ def test_each_row_has_its_verdict(lake_settings: Settings, drain_directly: Drain
     assert decide_all(spark, lake_settings) == 0
 
 
+def test_a_backlog_is_what_the_limit_left_in_bronze(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    settings = changed(lake_settings, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=3)
+    for number in range(3):  # a micro-batch of bronze each
+        land(settings, f"{number}.json", (f"a{number}", NOON, "x"), (f"b{number}", NOON, "x"))
+        drain_directly(settings)
+    spark = session_of(settings)
+    with silver_of(settings) as process:
+        left = []
+        while process.take(spark):
+            left.append(process.has_backlog)
+        assert left == [True, True, False]
+        assert not process.has_backlog
+
+
 @pytest.mark.parametrize("strategy", ["merge", "state"])
 @pytest.mark.parametrize("seed", range(2))
 def test_random_streams_are_as_the_model_says(
-    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path, seed: int, strategy: str
+    lake_settings: Settings,
+    drain_directly: Drain,
+    session_of: SessionOf,
+    tmp_path: Path,
+    seed: int,
+    strategy: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if seed == 0:  # all by tasks
+        monkeypatch.setattr("consumer.scan.SMALL_ROWS", 0)
     chance = random.Random(seed)
     number = 0
     lake = with_strategy(lake_settings, tmp_path / "contracts", strategy)

@@ -80,6 +80,9 @@ class LineSource:
     def resume(self, ledger: Any, accounted: str | None) -> None:
         self._begin = int(accounted or 0)
 
+    def waiting(self) -> dict[str, int]:
+        return {}
+
     def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
         number = F.substring_index("value", " ", 1).cast("int").alias("number")
         batch = F.expr("substring(value, instr(value, ' ') + 1)").alias("batch")

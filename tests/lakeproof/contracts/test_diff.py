@@ -89,7 +89,7 @@ CASES: dict[str, tuple[Field | None, Field | None, str]] = {
         a(constraints=Constraints(pattern="a")), a(constraints=Constraints(pattern="b")), "breaking"),
     "deprecated": (a(), a(deprecated=True), "full"),
     "no longer deprecated": (a(deprecated=True), a(), "full"),
-    "optional field dropped": (a(), a(dropped=True), "forward"),
+    "optional field dropped": (a(deprecated=True), a(dropped=True), "forward"),
     "required field dropped": (a(required=True), a(dropped=True), "breaking"),
     "optional field restored": (a(dropped=True), a(), "backward"),
     "required field restored": (a(dropped=True), a(required=True), "breaking"),

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 MINUTE = 60_000_000
 
 
-def dedupe(tmp_path: Path, text: str = "parquet: out", *options: str) -> Mode:
+def dedupe(tmp_path: Path, text: str = "parquet: out", **options: str) -> Mode:
     file = tmp_path / "dedupe.yaml"
     file.write_text(text)
     return load_mode(ModeName.DEDUPE, file, options)[1]
@@ -25,7 +25,7 @@ def test_an_option_wins_over_the_environment_and_that_over_the_file(
     text = "parquet: out\ntopic: of-the-file\nwatermark: 1 hour\nkafka: of-the-file\n"
     monkeypatch.setenv("LAKE_DEDUPE_TOPIC", "of-the-environment")
     monkeypatch.setenv("LAKE_DEDUPE_KAFKA", "of-the-environment-too")
-    mode = dedupe(tmp_path, text, "topic=of-the-option")
+    mode = dedupe(tmp_path, text, topic="of-the-option")
     assert (mode.topic, mode.kafka, mode.watermark) == ("of-the-option", "of-the-environment-too", 60 * MINUTE)
 
 
@@ -41,7 +41,7 @@ def test_every_field_can_be_set_by_each_of_the_three(
         file.write_text(f"kafka: k\n{field}: {value}\n" if field != "kafka" else f"kafka: {value}\n")
         from_file = load_mode(name, file)
         file.write_text("kafka: k")
-        assert load_mode(name, file, [f"{field}={value}"]) == from_file
+        assert load_mode(name, file, {field: value}) == from_file
         with monkeypatch.context() as patch:
             patch.setenv(f"LAKE_{name.upper()}_{field.upper()}", value)
             assert load_mode(name, file) == from_file
@@ -59,12 +59,11 @@ def test_the_files_in_the_repository_are_valid(name: ModeName) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
-        ("topic: t", [], ["no sink", "--set parquet=FOLDER"]),
+        ("topic: t", [], ["no sink", "--parquet FOLDER"]),
         ("", [], ["no sink"]),
         ("parquet: out\nwatermrk: 1 hour", [], ["no field 'watermrk'", "Did you mean watermark?"]),
-        ("parquet: out", ["window=1 hour"], ["--set", "no field 'window'"]),
-        ("parquet: out", ["watermark"], ["expected FIELD=VALUE"]),
-        ("parquet: out", ["watermark=soon"], ["watermark: expected a duration", "'soon'"]),
+        ("parquet: out", [("window", "1 hour")], ["command line", "no field 'window'"]),
+        ("parquet: out", [("watermark", "soon")], ["watermark: expected a duration", "'soon'"]),
         ("parquet: out\nkafka: incoming-events", [], ["topic and kafka", "the same topic"]),
         ("parquet: out\naside: out", [], ["parquet and aside", "the same folder"]),
         ("parquet: out\nevent_id: eventTime", [], ["the same name"]),
@@ -76,17 +75,17 @@ def test_the_files_in_the_repository_are_valid(name: ModeName) -> None:
     ],
 )
 def test_what_cannot_be_used_is_refused_with_what_to_do(
-    tmp_path: Path, text: str, options: list[str], words: list[str]
+    tmp_path: Path, text: str, options: list[tuple[str, str]], words: list[str]
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        dedupe(tmp_path, text, *options)
+        dedupe(tmp_path, text, **dict(options))
     assert all(word in str(caught.value) for word in words), caught.value
     assert caught.value.hint
 
 
 def test_windows_divide_a_day() -> None:
     with pytest.raises(UsageError, match="does not divide a day"):
-        load_mode(ModeName.WINDOWS, ROOT / "windows.yaml", ["window=7 minutes"])
+        load_mode(ModeName.WINDOWS, ROOT / "windows.yaml", {"window": "7 minutes"})
 
 
 def test_a_file_that_was_named_must_exist(tmp_path: Path) -> None:
@@ -96,7 +95,7 @@ def test_a_file_that_was_named_must_exist(tmp_path: Path) -> None:
 
 def test_without_a_file_the_environment_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert load_mode(ModeName.DEDUPE, None, ["kafka=k"])[1].checkpoint.endswith("/target/lake/checkpoints/dedupe")
+    assert load_mode(ModeName.DEDUPE, None, {"kafka": "k"})[1].checkpoint.endswith("/target/lake/checkpoints/dedupe")
 
 
 def test_no_stream_has_the_name_of_a_mode() -> None:

@@ -120,6 +120,10 @@ class FileSource:
             )
         self._until = self._discover_all() if self._available_now else None
 
+    def waiting(self) -> dict[str, int]:
+        """How many files have landed behind the start."""
+        return {"files": self._until - self._start.seq} if self._start and self._until is not None else {}
+
     def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
         """Return the streaming rows: one for each file."""
         if self._start is None:

@@ -70,8 +70,9 @@ class KafkaSource:
 
     knows_its_end = True
 
-    def __init__(self, settings: Settings, stream: str, query: str, available_now: bool) -> None:  # noqa: ARG002
+    def __init__(self, settings: Settings, stream: str, query: str, available_now: bool) -> None:
         self._settings = settings
+        self._available_now = available_now
         self._kafka = settings.kafka
         self._stream = stream
         self._query = query
@@ -133,6 +134,13 @@ class KafkaSource:
             )
         self._start = place
         self._check_offsets(place)
+
+    def waiting(self) -> dict[str, int]:
+        """How many offsets lie behind the start."""
+        if not self._available_now or self._start is None:
+            return {}
+        extents = self._topic.extents(self._partitions)
+        return {"offsets": sum(extent.end - self._start.next(partition) for partition, extent in extents.items())}
 
     def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
         """Return the streaming messages, which nobody reads: Spark fixes their offsets."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reader.output import console
+from reader.output import console, print_counts
 from reader.verify.table_report import findings_as_json, findings_table
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def print_gold(gold: Mapping[str, Sequence["ProductVerification"]]) -> None:
     for stream, products in gold.items():
         for found in products:
             summary.add_row(stream, found.product, f"{found.windows:,}", f"{found.behind:,}")
-    out.print(summary)
+    print_counts(out, summary)
     for stream, products in gold.items():
         findings = [finding for found in products for finding in found.findings]
         if findings:

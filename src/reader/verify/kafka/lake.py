@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lakeproof.tables.names import INGESTED_AT, POSITION, RAW, REASONS, RESCUED, SOURCE, stream_tables
+from lakeproof.tables.names import HEADERS, INGESTED_AT, KEY, POSITION, RAW, REASONS, RESCUED, SOURCE, stream_tables
 from reader.connect import Session
 from reader.verify.findings import Account, Booking
 from reader.views import MEMORY
@@ -12,6 +12,11 @@ _UNITS = f"{MEMORY}.main.verify_topic_units"
 _RANGES = f"{MEMORY}.main.verify_topic_ranges"
 _MESSAGES = f"{MEMORY}.main.verify_topic_messages"
 _SHOWN = 5
+LABEL = (
+    f"sha256(coalesce(hex({KEY}), '-') || '|' || array_to_string("
+    f"[hex(pair.key) || '=' || coalesce(hex(pair.value), '-') FOR pair IN coalesce({HEADERS}, [])], ','))"
+)
+"""SHA-256 of key and headers of a row."""
 _NAME = r"^(.+)/(\d+)/(\d{19})$"
 
 Place = tuple[int, int]
@@ -46,15 +51,20 @@ class TopicLake:
             "units, bronze, dead_letters, list_sum(map_values(rescued))::BIGINT AS rescued, "
             f"list_sum(map_values(discarded))::BIGINT AS discarded FROM {tables.ledger}"
         )
+        label = {
+            table: LABEL if KEY in self._session.columns(table) else "NULL"
+            for table in (tables.bronze, tables.dead_letters)
+        }
         rescued = f"coalesce(cardinality({RESCUED}), 0)" if RESCUED in self._session.columns(tables.bronze) else "0"
         fetch(
             f"CREATE OR REPLACE TABLE {_UNITS} AS SELECT {self._place(SOURCE)}, {POSITION} AS position, "  # noqa: S608
-            f"{INGESTED_AT} AS ingested_at, NULL AS codes, NULL AS raw_hash, {rescued}::BIGINT AS rescued "
-            f"FROM {tables.bronze} UNION ALL SELECT {self._place(SOURCE)}, {POSITION}, {INGESTED_AT}, "
+            f"{INGESTED_AT} AS ingested_at, NULL AS codes, NULL AS raw_hash, {rescued}::BIGINT AS rescued, "
+            f"{label[tables.bronze]} AS label FROM {tables.bronze} "
+            f"UNION ALL SELECT {self._place(SOURCE)}, {POSITION}, {INGESTED_AT}, "
             f"coalesce(array_to_string(list_sort(list_distinct([reason.code FOR reason IN {REASONS}])), '+'), ''), "
-            f"sha256({RAW}), 0 FROM {tables.dead_letters}"
+            f"sha256({RAW}), 0, {label[tables.dead_letters]} FROM {tables.dead_letters}"
         )
-        fetch(f"CREATE OR REPLACE TABLE {_MESSAGES} (part INTEGER, place BIGINT, units BIGINT)")
+        fetch(f"CREATE OR REPLACE TABLE {_MESSAGES} (part INTEGER, place BIGINT, units BIGINT, label VARCHAR)")
         ((newest,),) = fetch(
             f"SELECT epoch(max(ingested_at)) FROM {_UNITS} AS unit WHERE NOT EXISTS (FROM {_RANGES} AS booked "  # noqa: S608
             "WHERE booked.part = unit.part AND booked.place <= unit.place AND unit.place < booked.behind)"
@@ -79,12 +89,12 @@ class TopicLake:
             found.setdefault((part, at), {}).setdefault(position, []).append(raw_hash)
         return found
 
-    def expect(self, partition: int, counts: Sequence[tuple[int, int]]) -> None:
-        """Take down how many units the message at each offset has."""
+    def expect(self, partition: int, counts: Sequence[tuple[int, int, str]]) -> None:
+        """Take down how many units the message at each offset has, and its label."""
         import pyarrow as pa
 
-        offsets, units = zip(*counts, strict=True)
-        found = pa.table({"part": [partition] * len(offsets), "place": offsets, "units": units})
+        offsets, units, labels = zip(*counts, strict=True)
+        found = pa.table({"part": [partition] * len(offsets), "place": offsets, "units": units, "label": labels})
         self._session.connection.register("counted", found)
         self._session.fetch(f"INSERT INTO {_MESSAGES} SELECT * FROM counted")  # noqa: S608
         self._session.connection.unregister("counted")
@@ -123,6 +133,14 @@ class TopicLake:
             "OR position IS NULL OR position < 0 OR position >= units "
             f"OR (units IS NULL AND NOT ? AND ({read}) AND absent IS NOT true)",
             [partition, has_gaps],
+        )
+
+    def mislabelled(self, partition: int) -> Units:
+        """Rows with another key or other headers than their message."""
+        return self._listed(
+            f"SELECT unit.place, unit.position FROM {_UNITS} AS unit JOIN {_MESSAGES} AS message USING (part, place) "  # noqa: S608
+            "WHERE part = ? AND unit.label IS DISTINCT FROM message.label AND unit.position IS NOT NULL",
+            [partition],
         )
 
     def unbooked(self, partition: int) -> Units:

@@ -1,6 +1,8 @@
 """Read the messages of a topic again, with a client of the reader's own."""
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -11,8 +13,34 @@ from lakeproof.settings import KafkaSettings
 _GROUP = 5_000
 _POLL_SECONDS = 0.5
 
-Message = tuple[int, bytes | None]
-"""Offset and value."""
+
+@dataclass(frozen=True)
+class Message:
+    """A message.
+
+    Parameters
+    ----------
+    offset
+        Where it is in its partition.
+    value
+        Its bytes; None of a tombstone.
+    label
+        SHA-256 of key and headers, see :func:`label_of`.
+    """
+
+    offset: int
+    value: bytes | None
+    label: str
+
+
+def label_of(key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> str:
+    """SHA-256 of key and headers, as :data:`reader.verify.kafka.lake.LABEL` has it of a row."""
+    pairs = (f"{_hex(name.encode())}={_hex(value)}" for name, value in headers)
+    return hashlib.sha256(f"{_hex(key)}|{','.join(pairs)}".encode()).hexdigest()
+
+
+def _hex(value: bytes | None) -> str:
+    return "-" if value is None else value.hex().upper()
 
 
 def messages(kafka: KafkaSettings, topic: str, partition: int, start: int, end: int) -> Iterator[list[Message]]:
@@ -46,7 +74,8 @@ def messages(kafka: KafkaSettings, topic: str, partition: int, start: int, end: 
                 if error is None:
                     at = (message.offset() or 0) + 1
                     if at <= end:
-                        group.append((at - 1, message.value()))
+                        headers: Any = message.headers() or ()
+                        group.append(Message(at - 1, message.value(), label_of(message.key(), headers)))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     at = end  # offsets up to there have no message
                 elif not error.retriable() and error.code() != KafkaError._TRANSPORT:

@@ -141,12 +141,13 @@ class _Recount:
     def take(self, topic: str, partition: int, group: list[Message]) -> list[str]:
         """Count the units of messages; return what is kept and is not what was sent, in words."""
         counts, told = [], []
-        for offset, value in group:
+        for message in group:
+            offset, value = message.offset, message.value
             letters = self._letters.get((partition, offset), {})
             source = source_name(topic, partition, offset)
             sampled = self._sample.positions(source) if self._sample else frozenset()
             found = _units(value, letters.keys() | sampled, self._limits)
-            counts.append((offset, found.count))
+            counts.append((offset, found.count, message.label))
             told += [
                 f"the dead letter of unit {position} of offset {offset:,} differs from the message"
                 for position, hashes in letters.items()
@@ -218,6 +219,10 @@ def _judge(
     told += _gaps(lake.ranges(partition), taken)
     if extent.end < end:
         told.append((Status.CHANGED, f"the partition ends at offset {extent.end:,}, but {end:,} was read"))
+    if (mislabelled := lake.mislabelled(partition))[0]:
+        told.append(
+            (Status.CHANGED, f"key or headers of {_listed(mislabelled)} in the tables differ from those of the message")
+        )
     told += [(Status.CHANGED, text) for text in contents[:_SHOWN]]
     if len(contents) > _SHOWN:
         told.append((Status.CHANGED, f"and {len(contents) - _SHOWN:,} more of this kind"))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reader.output import console
+from reader.output import console, print_counts
 from reader.verify.table_report import findings_as_json, findings_table
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def print_silver(silver: Mapping[str, "SilverVerification"]) -> None:
     for stream, found in silver.items():
         numbers = (*(found.verdicts[verdict] for verdict in Verdict), found.undecided)
         summary.add_row(stream, *(f"{number:,}" for number in numbers))
-    out.print(summary)
+    print_counts(out, summary)
     for stream, found in silver.items():
         if found.findings:
             out.print(findings_table(found.findings, f"{stream}: silver tables with problems"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
+from structlog.testing import capture_logs
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, rows
 from tests.lakes import changed
@@ -45,7 +46,9 @@ def test_a_message_is_a_record_or_an_array_and_keeps_its_key_and_headers(
     topic = kafka.new_topic(partitions=2)
     send(kafka, topic, [event(1)], key=b"k\xff", headers=[("trace", b"\x00"), ("trace", None)])
     send(kafka, topic, [b"[%b, {}, %b]" % (event(2), event(3)), b"[]"], partition=1)
-    take(topic)
+    with capture_logs() as logs:
+        take(topic)
+    assert [log["waiting"] for log in logs if log["event"] == "started"] == [{"offsets": 3}]
     first, array = source_name(topic, 0, 0), source_name(topic, 1, 0)
     assert units(lake_settings, "bronze") == [(first, 0), (array, 0), (array, 2)]
     assert units(lake_settings, "dead_letters") == [(array, 1)]

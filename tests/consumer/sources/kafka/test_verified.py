@@ -73,7 +73,8 @@ class Lake:
 @pytest.fixture
 def lake(take: Take, kafka: KafkaServer, lake_settings: Settings) -> Lake:
     topic = kafka.new_topic(partitions=2)
-    send(kafka, topic, [event(0), b"[%b, {}]" % event(1), b"garbage \xff", None, b"[]", event(2)], key=b"k")
+    values = [event(0), b"[%b, {}]" % event(1), b"garbage \xff", None, b"[]", event(2)]
+    send(kafka, topic, values, key=b"k", headers=[("trace", b"\xff"), ("trace", None)])
     send_in_transaction(kafka, topic, [event(3)], commit=False, partition=1)
     send_in_transaction(kafka, topic, [event(4)], commit=True, partition=1)
     take(topic, LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH=4)
@@ -131,6 +132,22 @@ def test_letters_and_ledger_that_were_changed(lake: Lake) -> None:
     status, told = lake.faults()["0"]
     assert status == "lost"
     assert "the ledger has no row for offsets 1 to 1" in told
+
+
+@pytest.mark.parametrize(("table", "offset"), [("bronze", 0), ("dead_letters", 3)])
+def test_a_key_or_a_header_that_is_not_what_was_sent(lake: Lake, table: str, offset: int) -> None:
+    told = f"key or headers of 1 units (at {offset}) in the tables differ from those of the message"
+    row = lake.remove(table, offset)
+    for changes in (
+        {"_key": b"other"},
+        {"_key": None},
+        {"_headers": [{"key": "trace", "value": b"other"}]},
+        {"_headers": [{"key": "trace", "value": None}, {"key": "trace", "value": b"\xff"}]},
+        {"_headers": []},
+    ):
+        lake.restore(table, row, **changes)
+        assert lake.faults() == {"0": ("changed", told)}, changes
+        lake.remove(table, offset)
 
 
 def test_a_value_that_is_not_what_was_sent(lake: Lake) -> None:

@@ -1,0 +1,41 @@
+"""lakeproof's consumer over a topic: ``python -m benchmarks.sides.kafka_ours bronze``, or ``gold`` for all layers."""
+
+import json
+import sys
+import time
+from functools import partial
+
+from benchmarks.harness import ROOT
+from benchmarks.sides.counts import count
+from consumer.app import Query, run_queries
+from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.queries.gold import GoldQuery
+from consumer.queries.silver import SilverQuery
+from consumer.session import PLANNING_ONLY, start_session
+from lakeproof.contracts import load_contract
+from lakeproof.gold.read import load_product
+from lakeproof.settings import load_settings
+
+STREAM, PRODUCT = "events", "user_activity"
+
+
+def main() -> None:
+    """Start Spark; then, timed, run the queries until all is committed; then count."""
+    settings = load_settings()
+    spark = start_session(settings, "benchmark: lakeproof", PLANNING_ONLY)
+    trigger = Trigger(available_now=True)
+    product = load_product(ROOT / "gold", PRODUCT, partial(load_contract, settings.contracts))
+    began = time.monotonic()
+    queries: list[Query] = [BronzeQuery(settings, STREAM, trigger, "kafka")]
+    tables = {"bronze": f"bronze.{STREAM}"}
+    if sys.argv[1] == "gold":
+        queries += [SilverQuery(settings, STREAM, trigger), GoldQuery(settings, product, trigger)]
+        tables |= {"silver": f"silver.{STREAM}", "gold": f"gold.{PRODUCT}"}
+    run_queries(settings, queries, lambda: spark, available_now=True)
+    seconds = time.monotonic() - began
+    spark.stop()
+    print(json.dumps({"seconds": seconds} | count(settings, **tables)))
+
+
+if __name__ == "__main__":
+    main()
