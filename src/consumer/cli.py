@@ -4,6 +4,8 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -84,10 +86,21 @@ def run_streams(
         typer.Option(help="Topic, for --data-source kafka. Default: LAKE_KAFKA_TOPIC, or the name of the stream."),
     ] = None,
     to: Annotated[
-        Layer | None,
+        str | None,
         typer.Option(
-            help="Last layer to fill.",
+            metavar="bronze|silver|gold|TIME",
+            help="Last layer to fill. With --from: the time at which the range ends.",
             show_default="silver, if the contract has a primary key; gold, if a data product reads it",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Read the messages of the topic from this time on, up to that of --to, then exit: those from before "
+            "the beginning of the stream. What is in the tables is skipped.",
+            show_default=False,
         ),
     ] = None,
     silver_topic: Annotated[
@@ -132,6 +145,7 @@ def run_streams(
             if mode := _mode_of(streams):
                 others = {
                     "--to": to,
+                    "--from": since,
                     "--data-source": None if data_source is DataSource.KAFKA else data_source,
                     "--silver-topic": silver_topic,
                     "--dead-letter-topic": dead_letter_topic,
@@ -142,7 +156,10 @@ def run_streams(
                 of_modes: dict[str, object] = {"--config": config, **{option_of(name): name for name in fields}}
                 _refuse_others(of_modes, "with streams", "Set the LAKE_ variables.")
                 settings = _with_sinks(load_settings(), silver_topic, dead_letter_topic, streams)
-                _run(settings, list(dict.fromkeys(streams)), to, data_source, topic, available_now, trigger)
+                period = _period(since, to, streams, data_source) if since else None
+                layer = None if period else _layer(to)
+                now = available_now or period is not None
+                _run(settings, list(dict.fromkeys(streams)), layer, data_source, topic, now, trigger, period)
     except AskedToEnd:  # while it started: nothing was begun
         structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
 
@@ -295,6 +312,7 @@ def _run(
     topic: str | None,
     available_now: bool,
     every: str,
+    period: "tuple[datetime, datetime] | None",
 ) -> None:
     settings = _with_topic(settings, data_source, topic, streams)
     _check_data_source(settings, data_source)
@@ -309,6 +327,7 @@ def _run(
     from consumer.queries.alerts import AlertsQuery
     from consumer.queries.bronze import BronzeQuery, Trigger
     from consumer.queries.gold import GoldQuery
+    from consumer.queries.past import PastQuery, Period
     from consumer.queries.publishing import sinks_of, to_topic
     from consumer.queries.samples import SamplesQuery
     from consumer.queries.silver import SilverQuery
@@ -316,7 +335,10 @@ def _run(
 
     when, sinks = Trigger(available_now, every), settings.sinks
     queries: list[Query] = [
-        *(BronzeQuery(settings, stream, when, source) for stream in streams),
+        *(
+            PastQuery(settings, stream, Period(*period)) if period else BronzeQuery(settings, stream, when, source)
+            for stream in streams
+        ),
         *(SilverQuery(settings, stream, when) for stream in with_silver),
         *(GoldQuery(settings, product, when) for product in products),
         *(SamplesQuery(settings, each, when) for each in samples),
@@ -332,7 +354,7 @@ def _run(
     alerts = [
         AlertsQuery(settings, each, contracts[each.stream], when)
         for each in samples
-        if each.alerts and source == "kafka"
+        if each.alerts and source == "kafka" and not period
     ]
     queries += alerts
     settings = _with_cores(settings, sum(each.slots for each in alerts))
@@ -373,6 +395,41 @@ def _check_trigger(every: str) -> None:
         raise UsageError(
             f"--trigger: expected a duration, got {every!r}.", 'Use a value like "5 seconds" or "500 milliseconds".'
         )
+
+
+def _layer(text: str | None) -> Layer | None:
+    if text is None or text in list(Layer):
+        return Layer(text) if text else None
+    raise UsageError(
+        f"--to: expected one of {', '.join(Layer)}, got {text!r}.",
+        "For a batch over a past range of a topic, add --from with the time at which it begins.",
+    )
+
+
+def _period(since: str, to: str | None, streams: list[str], source: DataSource | None) -> tuple[datetime, datetime]:
+    """The range of a batch over the past."""
+    if source is not DataSource.KAFKA:
+        raise UsageError("--from is only for Kafka.", "Add --data-source kafka, or leave out --from.")
+    if len(set(streams)) > 1:
+        raise UsageError("--from reads one stream at a time.", "Run the command for each.")
+    if to is None:
+        raise UsageError(
+            "--from requires --to.", "Add the time at which the range ends, like --to 2026-11-22T06:00:00Z."
+        )
+    begin, end = _time("--from", since), _time("--to", to)
+    if end <= begin:
+        raise UsageError("--to is not after --from.", "Use a later time.")
+    if end > datetime.now(UTC):
+        raise UsageError(f"--to: {to} is in the future.", "The stream reads what is yet to come. Use a past time.")
+    return begin, end
+
+
+def _time(option: str, text: str) -> datetime:
+    with suppress(ValueError, OverflowError):
+        time = datetime.fromisoformat(text)
+        if time.tzinfo:
+            return time.astimezone(UTC)
+    raise UsageError(f"{option}: expected a time with its zone, got {text!r}.", "Write it like 2026-11-22T06:00:00Z.")
 
 
 def _mode_of(streams: list[str]) -> ModeName | None:

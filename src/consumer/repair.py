@@ -1,5 +1,7 @@
 """What an operator does to a stream that is stopped: start from the tables again, or give up files that are gone."""
 
+from typing import TYPE_CHECKING
+
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder, remove_checkpoint
 from lakeproof.errors import UnavailableError, UsageError
@@ -14,6 +16,9 @@ from lakeproof.state.lease import lease
 from lakeproof.state.sink_positions import SinkPositions, sink_lease
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import stream_tables
+
+if TYPE_CHECKING:
+    from consumer.commit.recovery import Standing
 
 
 def reset(settings: Settings, stream: str) -> str:
@@ -93,16 +98,21 @@ def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
     recorded = recorded_topic(ledger)
     if recorded is None:
         return {}
-    position = _accounted_offsets(settings, stream, recorded)
+    found = _standing(settings, stream, recorded)
+    position = Offsets.parse(found.accounted) if found.accounted else recorded.start
     topic = Topic(settings.kafka, recorded.topic)
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
-    found = {}
-    for partition, extent in topic.extents(partitions).items():
-        wanted = position.next(partition)
-        if max(wanted, given_up_before(settings.state.database, stream, partition)) < extent.first:
-            found[partition] = (wanted, extent.first)
-    return found
+    extents = topic.extents(partitions)
+    wanted = {partition: position.next(partition) for partition in partitions}
+    if found.unfinished:  # of a batch over the past, which comes before the position
+        past = Offsets.parse(found.unfinished.end).past_since(Offsets.parse(found.unfinished.start))
+        wanted |= {partition: first for partition, first, _ in reversed(past)}
+    return {
+        partition: (wanted[partition], extent.first)
+        for partition, extent in extents.items()
+        if max(wanted[partition], given_up_before(settings.state.database, stream, partition)) < extent.first
+    }
 
 
 def topic_of(settings: Settings, stream: str) -> str | None:
@@ -124,13 +134,12 @@ def give_up(settings: Settings, stream: str, names: list[str]) -> None:
     LandingLog(settings.state.database, stream).give_up(names)
 
 
-def _accounted_offsets(settings: Settings, stream: str, recorded: Recorded) -> Offsets:
+def _standing(settings: Settings, stream: str, recorded: Recorded) -> "Standing":
     from consumer.commit.recovery import standing
 
     with catalog_errors():
         is_origin = str(recorded.start).__eq__
-        found = standing(open_catalog(settings), stream_tables(stream), bronze_query(stream), is_origin)
-    return Offsets.parse(found.accounted) if found.accounted else recorded.start
+        return standing(open_catalog(settings), stream_tables(stream), bronze_query(stream), is_origin)
 
 
 def _accounted(settings: Settings, stream: str, log: LandingLog) -> Position:

@@ -16,7 +16,7 @@ from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.ledger import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
 from consumer.commit.marker import Committed, Marker, MarkerLostError, unfinished
 from consumer.commit.recovery import unaccounted_units
-from consumer.sources.source import PartT, Source
+from consumer.sources.source import Held, PartT, Source
 from lakeproof.contracts import Contract
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits, S3Settings
@@ -98,12 +98,26 @@ class MicroBatches(Generic[PartT]):
         )
 
     def _process(self, rows: DataFrame, micro_batch_id: int) -> None:
-        began = monotonic()
         spark = rows.sparkSession  # a clone of the session, with this query's settings
         checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
         held = self._source.held(rows, micro_batch_id)
         if held is None:
             return
+        self.take(spark, held, checkpoint_id, micro_batch_id)
+
+    def take(self, spark: SparkSession, held: Held[PartT], checkpoint_id: str, micro_batch_id: int) -> None:
+        """Judge and append what a micro-batch holds, unless that has been done.
+
+        Parameters
+        ----------
+        spark
+            The session.
+        held
+            What it holds.
+        checkpoint_id, micro_batch_id
+            The checkpoint that says so, and its number there.
+        """
+        began = monotonic()
         marker = Marker(checkpoint_id, micro_batch_id, held.contract, held.start, held.end, self._limits)
         contract = self._contract(held.contract)
         sizes = self._source.size_of(held.parts)

@@ -16,6 +16,7 @@ from consumer.commit.marker import Marker
 from consumer.commit.recovery import Standing, standing
 from consumer.queries.declining import Declining
 from consumer.queries.failures import explained
+from consumer.queries.following import Following
 from consumer.sources.kafka.schema_ids import SchemaIds
 from consumer.sources.registry import SOURCES, OpenSource
 from consumer.sources.source import Source
@@ -113,11 +114,9 @@ class BronzeQuery:
                 catalog, names = open_catalog(self._settings), stream_tables(self.stream)
                 _resume(catalog, names, plan.source, standing(catalog, names, self.name, plan.source.is_origin))
 
-    def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery | Declining:
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery | Declining | Following:
         """Start the streaming query."""
-        plan, process = self._prepared, self._process
-        if process is None:
-            raise RuntimeError("A query is resumed before it is started.")
+        plan, process = self._prepared, self._processing
         waiting = plan.source.waiting()
         rows = plan.source.rows(spark, bulletin)
         Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
@@ -150,6 +149,12 @@ class BronzeQuery:
             except LakeproofError as found:
                 return found
         return explained(failure, self._settings, self.stream)
+
+    @property
+    def _processing(self) -> MicroBatches[Any]:
+        if self._process is None:
+            raise RuntimeError("A query is resumed before it is started.")
+        return self._process
 
     @property
     def _prepared(self) -> "_Plan":

@@ -1,12 +1,15 @@
-"""Positions in a topic: the next offset of each partition."""
+"""Positions in a topic: the next offset of each partition, and what was read of the past."""
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
 
 from lakeproof.errors import UsageError
+
+Range = tuple[int, int, int]
+"""A partition, and offsets of it: from the first one up to another, which is not one of them."""
 
 OFFSET_DIGITS = 19
 """Digits of an offset in a name, so that names sort as offsets do: an offset is a long."""
@@ -16,6 +19,8 @@ OFFSET_DIGITS = 19
 class Offsets:
     """A position in a topic. As text, ``topic/0=42,1=7``; a partition that is not named is at 0.
 
+    With a past, ``topic/0=42,1=7;0=10-20``: a batch has read these offsets, from before where the stream begins.
+
     Parameters
     ----------
     topic
@@ -23,10 +28,13 @@ class Offsets:
     entries
         Partitions and their next offsets, sorted; those at 0 are left out, so that a position has one text, whether or
         not a partition that was added is empty.
+    past
+        Ranges of offsets before the beginning of the stream that were read later, sorted; none touches another.
     """
 
     topic: str
     entries: tuple[tuple[int, int], ...] = ()
+    past: tuple[Range, ...] = ()
 
     @classmethod
     def of(cls, topic: str, offsets: Mapping[int, int]) -> Self:
@@ -45,8 +53,11 @@ class Offsets:
         topic, _, listed = text.rpartition("/")
         if not topic:
             raise ValueError(f"expected topic/partition=offset,…, got {text!r}")
-        pairs = (entry.split("=") for entry in listed.split(",") if entry)
-        return cls.of(topic, {int(partition): int(offset) for partition, offset in pairs})
+        next_ones, _, past = listed.partition(";")
+        pairs = (entry.split("=") for entry in next_ones.split(",") if entry)
+        read = cls.of(topic, {int(partition): int(offset) for partition, offset in pairs})
+        ranges = (entry.replace("-", "=").split("=") for entry in past.split(",") if entry)
+        return read.with_past((int(partition), int(first), int(end)) for partition, first, end in ranges)
 
     @classmethod
     def from_spark(cls, text: str) -> Self:
@@ -61,7 +72,17 @@ class Offsets:
         return cls.of(topic, {int(partition): int(offset) for partition, offset in offsets.items()})
 
     def __str__(self) -> str:
-        return f"{self.topic}/{','.join(f'{partition}={offset}' for partition, offset in self.entries)}"
+        entries = ",".join(f"{partition}={offset}" for partition, offset in self.entries)
+        past = ",".join(f"{partition}={first}-{end}" for partition, first, end in self.past)
+        return f"{self.topic}/{entries}{';' if past else ''}{past}"
+
+    def with_past(self, ranges: Iterable[Range]) -> Self:
+        """The position with more ranges of the past."""
+        return replace(self, past=_joined([*self.past, *ranges]))
+
+    def past_since(self, before: "Offsets") -> list[Range]:
+        """The ranges of the past that an earlier position does not have."""
+        return without(self.past, before.past)
 
     def as_spark(self, partitions: Iterable[int]) -> str:
         """The position as Spark's Kafka source reads it; it asks for each partition."""
@@ -70,6 +91,33 @@ class Offsets:
     def next(self, partition: int) -> int:
         """The next offset of a partition."""
         return dict(self.entries).get(partition, 0)
+
+
+def without(wanted: Iterable[Range], known: Iterable[Range]) -> list[Range]:
+    """What is left of ranges without what is known, sorted."""
+    known = _joined(known)
+    left = []
+    for partition, first, end in _joined(wanted):
+        at = first
+        for other, begin, behind in known:
+            if other == partition and begin < end and behind > at:
+                if begin > at:
+                    left.append((partition, at, begin))
+                at = max(at, behind)
+        if at < end:
+            left.append((partition, at, end))
+    return left
+
+
+def _joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """Ranges without empty ones, sorted; those that overlap or touch are one."""
+    found: list[Range] = []
+    for partition, first, end in sorted(each for each in ranges if each[1] < each[2]):
+        if found and found[-1][0] == partition and first <= found[-1][2]:
+            found[-1] = (partition, found[-1][1], max(end, found[-1][2]))
+        else:
+            found.append((partition, first, end))
+    return tuple(found)
 
 
 def source_name(topic: str, partition: int, offset: int) -> str:

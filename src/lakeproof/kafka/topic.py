@@ -1,6 +1,6 @@
 """A topic as the brokers describe it: its identity, its partitions and the offsets that they have."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -103,9 +103,7 @@ class Topic:
         if begin == "latest":
             found = {partition: extents[partition].end for partition in wanted}
         elif isinstance(begin, datetime):
-            at = self._offsets(wanted, _admin().OffsetSpec.for_timestamp(int(begin.timestamp() * 1000)))
-            # No message is that new: -1.
-            found = {partition: at[partition] if at[partition] >= 0 else extents[partition].end for partition in wanted}
+            found = self._at(begin, wanted, extents)
         elif isinstance(begin, dict):
             for partition, offset in begin.items():
                 extent = extents.get(partition)
@@ -118,6 +116,24 @@ class Topic:
                     )
             found |= begin
         return Offsets.of(self.name, found)
+
+    def between(self, since: datetime, until: datetime, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Find the offsets from the first message that is as new as one time, up to that of another time.
+
+        Raises
+        ------
+        UnavailableError
+            As of :meth:`identity`.
+        """
+        wanted = list(partitions)
+        extents = self.extents(wanted)
+        begin, end = (self._at(each, wanted, extents) for each in (since, until))
+        return {partition: (begin[partition], end[partition]) for partition in wanted}
+
+    def _at(self, time: datetime, partitions: list[int], extents: Mapping[int, Extent]) -> dict[int, int]:
+        """The first offsets whose messages are as new as a time: -1 for none, which is the end of the partition."""
+        at = self._offsets(partitions, _admin().OffsetSpec.for_timestamp(int(time.timestamp() * 1000)))
+        return {partition: at[partition] if at[partition] >= 0 else extents[partition].end for partition in partitions}
 
     def is_compacted(self) -> bool:
         """Whether messages are removed because newer ones have the same key.

@@ -1,5 +1,6 @@
 """Positions in a topic: one text for each, whatever partitions are named."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeproof.errors import UsageError
-from lakeproof.kafka.offsets import Offsets, source_name, starting_offsets
+from lakeproof.kafka.offsets import Offsets, Range, source_name, starting_offsets, without
 
 OFFSETS = st.dictionaries(st.integers(0, 10_000), st.integers(0, 2**63 - 1))
 TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True)
@@ -20,6 +21,35 @@ def test_a_position_is_read_as_it_was_written(topic: str, offsets: dict[int, int
     assert Offsets.from_spark(position.as_spark(offsets.keys() | more)) == position
     assert {partition: position.next(partition) for partition in offsets} == offsets
     assert str(Offsets.of(topic, offsets | {10_001: 0})) == str(position)
+
+
+small = st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(0, 12))
+ranges = st.lists(small, max_size=6)
+
+
+def offsets_in(found: Iterable[Range]) -> set[tuple[int, int]]:
+    return {(partition, offset) for partition, first, end in found for offset in range(first, end)}
+
+
+@given(topic=TOPICS, offsets=OFFSETS, first=ranges, second=ranges)
+def test_a_position_keeps_what_was_read_of_the_past(
+    topic: str, offsets: dict[int, int], first: list[Range], second: list[Range]
+) -> None:
+    before = Offsets.of(topic, offsets).with_past(first)
+    after = before.with_past(second)
+    assert [Offsets.parse(str(each)) for each in (before, after)] == [before, after]
+    assert offsets_in(after.past) == offsets_in(first) | offsets_in(second)
+    assert offsets_in(after.past_since(before)) == offsets_in(second) - offsets_in(first)
+    assert after == Offsets.of(topic, offsets).with_past([*second, *first])  # one text, in whatever order
+    assert {partition: after.next(partition) for partition in offsets} == offsets
+
+
+@given(ranges, ranges)
+def test_what_is_left_of_ranges(wanted: list[Range], known: list[Range]) -> None:
+    left = without(wanted, known)
+    assert offsets_in(left) == offsets_in(wanted) - offsets_in(known)
+    assert left == sorted(left)
+    assert sum(end - first for _, first, end in left) == len(offsets_in(left))
 
 
 @given(topic=TOPICS, pair=st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)))

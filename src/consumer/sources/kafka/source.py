@@ -6,18 +6,20 @@ micro-batch read the messages themselves, see :mod:`consumer.sources.kafka.read`
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
 from consumer.bulletin import Bulletin
 from consumer.sources.envelope import Envelope, Messages
+from consumer.sources.kafka.past import KnownOfPast, at_most, known_of_past
 from consumer.sources.kafka.read import MessagesLostError, OffsetRange, envelopes, lost
 from consumer.sources.source import DeclinedError, Held, ResultT
 from lakeproof.checkpoint import read_checkpoint, read_initial_offset, read_offset
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.client import spark_options
-from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.offsets import Offsets, Range
 from lakeproof.kafka.recorded import Recorded, check_comes_from, record_topic, recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.settings import KafkaSettings, Limits, Settings
@@ -78,6 +80,8 @@ class KafkaSource:
         self._contracts = ContractLog(settings.state.database)
         self._recorded: Recorded | None = None
         self._start: Offsets | None = None
+        self._past: tuple[Range, ...] = ()
+        self._resumed: Offsets | None = None
         self._partitions: list[int] = []
         self._bulletin: Bulletin | None = None
 
@@ -117,9 +121,11 @@ class KafkaSource:
 
     def resume(self, ledger: "Table", accounted: str | None) -> None:  # noqa: ARG002 - the position says all
         """Find where to go on: checkpoint, tables and topic must agree."""
-        place = Offsets.parse(accounted) if accounted else self._known.start
+        place = self._place(accounted)
+        self._past = place.past
+        self._resumed = replace(place, past=())
         checkpoint = read_checkpoint(self._settings, self._query, Offsets.from_spark)
-        if checkpoint and not checkpoint.fits(place):
+        if checkpoint and not checkpoint.fits(self._resumed):
             raise LakeproofError(
                 f"The checkpoint of {self._query} is at {checkpoint.passed or checkpoint.end}, but its tables are at "
                 f"{place}.",
@@ -164,8 +170,49 @@ class KafkaSource:
             start = read_offset(self._settings, self._query, micro_batch_id - 1, Offsets.from_spark)
         else:
             start = read_initial_offset(self._settings, self._query, Offsets.from_spark)
-        if start == end:
+        if start == end or end == self._resumed:
+            # Spark repeats what it has not noted as done. A batch may have come since, so markers do not say any more
+            # that the tables have it.
             return None
+        # What a batch has read of the past is part of the position. Spark does not know of it.
+        return self._begin(start.with_past(self._past), end.with_past(self._past))
+
+    def next_of_past(self, accounted: str | None, wanted: Sequence[Range]) -> Held[OffsetRange] | None:
+        """What a batch over the past takes next.
+
+        Parameters
+        ----------
+        accounted
+            The position up to which the ledger has everything; None for the beginning.
+        wanted
+            The ranges that are to be read.
+
+        Returns
+        -------
+        Held | None
+            As many offsets as a micro-batch may have, of those that come before the beginning of the stream and were
+            not read yet. None if there are none.
+        """
+        start = self._place(accounted)
+        taken = at_most(self._kafka.max_offsets_per_micro_batch, self.known_of(accounted, wanted).left)
+        if not taken:
+            return None
+        self._past = start.with_past(taken).past
+        return self._begin(start, start.with_past(taken))
+
+    def known_of(self, accounted: str | None, wanted: Sequence[Range]) -> KnownOfPast:
+        """Tell apart what of some ranges the tables have, what the stream will read, and what is left to read."""
+        return known_of_past(wanted, self._known.start, self._place(accounted))
+
+    def _place(self, accounted: str | None) -> Offsets:
+        return Offsets.parse(accounted) if accounted else self._known.start
+
+    def between(self, since: datetime, until: datetime) -> list[Range]:
+        """The ranges of offsets between two times."""
+        found = self._topic.between(since, until, self._partitions)
+        return [(partition, first, end) for partition, (first, end) in found.items() if first < end]
+
+    def _begin(self, start: Offsets, end: Offsets) -> Held[OffsetRange]:
         parts = self._ranges(start, end)
         contract = self._contracts.begin(self._stream, str(start), str(end))
         if contract is None:
@@ -213,11 +260,22 @@ class KafkaSource:
     def _ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         self._start = start
         given_up = self._check_offsets(start, end)
-        return [
+        found = [
             OffsetRange(end.topic, partition, begin, behind, begin, given_up.get(partition, 0))
             for partition, behind in end.entries
             if behind > (begin := start.next(partition))
         ]
+        return found + self._ranges_of_past(end.past_since(start))
+
+    def _ranges_of_past(self, past: Sequence[Range]) -> list[OffsetRange]:
+        extents = self._topic.extents({partition for partition, _, _ in past}) if past else {}
+        found = []
+        for partition, begin, behind in past:
+            first = extents[partition].first
+            if begin < first and given_up_before(self._settings.state.database, self._stream, partition) < first:
+                raise lost(self._topic.name, partition, begin, min(first, behind))
+            found.append(OffsetRange(self._topic.name, partition, begin, behind, begin, first if begin < first else 0))
+        return found
 
     def _check_offsets(self, start: Offsets, end: Offsets | None = None) -> dict[int, int]:
         """Make sure that the topic has what lies behind `start`; return what was given up, by partition."""

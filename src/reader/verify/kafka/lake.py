@@ -112,26 +112,27 @@ class TopicLake:
             [partition, partition],
         )
 
-    def surplus(self, partition: int, first: int, end: int, *, has_gaps: bool) -> Units:
+    def surplus(self, partition: int, spans: Sequence[tuple[int, int]], *, has_gaps: bool) -> Units:
         """Rows without a unit of their own: of no message, or of one whose row is there already.
 
         Parameters
         ----------
         partition
             The partition.
-        first, end
-            Offsets whose messages were read again.
+        spans
+            Offsets whose messages were read again: from the first one up to another.
         has_gaps
             Whether a message that was read may have been removed since.
         """
+        read = " OR ".join(f"place >= {first} AND place < {end}" for first, end in spans)
         return self._listed(
             "SELECT place, position FROM (SELECT unit.place, unit.position, count(*) AS times, "  # noqa: S608
             "any_value(message.units) AS units, bool_or(contains(unit.codes, 'absent')) AS absent "
             f"FROM {_UNITS} AS unit LEFT JOIN {_MESSAGES} "
             "AS message USING (part, place) WHERE part = ? GROUP BY unit.place, unit.position) WHERE times > 1 "
             "OR position IS NULL OR position < 0 OR position >= units "
-            "OR (units IS NULL AND NOT ? AND place >= ? AND place < ? AND absent IS NOT true)",
-            [partition, has_gaps, first, end],
+            f"OR (units IS NULL AND NOT ? AND ({read}) AND absent IS NOT true)",
+            [partition, has_gaps],
         )
 
     def mislabelled(self, partition: int) -> Units:

@@ -26,6 +26,8 @@ _WAIT_SECONDS = 15.0
 _LOOK_AGAIN_SECONDS = 1.0
 _SHOWN = 5
 
+Span = tuple[int, int]
+"""Offsets from one up to another, which is not one of them."""
 Letters = Mapping[Place, Mapping[int, list[str | None]]]
 
 
@@ -97,21 +99,21 @@ def verify_topic(
     extents = topic.extents(partitions)
     rows = sample()
     recount = _Recount(settings, lake, lake.letters(), rows, lake.discarded())
+    taken = {partition: _taken(recorded.start, accounted, partition) for partition in partitions}
     spans = {
-        partition: (max(recorded.start.next(partition), extent.first), min(accounted.next(partition), extent.end))
+        partition: [(max(first, extent.first), min(end, extent.end)) for first, end in taken[partition]]
         for partition, extent in extents.items()
     }
-    due, done = sum(max(end - first, 0) for first, end in spans.values()), 0
-    contents: dict[int, list[str]] = {}
-    for partition, (first, end) in spans.items():
-        contents[partition] = []
+    due, done = sum(max(end - first, 0) for each in spans.values() for first, end in each), 0
+    contents: dict[int, list[str]] = {partition: [] for partition in spans}
+    for partition, first, end in ((partition, *span) for partition, each in spans.items() for span in each):
         for group in messages(settings.kafka, recorded.topic, partition, first, end):
             contents[partition] += recount.take(recorded.topic, partition, group)
             done += len(group)
             show(done, due)
     has_gaps = topic.is_compacted()
     findings = tuple(
-        _judge(lake, recorded, accounted, partition, extents[partition], contents[partition], has_gaps=has_gaps)
+        _judge(lake, recorded, taken[partition], partition, extents[partition], contents[partition], has_gaps=has_gaps)
         for partition in partitions
     )
     bronze, dead, foreign = lake.totals()
@@ -181,6 +183,15 @@ def _accounted(ledger: Mapping[str, str], query: str) -> Offsets | None:
     return Offsets.parse(json.loads(text)["marker"]["end"]) if text else None
 
 
+def _taken(start: Offsets, accounted: Offsets, partition: int) -> list[Span]:
+    """The offsets that the tables have, by their marker: what batches read of the past, and what the stream read."""
+    past = [(first, end) for of, first, end in accounted.past if of == partition]
+    begin, end = start.next(partition), max(start.next(partition), accounted.next(partition))
+    if past and past[-1][1] == begin:  # the ledger has no gap in between
+        begin = past.pop()[0]
+    return [*past, (begin, end)]
+
+
 def _is_ahead(passed: Offsets, accounted: Offsets) -> bool:
     return any(offset > accounted.next(partition) for partition, offset in passed.entries)
 
@@ -188,7 +199,7 @@ def _is_ahead(passed: Offsets, accounted: Offsets) -> bool:
 def _judge(
     lake: TopicLake,
     recorded: Recorded,
-    accounted: Offsets,
+    taken: list[Span],
     partition: int,
     extent: Extent,
     contents: list[str],
@@ -196,16 +207,16 @@ def _judge(
     has_gaps: bool,
 ) -> Finding:
     """Say what a partition is."""
-    start, end = recorded.start.next(partition), accounted.next(partition)
-    first = max(start, extent.first)
+    end = taken[-1][1]
     told: list[tuple[Status, str]] = []
     if (missing := lake.missing(partition))[0]:
         told.append((Status.LOST, f"{_listed(missing)} in the topic are in no table"))
-    if (surplus := lake.surplus(partition, first, min(end, extent.end), has_gaps=has_gaps))[0]:
+    spans = [(max(first, extent.first), min(behind, extent.end)) for first, behind in taken]
+    if (surplus := lake.surplus(partition, spans, has_gaps=has_gaps))[0]:
         told.append((Status.DOUBLED, f"{_listed(surplus)} in the tables have no message of their own"))
     if (unbooked := lake.unbooked(partition))[0]:
         told.append((Status.LOST, f"{_listed(unbooked)} in the tables are in no row of the ledger"))
-    told += _gaps(lake.ranges(partition), start, end)
+    told += _gaps(lake.ranges(partition), taken)
     if extent.end < end:
         told.append((Status.CHANGED, f"the partition ends at offset {extent.end:,}, but {end:,} was read"))
     if (mislabelled := lake.mislabelled(partition))[0]:
@@ -222,26 +233,29 @@ def _judge(
     if told:
         worst = min((status for status, _ in told), key=list(Status).index)
         return Finding(source, worst, tuple(text for _, text in told))
-    if start < extent.first and start < end:
-        expired = min(extent.first, end) - start
+    if expired := sum(max(min(extent.first, behind) - first, 0) for first, behind in taken):
         return Finding(source, Status.EXPIRED, (f"{expired:,} offsets are gone; tables and ledger agree",))
     if extent.end > end:
         return Finding(source, Status.PENDING, (f"{extent.end - end:,} offsets are not consumed yet",))
     return Finding(source, Status.OK)
 
 
-def _gaps(ranges: list[tuple[int, int]], start: int, end: int) -> list[tuple[Status, str]]:
-    """Say where the ledger's ranges do not follow each other from `start` to `end`."""
+def _gaps(ranges: list[Span], taken: list[Span]) -> list[tuple[Status, str]]:
+    """Say where the ledger's ranges do not follow each other from the start to the end of what was taken."""
     told = []
-    at = start
-    for begin, behind in ranges:
-        if begin > at:
-            told.append((Status.LOST, f"the ledger has no row for offsets {at:,} to {begin - 1:,}"))
-        elif begin < at:
-            told.append((Status.DOUBLED, f"the ledger has two rows for offsets {begin:,} to {min(at, behind) - 1:,}"))
-        at = max(at, behind)
-    if at < end:
-        told.append((Status.LOST, f"the ledger has no row for offsets {at:,} to {end - 1:,}"))
+    left = list(ranges)
+    for number, (at, end) in enumerate(taken):
+        last = number == len(taken) - 1
+        while left and (last or left[0][0] < end):
+            begin, behind = left.pop(0)
+            if begin > at:
+                told.append((Status.LOST, f"the ledger has no row for offsets {at:,} to {begin - 1:,}"))
+            elif begin < at:
+                text = f"the ledger has two rows for offsets {begin:,} to {min(at, behind) - 1:,}"
+                told.append((Status.DOUBLED, text))
+            at = max(at, behind)
+        if at < end:
+            told.append((Status.LOST, f"the ledger has no row for offsets {at:,} to {end - 1:,}"))
     return told
 
 

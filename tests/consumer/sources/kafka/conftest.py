@@ -9,6 +9,7 @@ from tests.servers import KafkaServer
 
 from consumer.app import Query, run_queries
 from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.queries.past import PastQuery, Period
 from consumer.queries.silver import SilverQuery
 from lakeproof.settings import Settings
 
@@ -19,11 +20,12 @@ Take = Callable[..., None]
 def take(session_of: SessionOf, kafka: KafkaServer, lake_settings: Settings) -> Take:
     """Run the stream of events over all messages of a topic."""
 
-    def run(topic: str, *, silver: bool = False, **variables: object) -> None:
+    def run(topic: str, *, silver: bool = False, past: Period | None = None, **variables: object) -> None:
         own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic, **variables}
         settings = changed(lake_settings, **own)
         trigger = Trigger(available_now=True)
-        queries: list[Query] = [BronzeQuery(settings, "events", trigger, "kafka")]
+        streaming = BronzeQuery(settings, "events", trigger, "kafka")
+        queries: list[Query] = [PastQuery(settings, "events", past) if past else streaming]
         queries += [SilverQuery(settings, "events", trigger)] * silver
         run_queries(settings, queries, lambda: session_of(settings), available_now=True)
 

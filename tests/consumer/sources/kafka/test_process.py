@@ -29,6 +29,8 @@ def environment(settings: Settings, **changes: str) -> dict[str, str]:
         (["events", "--topic", "t"], ["--topic is only for Kafka", "--data-source kafka"]),
         (["events", "sensors", "--data-source", "kafka", "--topic", "t"], ["cannot fill 2 streams", "Leave out"]),
         (["events", "--data-source", "kafka"], ["LAKE_KAFKA_STARTING_OFFSETS", "2026-11-22T06:00:00Z"]),
+        (["events", "--to", "lead"], ["--to: expected one of bronze, silver, gold, got 'lead'", "add --from"]),
+        (["events", "--from", "2026-01-01T00:00:00Z", "--to", "gold"], ["--from is only for Kafka"]),
     ],
 )
 def test_wrong_options_are_refused_with_what_to_do(

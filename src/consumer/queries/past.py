@@ -1,0 +1,109 @@
+"""A batch over a past range of a stream's topic: what came before the beginning of the stream, once.
+
+It is the stream's own query in another form: with its lease, so that they take turns, and its numbers and markers, so
+that all that follows bronze takes what it lands.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+from pyspark.sql import SparkSession
+
+from consumer.bulletin import Bulletin
+from consumer.commit.recovery import standing
+from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.queries.following import Following, follow
+from consumer.sources.kafka.source import KafkaSource
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.errors import UsageError
+from lakeproof.kafka.offsets import Range
+from lakeproof.kafka.recorded import recorded_topic
+from lakeproof.settings import Settings
+from lakeproof.tables.names import stream_tables
+
+log = structlog.get_logger()
+
+_CHECKPOINT = "past"
+"""What the ledger has in place of the id of a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Period:
+    """Times of messages: from `since` on, up to `until`, which is not one of them."""
+
+    since: datetime
+    until: datetime
+
+
+class PastQuery(BronzeQuery):
+    """The batch.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    stream
+        Name of the stream, which comes from a topic.
+    period
+        Which messages.
+    """
+
+    def __init__(self, settings: Settings, stream: str, period: Period) -> None:
+        super().__init__(settings, stream, Trigger(available_now=True), "kafka")
+        self._period = period
+
+    def prepare(self) -> None:
+        """See where the tables are.
+
+        Raises
+        ------
+        UsageError
+            The stream was never run: then nothing says where it begins.
+        """
+        ledger = stream_tables(self.stream).ledger
+        catalog = open_catalog(self._settings)
+        if not catalog.table_exists(ledger) or recorded_topic(catalog.load_table(ledger).properties) is None:
+            raise UsageError(
+                f"{self.stream} has not been read from a topic yet: a batch reads what comes before its beginning.",
+                f"Run `consumer run {self.stream} --data-source kafka`, which begins at LAKE_KAFKA_STARTING_OFFSETS.",
+            )
+        super().prepare()
+
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
+        """Start the batch. It has nothing more to take once all of the range is in the ledger."""
+        source = self._prepared.source
+        if not isinstance(source, KafkaSource):
+            raise TypeError("Only a topic has a past.")
+        wanted = source.between(self._period.since, self._period.until)
+        self._say(source, wanted)
+
+        def take(session: SparkSession) -> bool:
+            held = source.next_of_past(self._accounted(source), wanted)
+            if held is None:
+                return False
+            self._processing.take(session, held, _CHECKPOINT, 0)
+            return True
+
+        return follow(spark, self.name, take, self._trigger.seconds, bulletin)
+
+    def _accounted(self, source: KafkaSource) -> str | None:
+        with catalog_errors():
+            catalog, names = open_catalog(self._settings), stream_tables(self.stream)
+            return standing(catalog, names, self.name, source.is_origin).accounted
+
+    def _say(self, source: KafkaSource, wanted: list[Range]) -> None:
+        """Log what the batch leaves out."""
+        known = source.known_of(self._accounted(source), wanted)
+        log.info(
+            "batch over the past",
+            stream=self.stream,
+            offsets=_size(wanted),
+            in_the_tables=_size(known.accounted),
+            left_to_the_stream=_size(known.pending),
+            to_read=_size(known.left),
+        )
+
+
+def _size(ranges: list[Range]) -> int:
+    return sum(end - first for _, first, end in ranges)

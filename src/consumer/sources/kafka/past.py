@@ -1,0 +1,50 @@
+"""What a batch over the past of a topic reads, and what it leaves out."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lakeproof.kafka.offsets import Offsets, Range, without
+
+_ALL_OFFSETS = 1 << 63
+
+
+@dataclass(frozen=True)
+class KnownOfPast:
+    """Ranges of offsets that are wanted.
+
+    Parameters
+    ----------
+    accounted
+        Those that are in the tables.
+    pending
+        Those that the stream has yet to read.
+    left
+        Those that come before the beginning of the stream, and were not read.
+    """
+
+    accounted: list[Range]
+    pending: list[Range]
+    left: list[Range]
+
+
+def known_of_past(wanted: Sequence[Range], begin: Offsets, place: Offsets) -> KnownOfPast:
+    """Tell ranges apart by where a stream begins, and by the position up to which its tables have everything."""
+    streamed, pending = [], []
+    for partition in {partition for partition, _, _ in wanted}:
+        first = begin.next(partition)
+        at = max(first, place.next(partition))
+        streamed.append((partition, first, at))
+        pending.append((partition, at, _ALL_OFFSETS))
+    accounted = [*place.past, *streamed]
+    left = without(wanted, [*accounted, *pending])
+    return KnownOfPast(without(wanted, [*left, *pending]), without(wanted, [*left, *accounted]), left)
+
+
+def at_most(count: int, ranges: Iterable[Range]) -> list[Range]:
+    """The first offsets of some ranges, no more than a number of them."""
+    taken = []
+    for partition, first, end in ranges:
+        if count:
+            taken.append((partition, first, min(end, first + count)))
+            count -= taken[-1][2] - first
+    return taken

@@ -1,0 +1,46 @@
+"""What --from and --to can say, and what is said of anything else."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from consumer.cli import DataSource, _layer, _period
+from lakeproof.errors import UsageError
+
+MORNING, NOON = "2026-01-01T06:00:00Z", "2026-01-01T13:00:00+01:00"
+
+
+def test_a_period_has_two_times_of_any_zone() -> None:
+    found = _period(MORNING, NOON, ["events"], DataSource.KAFKA)
+    assert found == (datetime(2026, 1, 1, 6, tzinfo=UTC), datetime(2026, 1, 1, 12, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("since", "to", "streams", "source", "said"),
+    [
+        (MORNING, NOON, ["events"], None, "--from is only for Kafka"),
+        (MORNING, NOON, ["events"], DataSource.LOCAL, "--from is only for Kafka"),
+        (MORNING, NOON, ["events", "sensors"], DataSource.KAFKA, "one stream at a time"),
+        (MORNING, None, ["events"], DataSource.KAFKA, "--from requires --to"),
+        (MORNING, "gold", ["events"], DataSource.KAFKA, "--to: expected a time with its zone, got 'gold'"),
+        ("yesterday", NOON, ["events"], DataSource.KAFKA, "--from: expected a time with its zone, got 'yesterday'"),
+        ("2026-01-01T06:00:00", NOON, ["events"], DataSource.KAFKA, "--from: expected a time with its zone"),
+        (NOON, MORNING, ["events"], DataSource.KAFKA, "--to is not after --from"),
+        (MORNING, MORNING, ["events"], DataSource.KAFKA, "--to is not after --from"),
+        (MORNING, "9999-01-01T00:00:00Z", ["events"], DataSource.KAFKA, "is in the future"),
+    ],
+)
+def test_what_is_no_period(
+    since: str, to: str | None, streams: list[str], source: DataSource | None, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        _period(since, to, streams, source)
+    assert caught.value.hint
+
+
+def test_without_from_the_end_is_a_layer() -> None:
+    assert _layer(None) is None
+    assert _layer("silver") == "silver"
+    with pytest.raises(UsageError, match="expected one of bronze, silver, gold, got '2026-01-01'") as caught:
+        _layer("2026-01-01")
+    assert "--from" in caught.value.hint
