@@ -61,7 +61,7 @@ def page(report: Report, notes: str = "") -> str:
 def summary(reports: list[Report]) -> str:
     """Write the goals of all reports as one page."""
     rows = [
-        [f"[{report.name}]({report.name}.md)", goal.text, goal.limit, f"{goal.figure:.2f} {goal.unit}", _verdict(goal)]
+        [f"[{report.name}]({report.name}.md)", goal.text, goal.limit, _seen(goal), _verdict(goal)]
         for report in reports
         for goal in report.goals
     ]
@@ -81,7 +81,7 @@ def summary(reports: list[Report]) -> str:
 
 def goals_table(goals: list[Goal]) -> Table:
     """Set goals against figures."""
-    rows = [[goal.text, goal.limit, f"{goal.figure:.2f} {goal.unit}", _verdict(goal)] for goal in goals]
+    rows = [[goal.text, goal.limit, _seen(goal), _verdict(goal)] for goal in goals]
     return Table("Goals", ["what", "goal", "seen", "met"], rows)
 
 
@@ -99,6 +99,12 @@ def show(report: Report, console: Console) -> None:
 def _markdown(table: Table, *, right: bool = True) -> str:
     rule = ["---", *["---:" if right else "---"] * (len(table.columns) - 1)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [table.columns, rule, *table.rows])
+
+
+def _seen(goal: Goal) -> str:
+    """A figure with two decimals; small ones with two digits."""
+    small = 0 < abs(goal.figure) < 0.1
+    return f"{goal.figure:{'.2g' if small else '.2f'}} {goal.unit}"
 
 
 def _verdict(goal: Goal) -> str:
