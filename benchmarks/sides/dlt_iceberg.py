@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import dlt
@@ -23,6 +23,7 @@ from dlt.destinations import filesystem
 from pydantic import (
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     StrictBool,
     StrictFloat,
@@ -52,6 +53,13 @@ _BRONZE = pa.schema(
 _DEAD = pa.schema({"raw": pa.string(), "reason": pa.string(), "_source": pa.string(), "_ingested_at": _TIME})
 
 
+def _number(value: object) -> object:
+    """Text is no number, although pydantic would convert it; its strict mode takes no number of JSON."""
+    if isinstance(value, str | bool):
+        raise ValueError("expected a number")  # noqa: TRY004 - what pydantic expects of a validator
+    return value
+
+
 class Event(BaseModel):
     """The contract, as far as a model says it."""
 
@@ -62,7 +70,7 @@ class Event(BaseModel):
     event_timestamp: AwareDatetime
     event_type: Literal["page_view", "purchase"]
     product_id: StrictStr | None = None
-    amount: Decimal | None = None
+    amount: Annotated[Decimal, BeforeValidator(_number)] | None = None
     properties: dict[str, StrictStr | StrictBool | StrictInt | StrictFloat | None] | None = None
 
 

@@ -14,7 +14,7 @@ import duckdb
 
 _COLUMNS = (
     "{user_id: 'VARCHAR', event_id: 'VARCHAR', event_timestamp: 'VARCHAR', event_type: 'VARCHAR', "
-    "product_id: 'VARCHAR', amount: 'DECIMAL(12,2)', properties: 'JSON'}"
+    "product_id: 'VARCHAR', amount: 'VARCHAR', properties: 'JSON'}"
 )
 
 
@@ -26,7 +26,8 @@ def main() -> None:
     connection.execute("SET TimeZone = 'UTC'")
     began = time.monotonic()
     connection.execute(
-        "COPY (SELECT * REPLACE (try_cast(event_timestamp AS TIMESTAMPTZ) AS event_timestamp), filename AS _source "
+        "COPY (SELECT * REPLACE (try_cast(event_timestamp AS TIMESTAMPTZ) AS event_timestamp, "
+        "try_cast(amount AS DECIMAL(12,2)) AS amount), filename AS _source "
         f"FROM read_json($paths, format = 'array', filename = true, columns = {_COLUMNS})) "
         f"TO '{target}' (FORMAT parquet, COMPRESSION zstd)",
         {"paths": paths},

@@ -16,7 +16,7 @@ from lakeproof.settings import load_settings
 
 _FIELDS = (
     "user_id string, event_id string, event_timestamp timestamp, event_type string, product_id string, "
-    "properties map<string, string>"
+    "amount decimal(12,2), properties map<string, string>"
 )
 _BY_DAY = (
     "USING iceberg PARTITIONED BY (days(event_timestamp)) TBLPROPERTIES ('format-version'='2', "
@@ -38,7 +38,7 @@ def main() -> None:
     spark.sql(f"CREATE TABLE lake.usual.silver ({_FIELDS}) {_BY_DAY}")
     spark.sql(
         "CREATE TABLE lake.usual.gold (window_start timestamp, user_id string, event_count bigint, purchases bigint, "
-        "products bigint) USING iceberg"
+        "total_amount decimal(22,2), products bigint) USING iceberg"
     )
 
     def append(rows: DataFrame, table: str) -> None:
@@ -67,12 +67,12 @@ def main() -> None:
         .agg(
             F.count("*").alias("event_count"),
             F.count(F.when(F.col("event_type") == "purchase", 1)).alias("purchases"),
+            F.sum("amount").alias("total_amount"),
             F.approx_count_distinct("product_id").alias("products"),
         )
     )
-    counts = windows.select(
-        F.col("window.start").alias("window_start"), "user_id", "event_count", "purchases", "products"
-    )
+    measures = ("event_count", "purchases", "total_amount", "products")
+    counts = windows.select(F.col("window.start").alias("window_start"), "user_id", *measures)
     append(counts, "gold")
     seconds = time.monotonic() - began
     spark.stop()
