@@ -27,7 +27,8 @@ from lakeproof.storage.local import local_path
 pytestmark = pytest.mark.spark
 
 Take = Callable[..., None]
-BEGAN = datetime(2026, 11, 1, tzinfo=UTC)
+BEGAN = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(days=1)
+"""Of yesterday: the broker removes messages whose times are older than a week."""
 START = {"LAKE_KAFKA_STARTING_OFFSETS": '{"0": 6, "1": 1}'}
 
 
@@ -78,7 +79,7 @@ def test_the_past_is_landed_once_in_turns_with_the_stream(
     take(topic, silver=True, past=minutes(2, 8), LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH=3)
     assert landed(lake_settings, topic) == [2, 3, 4, 5, 6, 7, 8, 9]
     assert landed(lake_settings, topic, partition=1) == [0]
-    assert verified() == {"0": ("ok", ""), "1": ("ok", "")}
+    assert verified() == {}
     booked = {row["source"]: (row["etag"], row["checkpoint_id"]) for row in rows(lake_settings, "ledger.events")}
     assert booked[source_name(topic, 0, 2)] == ("5", "past")
     assert booked[source_name(topic, 0, 5)] == ("6", "past")
@@ -93,7 +94,7 @@ def test_the_past_is_landed_once_in_turns_with_the_stream(
     assert landed(lake_settings, topic) == [*range(10)], "what is behind the stream's position is the stream's"
     take(topic, silver=True)
     assert landed(lake_settings, topic) == [*range(12)]
-    assert verified() == {"0": ("ok", ""), "1": ("ok", "")}
+    assert verified() == {}
     kept = sorted(row["event_id"] for row in rows(lake_settings, "silver.events"))
     assert kept == sorted(f"e{number}" for number in range(12) if number % 4)
 
@@ -117,10 +118,10 @@ def test_a_batch_that_crashed_is_finished_by_whatever_runs_next(
         take(topic)
         # What bronze had of it was finished; otherwise, nothing was begun.
         assert landed(lake_settings, topic) == [*range(6 if before == "bronze" else 2, 10)]
-        assert verified() == {"0": ("ok", ""), "1": ("ok", "")}
+        assert verified() == {}
     take(topic, past=minutes(2, 6))
     assert landed(lake_settings, topic) == [*range(2, 10)]
-    assert verified() == {"0": ("ok", ""), "1": ("ok", "")}
+    assert verified() == {}
 
 
 def test_what_retention_removed_of_a_batch_that_was_killed_is_given_up(
@@ -189,6 +190,6 @@ def test_a_hole_in_the_past_is_found(
     status, told = verified()["0"]
     assert (status, "1 units (at 2) in the topic are in no table" in told) == ("lost", True)
     lake.restore("bronze", removed)
-    assert verified()["0"] == ("ok", "")
+    assert verified() == {}
     lake.restore("bronze", removed)
     assert verified()["0"][0] == "doubled"

@@ -36,7 +36,7 @@ def environment(settings: Settings, **changes: str) -> dict[str, str]:
 def test_wrong_options_are_refused_with_what_to_do(
     lake_settings: Settings, arguments: list[str], words: list[str]
 ) -> None:
-    changes = {} if "--topic" in arguments else {"LAKE_KAFKA_STARTING_OFFSETS": "yesterday"}
+    changes = {"LAKE_KAFKA_STARTING_OFFSETS": "yesterday"} if "LAKE_KAFKA_STARTING_OFFSETS" in words else {}
     command = [sys.executable, "-m", "consumer", "run", *arguments]
     done = subprocess.run(
         command, env=environment(lake_settings, **changes), capture_output=True, text=True, timeout=60, check=False
