@@ -69,7 +69,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         )
         servers.append(_Server(config))
         host, port = listener.getsockname()[:2]
-        # What lives as long as the process: otherwise Python looks through all of it now and then, and posts wait 60 ms.
+        # What lives as long as the process: Python would look through all of it now and then, and posts wait 60 ms.
         gc.collect()
         gc.freeze()
         structlog.get_logger().info("listening", host=host, port=port, topic=collector.topic)
