@@ -104,19 +104,24 @@ class LandingLog:
     def append(self, files: Iterable[tuple[str, StoredFile]]) -> int:
         """Add the files that the log does not have yet, by name and in the order given, and return how many.
 
-        A file is known by its name: one that was overwritten is not taken again.
+        A file is known by its name: one that was overwritten is not taken again. If another process adds files at the
+        same time, none is added: the next look finds those that are still new.
         """
         new: dict[str, StoredFile] = {name: file for name, file in files if name not in self._known}
         if not new:
             return 0
-        with transaction(self._engine) as connection:
-            last = self._head(connection)
-            rows = []
-            chain = last.chain
-            for seq, (name, file) in enumerate(new.items(), start=last.seq + 1):
-                chain = _link(chain, name)
-                rows.append(self._row(seq, name, file.size, file.etag, file.modified_at, chain))
-            connection.execute(FILES.insert(), rows)
+        try:
+            with transaction(self._engine) as connection:
+                last = self._head(connection)
+                rows = []
+                chain = last.chain
+                for seq, (name, file) in enumerate(new.items(), start=last.seq + 1):
+                    chain = _link(chain, name)
+                    rows.append(self._row(seq, name, file.size, file.etag, file.modified_at, chain))
+                connection.execute(FILES.insert(), rows)
+        except IntegrityError:  # of a consumer that took over while this one was suspended, or the other way round
+            del self._known
+            return 0
         self._known.update(new)
         return len(new)
 

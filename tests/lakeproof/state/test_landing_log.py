@@ -43,6 +43,17 @@ def test_a_file_is_known_by_its_name(database: str) -> None:
     assert [file.etag for file in log.files(0, 9)] == ["1"]
 
 
+def test_two_that_discover_the_same_files_add_each_once(database: str) -> None:
+    """A consumer that was suspended and the one that took over, for a moment."""
+    woken, successor = LandingLog(database, "events"), LandingLog(database, "events")
+    for log in (woken, successor):
+        assert not log.knows("a")
+    assert successor.append([stored("a"), stored("b")]) == 2
+    assert woken.append([stored("b"), stored("c")]) == 0
+    assert woken.append([stored("b"), stored("c")]) == 1
+    assert [(file.seq, file.name) for file in successor.files(0, 9)] == [(1, "a"), (2, "b"), (3, "c")]
+
+
 def test_streams_do_not_share_positions(database: str) -> None:
     events, sensors = LandingLog(database, "events"), LandingLog(database, "sensors")
     events.append([stored("a")])
