@@ -26,7 +26,7 @@ start_processes() {
   if [[ -n $RUN ]]; then
     which=--wait
     say "The demo is already running on $HOME_DIR:"
-    supervisor status || true
+    supervisor status | grep --invert-match "Not started" || true
   else
     "$BIN/lakeproof" doctor --for producer >/dev/null || { "$BIN/lakeproof" doctor --for producer; exit 1; }
     own_broker
