@@ -280,9 +280,10 @@ class Lake:
         duplicates = sum(self._column(SILVER.ledger, "duplicates"))
         # Nothing is late here: a key of bronze is in silver once, and a row of bronze in one table, or a duplicate.
         undecided = len(bronze) - decided.total() - duplicates
+        booked = sum(self._column(SILVER.ledger, "bronze")) - len(bronze)
         uncounted = len(kept) - sum(self._column(GOLD, "event_count"))
-        lost = len(set(bronze) - set(kept)) + max(undecided, 0) + max(uncounted, 0)
-        twice = max(len(kept) - len(set(kept)), decided.total() - len(decided), -undecided)
+        lost = len(set(bronze) - set(kept)) + max(undecided, -booked, 0) + max(uncounted, 0)
+        twice = max(len(kept) - len(set(kept)), decided.total() - len(decided), -undecided, booked)
         return Count(lost, twice + max(-uncounted, 0))
 
     def _column(self, table: str, name: str) -> list[Any]:
