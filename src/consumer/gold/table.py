@@ -6,6 +6,7 @@ from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from consumer.commit.append import OpenTable, open_table
+from consumer.commit.marker import MarkerLostError
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import WINDOW_START, Product
@@ -51,13 +52,19 @@ def rebuild_gold_hint(name: str) -> str:
 
 def filled_for(table: OpenTable) -> str | None:
     """Digest of the product that a table was filled for. Its marker says so, too, if somebody removed the property."""
+    if found := table.property(PRODUCT):
+        return found
     newest = table.newest()
-    return table.property(PRODUCT) or (newest.marker.contract if newest else None)
+    return newest.marker.contract if newest else None
 
 
 def _check_product(table: OpenTable, product: Product) -> None:
     """Refuse a table that was filled for another product."""
-    if filled_for(table) != product.digest:
+    try:
+        found = filled_for(table)
+    except MarkerLostError as error:
+        raise MarkerLostError(error.message, rebuild_gold_hint(product.name)) from error
+    if found != product.digest:
         raise LakeproofError(
             f"{table.name} was filled with other keys, windows or measures than gold/{product.name}.yaml has now.",
             f"Restore the file. Or: {rebuild_gold_hint(product.name)}",

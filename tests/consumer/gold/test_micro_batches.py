@@ -31,11 +31,13 @@ from tests.operations import tables
 from consumer.commit import append
 from consumer.gold import micro_batches
 from consumer.gold.rebuild import rebuild_gold
+from consumer.gold.table import ensure_gold_table, rebuild_gold_hint
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
+from lakeproof.tables.names import PRODUCT
 from lakeproof.tables.schemas import ensure_silver_tables
 
 pytestmark = pytest.mark.spark
@@ -339,9 +341,18 @@ def test_a_table_that_was_rolled_back_is_refused(lake: Settings, session: SparkS
         fill(session, lake, SPENDING)
     tables.roll_back(session, "gold.spending")
     silver.keep([order(NOON)])
-    with pytest.raises(LakeproofError, match="rolled back or replaced") as refused:
+    product = write_product(lake, SPENDING.text)
+
+    def start() -> None:
+        ensure_gold_table(session, product, "gold.spending")
         fill(session, lake, SPENDING)
-    assert refused.value.hint
+
+    for lost in (False, True):  # also where the table does not say any more for which product it was filled
+        if lost:
+            session.sql(f"ALTER TABLE lake.gold.spending UNSET TBLPROPERTIES ('{PRODUCT}')")
+        with pytest.raises(LakeproofError, match="rolled back or replaced") as refused:
+            start()
+        assert refused.value.hint == rebuild_gold_hint("spending")
 
 
 def test_a_final_window_is_published_when_nothing_more_can_come(
