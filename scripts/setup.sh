@@ -38,6 +38,7 @@ make_venv() {
   local python
   python=$(find_python)
   say "Creating .venv with $("$python" --version) …"
+  [[ ! -L .venv ]] || rm .venv # a link: what it leads to is somebody else's
   "$python" -m venv --clear .venv
 }
 

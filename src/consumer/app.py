@@ -20,7 +20,7 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 from lakeproof.signals import end_at_once, ending_signals
 from lakeproof.state.failures import clear_failures, record_failure
-from lakeproof.state.lease import Lease, lease
+from lakeproof.state.lease import Lease, LeaseHeldError, lease
 
 log = structlog.get_logger()
 
@@ -127,7 +127,7 @@ def run_queries(
                 except (Py4JError, PySparkException) as error:
                     raise query.explain(error) from error
         with _bulletin() as bulletin:
-            _run(settings, spark, queries, bulletin, available_now=available_now)
+            _run(settings, spark, queries, held, bulletin, available_now=available_now)
 
 
 def _prepare(settings: Settings, queries: Sequence[Query]) -> None:
@@ -152,7 +152,13 @@ def _note_failure(settings: Settings, query: Query, error: LakeproofError) -> No
 
 
 def _run(
-    settings: Settings, spark: SparkSession, queries: Sequence[Query], bulletin: Bulletin, *, available_now: bool
+    settings: Settings,
+    spark: SparkSession,
+    queries: Sequence[Query],
+    leases: Sequence[Lease],
+    bulletin: Bulletin,
+    *,
+    available_now: bool,
 ) -> None:
     running: dict[str, Running] = {}
     try:
@@ -165,8 +171,8 @@ def _run(
         if failed:
             bulletin.stop_file.touch()
             _wait_until_idle(running)
-            query = next(query for query in queries if query.name == failed)
-            error = _failure(query, running[failed], bulletin)
+            query, held = next(each for each in zip(queries, leases, strict=True) if each[0].name == failed)
+            error = _failure(query, running[failed], bulletin, held)
             _note_failure(settings, query, error)
             raise _named(query, error, len(queries))
     finally:
@@ -239,7 +245,13 @@ def _is_idle(query: Running) -> bool:
     return not status["isTriggerActive"] and not status["message"].startswith("Initializing")
 
 
-def _failure(query: Query, running: Running, bulletin: Bulletin) -> LakeproofError:
+def _failure(query: Query, running: Running, bulletin: Bulletin, held: Lease) -> LakeproofError:
+    try:
+        held.check()
+    except LeaseHeldError as taken_over:  # two have run at once: whatever it failed with comes from that
+        return taken_over
+    except UnavailableError:
+        pass  # what the query says of its failure names the database, too
     noted = bulletin.noted(query.name)
     if noted:
         return noted

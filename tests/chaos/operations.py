@@ -203,6 +203,8 @@ def undone(job: str, table: str = TABLES.bronze, advice: str = "CALL") -> Run:
 
     def run(bench: Bench) -> Outcome:
         bench.ready()
+        bench.lake.land(2)
+        bench.ready()  # so that there is a commit to roll back to, also in a lake that is new
         bench.stop()
         bench.lake.land(3)
         _done_by(bench, "once", job, table)

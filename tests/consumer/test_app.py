@@ -126,6 +126,24 @@ def test_one_that_fails_is_named_and_the_others_end(lake_settings: Settings, ses
     assert len(rows(lake_settings, "bronze.events")) == 1
 
 
+def test_one_that_was_taken_over_says_so_whatever_it_failed_with(
+    lake_settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that was suspended meets its successor in Spark's checkpoint, or in the landing log."""
+    ticks = Ticks(lake_settings, fails=True)
+    resume = ticks.resume
+
+    def lose(spark: SparkSession, held: Lease) -> None:
+        resume(spark, held)
+        held.give_back()
+        with lease(lake_settings.state.database, ticks.lease_name):
+            pass
+
+    monkeypatch.setattr(ticks, "resume", lose)
+    with pytest.raises(LeaseHeldError, match="took over the stream 'ticks'"):
+        run_queries(lake_settings, [ticks], lambda: session_of(lake_settings), available_now=True)
+
+
 def test_a_file_that_is_gone_fails_its_stream_alone(lake_settings: Settings, session_of: SessionOf) -> None:
     gone = land(lake_settings, "events")
     land(lake_settings, "sensors")
