@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.pages import blocks
 from tests.servers import free_port
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +47,7 @@ def _reader(home: Path, statement: str) -> list[dict[str, int]]:
 
 def assert_shown_by_the_readme(printed: str) -> None:
     """The README shows the output of a start: the same lines, tables and columns, with other figures."""
-    (block,) = re.findall(r"^```text\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (block,) = blocks("README.md", "text")
 
     def said(text: str) -> list[str]:
         """Lines of text, titles of tables and names of columns."""

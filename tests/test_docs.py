@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.collector.running import Collector, messages
 from tests.messages import event, received, send
+from tests.pages import blocks
 from tests.servers import KafkaServer
 
 from lakeproof.settings_help import as_markdown
@@ -21,11 +22,6 @@ from reader.verify.receipts.findings import Outcome
 
 ROOT = Path(__file__).parents[1]
 JARS = {"LAKE_JARS": str(ROOT / "target" / "jars" / "spark")}
-
-
-def blocks(document: str, language: str) -> list[str]:
-    """The code blocks of a language in a document."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
 
 
 def shell(script: str, environment: dict[str, str]) -> str:

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.pages import blocks
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -298,8 +299,7 @@ def test_systemd_runs_commands_that_exist_and_lets_them_end(path):
 
 def test_the_page_about_deployment_names_what_exists():
     """Its commands need root and systemd: what they name is checked, and test_wheel.py installs the same wheel."""
-    page = (ROOT / "docs" / "operations" / "deploy.md").read_text()
-    (block,) = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (block,) = blocks("docs/operations/deploy.md", "text")
     wheel, extras = re.search(r'"([\w.-]+\.whl)\[([\w,]+)\]"', block).groups()
     assert wheel == f"{PROJECT['name']}-{PROJECT['version']}-py3-none-any.whl"
     assert set(extras.split(",")) <= set(EXTRAS)

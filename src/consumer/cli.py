@@ -4,7 +4,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
@@ -25,6 +24,7 @@ from lakeproof.gold.read_samples import load_all_samples, load_samples
 from lakeproof.gold.samples import Samples
 from lakeproof.kafka.modes import ModeName, load_mode
 from lakeproof.kafka.names import topic_name
+from lakeproof.kafka.offsets import time_with_zone
 from lakeproof.settings import Settings, load_settings
 from lakeproof.signals import AskedToEnd, asked_to_end
 
@@ -425,10 +425,8 @@ def _period(since: str, to: str | None, streams: list[str], source: DataSource |
 
 
 def _time(option: str, text: str) -> datetime:
-    with suppress(ValueError, OverflowError):
-        time = datetime.fromisoformat(text)
-        if time.tzinfo:
-            return time.astimezone(UTC)
+    if time := time_with_zone(text):
+        return time
     raise UsageError(f"{option}: expected a time with its zone, got {text!r}.", "Write it like 2026-11-22T06:00:00Z.")
 
 

@@ -1,17 +1,15 @@
 """What a run shows and sums up, from what it logs."""
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 from structlog.testing import LogCapture
+from tests.pages import blocks
 
 from consumer.app import STOPPING
 from consumer.screen import Tally, how_far, summed_up
 
-ROOT = Path(__file__).parents[2]
 MICRO_BATCH = {"stream": "events", "files": 10, "bytes": 5, "bronze": 700, "dead_letters": 1, "seconds": 1.5}
 
 
@@ -47,7 +45,7 @@ def test_it_adds_up_what_became_of_each_stream_in_the_order_of_the_layers() -> N
 
 
 def test_the_page_about_monitoring_shows_such_lines() -> None:
-    (shown,) = re.findall(r"^```text\n(.*?)^```$", (ROOT / "docs/operations/monitor.md").read_text(), re.M | re.S)
+    (shown,) = blocks("docs/operations/monitor.md", "text")
     bronze = {"stream": "events", "micro_batch": 0, "files": 300, "bronze": 284_931, "dead_letters": 15_069}
     tally = tally_of(
         ("micro-batch", bronze),

@@ -1,6 +1,5 @@
 """What landed can be had back exactly, from Spark, PyIceberg and DuckDB; docs/json-types.md says what that means."""
 
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from pyspark.sql.types import DataType, DecimalType, StructType, TimestampType
 from tests.consumer.judge.test_json_types import shown
 from tests.consumer.lake import Drain
 from tests.consumer.queries.records import EXPLICIT, Record, exact, record, records
+from tests.pages import blocks
 
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings, settings_of
@@ -228,7 +228,7 @@ def test_each_line_of_the_page_is_so(landed: Landed, read: Callable[[Landed, str
 
 
 def test_what_is_absent_can_be_told_from_null_by_the_landed_file(landed: Landed) -> None:
-    (statement,) = re.findall(r"^```sql\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    (statement,) = blocks("docs/json-types.md", "sql")
     statement = statement.replace(".events", ".everything").replace("product_id", "string")
     with connect(landed.settings) as session:
         found = session.connection.execute(f"{statement} AND _source = ? ORDER BY _position", [landed.page]).fetchall()

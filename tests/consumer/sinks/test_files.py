@@ -1,6 +1,5 @@
 """Final windows in Parquet files: each once, and DuckDB never sees half of one."""
 
-import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from tests.consumer.gold.lakes import FINAL, NOON, Silver, fill, order, write_pr
 from tests.consumer.lake import SessionOf, rows
 from tests.operations import tables
 from tests.operations.pieces import Piece, back_up, restore
+from tests.pages import blocks
 
 from consumer.queries.bronze import Trigger
 from consumer.queries.publishing import sinks_of
@@ -22,10 +22,9 @@ from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
 from lakeproof.storage.local import LocalStorage
 
-ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.spark
 
-(SHOWN,) = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "sinks.md").read_text(), re.MULTILINE | re.DOTALL)
+(SHOWN,) = blocks("docs/sinks.md", "yaml")
 TEXT = FINAL.text.replace("publish: final\n", SHOWN)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.pages import blocks
 
 from lakeproof.contracts import DecimalType, Field, PrimitiveType, load_contract
 from lakeproof.contracts.constraints import ContractError
@@ -20,7 +21,7 @@ from lakeproof.gold.window import read_window
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "gold.md").read_text()
-EXAMPLE, SESSION = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+EXAMPLE, SESSION = blocks("docs/gold.md", "yaml")
 FIELDS = (
     Field("x", DecimalType(32, 4)),
     Field("i", PrimitiveType.INT),
