@@ -30,6 +30,10 @@ def suspended(bench: Bench, step: Step = Step.BRONZE_PREPARED) -> Outcome:
     """Suspended past its lease, replaced, and woken up in the middle of an append."""
     outcome = Outcome(hits=1)
     first = bench.order(step, Act.SUSPEND)
+    if locked := bench.lake.locked():
+        # Another of its queries was writing just then. SQLite lets nobody write until that process goes on or ends.
+        bench.give_up()
+        raise NotStruckError(f"it was suspended while it held the lock of {locked}")
     time.sleep((bench.options.lease_seconds or LEASE_SECONDS) + 2)
     bench.consumer = None
     bench.recover(outcome)

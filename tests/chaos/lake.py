@@ -2,11 +2,12 @@
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -217,6 +218,16 @@ class Lake:
         """Land a batch; return what ``_source`` calls it."""
         self.landing.write_new(self.zone.uri_of(batch.name), batch.data)
         return batch.name
+
+    def locked(self) -> str | None:
+        """The name of a database in its folder that somebody keeps locked for 10 s, if there is one."""
+        for file in sorted(self.folder.glob("*.db")):
+            with closing(sqlite3.connect(file, isolation_level=None, timeout=10)) as database:
+                try:
+                    database.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError:
+                    return file.name
+        return None
 
     def accounted(self) -> int:
         """How many rows the ledger has; 0 where there is none yet. Reads no data file."""

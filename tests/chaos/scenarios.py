@@ -15,6 +15,7 @@ from tests.chaos.lake import GOLD, OF_LAYERS, PRODUCT, SILVER, STREAM, TABLES
 from tests.chaos.orders import LAYER_STEPS, SINK_STEPS, Step
 from tests.chaos.servers import Rule
 
+from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import ModeName
 
 _TRIES = 3
@@ -276,7 +277,7 @@ def run_scenario(scenario: Scenario, bench: Bench) -> Row:
             break
         except NotStruckError as missed:
             outcome = Outcome(notes=[str(missed)])
-        except (BrokenError, OSError, subprocess.SubprocessError) as error:
+        except (BrokenError, LakeproofError, OSError, subprocess.SubprocessError) as error:
             bench.give_up()
             outcome = Outcome(problems=[f"could not be tried: {error}"])
             break

@@ -1,11 +1,13 @@
 """The harness' own logic: a fault that did not strike proves nothing, and nothing that is off is green."""
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.chaos.bench import Bench, NotStruckError, Options
+from tests.chaos.bench import Bench, BrokenError, NotStruckError, Options
 from tests.chaos.grid import Outcome, Row, Verdict, as_markdown, passed
 from tests.chaos.lake import TABLES, Lake
 from tests.chaos.orders import Act, Orders, Step
@@ -13,6 +15,7 @@ from tests.chaos.processes import Process
 from tests.chaos.scenarios import Scenario, run_scenario, scenarios
 from tests.chaos.watch import Watch
 
+from lakeproof.errors import UnavailableError
 from lakeproof.settings import S3Settings
 
 
@@ -61,6 +64,27 @@ def test_a_scenario_that_does_not_strike_is_tried_again_and_is_never_green(tmp_p
     assert len(tries) == 3
     assert row.outcome.verdict is Verdict.RED
     assert row.outcome.why() == ["the fault never struck", "too quick"]
+
+
+@pytest.mark.parametrize(
+    "error", [UnavailableError("Cannot use the catalog."), OSError("no space"), BrokenError("no lake")]
+)
+def test_a_scenario_that_cannot_be_tried_is_red_and_the_next_one_is_run(tmp_path: Path, error: Exception) -> None:
+    def fail(_bench: Bench) -> Outcome:
+        raise error
+
+    row = run_scenario(Scenario("failed", fail), Bench(Options(tmp_path)))
+    assert row.outcome.verdict is Verdict.RED
+    assert str(error) in row.outcome.problems[0]
+
+
+def test_a_locked_database_is_named(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake", None, S3Settings(), seed=1)
+    lake.land(1)
+    with closing(sqlite3.connect(lake.folder / "landing-log.db", isolation_level=None)) as database:
+        assert lake.locked() is None
+        database.execute("BEGIN IMMEDIATE")
+        assert lake.locked() == "landing-log.db"
 
 
 def test_names_of_scenarios_differ() -> None:
