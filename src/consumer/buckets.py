@@ -16,6 +16,10 @@ _BLOCK_CACHE_BYTES = 64 << 20
 _WRITE_BUFFER_BYTES = 16 << 20
 
 
+class InUseError(LakeproofError):
+    """Another process has a database open."""
+
+
 class Buckets:
     """A database in which each bucket can be removed as a whole. One that is damaged is replaced by an empty one.
 
@@ -28,8 +32,10 @@ class Buckets:
 
     Raises
     ------
+    InUseError
+        Another process has it open.
     LakeproofError
-        Another process has it open, or the folder cannot be written.
+        The folder cannot be written.
     """
 
     def __init__(self, folder: Path, setting: str) -> None:
@@ -81,7 +87,7 @@ class Buckets:
             raise LakeproofError(f"Cannot write {self._folder}: {error.strerror}.", self._hint) from error
         except Exception as error:
             if "lock" in str(error).lower():
-                raise LakeproofError(
+                raise InUseError(
                     f"The key index {self._folder} is in use by another process.", "End the other consumer first."
                 ) from error
             log.warning("key index is damaged, and is built again", folder=str(self._folder), error=str(error))

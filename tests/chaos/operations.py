@@ -27,7 +27,7 @@ JOBS = {"plain Spark": SPARK_JOBS, "PyIceberg": PYICEBERG_JOBS}
 _REFUSED = {("compact", GOLD)}
 """Iceberg refuses a compaction whose files got deletion vectors meanwhile, as those of gold do all the time."""
 _LEAST_SECONDS = 10.0
-_MAINTENANCE_SECONDS = 120.0
+_MAINTENANCE_SECONDS = 600.0
 _OTHER_STREAM = "sensors"
 _MAINTENANCE = "tests.chaos.maintenance"
 

@@ -64,8 +64,10 @@ class KeyIndex:
 
     Raises
     ------
+    InUseError
+        Another process has it open.
     LakeproofError
-        Another process has it open, or the folder cannot be written.
+        The folder cannot be written.
     """
 
     def __init__(self, folder: Path, horizon: Micros | None) -> None:

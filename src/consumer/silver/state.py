@@ -1,5 +1,7 @@
 """The strategy `state`: keeps the key index of a stream at the newest commit of silver."""
 
+import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +10,7 @@ import pyarrow as pa
 import structlog
 from pyspark.sql import SparkSession
 
+from consumer.buckets import InUseError
 from consumer.commit.append import OpenTable
 from consumer.commit.marker import Committed
 from consumer.silver.compared import kept_before
@@ -71,7 +74,7 @@ class State:
             The horizon: no key from before it is looked for any more.
         """
         if self._index is None:
-            self._index = KeyIndex(Path(self._settings.silver.index) / self._stream, horizon)
+            self._index = _opened(Path(self._settings.silver.index) / self._stream, horizon)
         index, newest = self._index, silver.newest()
         pending, self._pending = self._pending, None
         wanted = _progress(silver, contract, newest) if newest else None
@@ -136,6 +139,21 @@ class State:
         if self._index:
             self._index.add(rows, wanted._replace(end=end), watermark)
         return end
+
+
+def _opened(folder: Path, horizon: Micros | None) -> KeyIndex:
+    """Open the index in a folder, or one beside it where a consumer that was suspended still has it open.
+
+    That one has lost its lease to this one. Whoever has the lease removes what others left beside the folder.
+    """
+    for left in folder.parent.glob(f"{folder.name}.*"):
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        return KeyIndex(folder, horizon)
+    except InUseError:
+        own = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+        log.warning("key index is in use by a suspended consumer: using another folder", folder=str(own))
+        return KeyIndex(own, horizon)
 
 
 def _progress(silver: OpenTable, contract: Contract, newest: Committed) -> Progress:

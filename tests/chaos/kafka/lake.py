@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from pyiceberg.exceptions import NoSuchTableError
 from tests.chaos.environment import ROOT
 from tests.chaos.lake import PRODUCT, STREAM, TABLES, Count, Lake
+from tests.chaos.processes import wait_until
 from tests.messages import messages, received
 from tests.servers import KafkaServer
 
@@ -88,6 +89,12 @@ class TopicLake(Lake):
         """Let the topic have a partition more, which messages go to from now on."""
         self._partitions += 1
         self._broker.add_partitions(self.topic, self._partitions)
+        # The brokers tell of it a little later, and the producer refuses a partition that it does not know.
+        if not wait_until(lambda: len(self._known()) == self._partitions, _SEND_SECONDS, every=0.1):
+            raise OSError(f"the brokers do not tell of partition {self._partitions - 1} of {self.topic}")
+
+    def _known(self) -> Collection[int]:
+        return self._producer.list_topics(self.topic, _SEND_SECONDS).topics[self.topic].partitions
 
     def accounted(self) -> int:
         """How many offsets the ledger has."""

@@ -10,6 +10,7 @@ from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import back_up, restore
 
+from consumer.silver.key_index import KeyIndex
 from consumer.silver.rebuild import rebuild_silver
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings
@@ -76,3 +77,18 @@ def test_an_index_of_another_silver_is_not_used(
     steps.step()
     restore(lake, tmp_path / "copy")  # it is ahead, and of another table
     steps.step()
+
+
+def test_an_index_that_a_suspended_consumer_has_open_is_filled_anew_beside_it(
+    lake: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    steps = Lake(lake, drain_directly, session_of)
+    steps.step()
+    index = lake.silver.index / "events"
+    of_the_suspended = KeyIndex(index, None)
+    steps.step()
+    steps.step()
+    assert len(list(index.parent.glob("events.*"))) == 1  # the one that a killed consumer would leave, too
+    of_the_suspended.close()
+    steps.step()
+    assert list(index.parent.iterdir()) == [index]
