@@ -1,9 +1,12 @@
 """Rows of an Iceberg table that tasks read with PyIceberg: names of data files travel through the JVM, no rows.
 
 PyIceberg finds columns by their ids, applies deletes, and leaves out the row groups that the filter rules out.
+
+Manifests and data files never change. A query that follows a table by small commits would read all of its small files
+again in each micro-batch, so the driver remembers what they hold.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,12 +15,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from consumer.balanced import balanced
+from consumer.remembered import Remembered
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.names import MICRO_BATCH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestEntry, ManifestFile
     from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.metadata import TableMetadata
 
@@ -26,6 +31,11 @@ SMALL_ROWS = 20_000
 _BYTES_PER_TASK = 1 << 20
 _FILE_COST = 1 << 16
 """Bytes that take as long to read as to open a file."""
+
+_REMEMBERED_ROWS = 1_000_000
+"""Rows of a scan that the driver remembers, at most."""
+_REMEMBERED_BYTES = 256 << 20
+_REMEMBERED_ENTRIES = 10_000
 
 _ROW = "_row"
 
@@ -61,6 +71,28 @@ class Scan:
     files: "Sequence[FileScanTask]"
 
 
+@dataclass(frozen=True)
+class _Manifest:
+    """A manifest whose entries are read once."""
+
+    file: "ManifestFile"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def fetch_manifest_entry(self, io: "FileIO", discard_deleted: bool = True) -> "list[ManifestEntry]":
+        key = self.file.manifest_path, discard_deleted
+        found = _ENTRIES.get(key)
+        if found is None:
+            found = self.file.fetch_manifest_entry(io, discard_deleted)
+            _ENTRIES.keep(key, found)
+        return found
+
+
+_ENTRIES: "Remembered[list[ManifestEntry]]" = Remembered(_REMEMBERED_ENTRIES, len)
+_DERIVED: Remembered[pa.Table] = Remembered(_REMEMBERED_BYTES, lambda table: table.nbytes)
+
+
 def plan(
     table: "Table",
     name: str,
@@ -92,14 +124,18 @@ def plan(
         Another tool has deleted rows of it by equality deletes.
     """
     from pyiceberg.expressions import AlwaysTrue, And
+    from pyiceberg.table import ManifestGroupPlanner
 
     every = AlwaysTrue()
     # Tasks need the schemas, and no history.
     metadata = table.metadata.model_copy(
         update={"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "properties": {}}
     )
+    snapshot = table.current_snapshot() if snapshot_id is None else table.snapshot_by_id(snapshot_id)
+    manifests: Any = [_Manifest(file) for file in snapshot.manifests(table.io)] if snapshot else []
+    planner = ManifestGroupPlanner(table.metadata, table.io, And(rows or every, within or every))
     try:
-        files = list(table.scan(And(rows or every, within or every), snapshot_id=snapshot_id).plan_files())
+        files = list(planner.plan_files(manifests))
     except ValueError as error:
         if "equality deletes" not in str(error):
             raise
@@ -111,11 +147,11 @@ def plan(
     return Scan(name, metadata, table.io, columns, rows or every, files)
 
 
-def of_micro_batches(start: int, end: int) -> "BooleanExpression":
+def of_micro_batches(start: int, end: int, column: str = MICRO_BATCH_ID) -> "BooleanExpression":
     """The rows of a bronze or silver table that are from some micro-batches of bronze."""
     from pyiceberg.expressions.parser import parse
 
-    return parse(f"{MICRO_BATCH_ID} >= {start} and {MICRO_BATCH_ID} < {end}")
+    return parse(f"{column} >= {start} and {column} < {end}")
 
 
 def read(scan: Scan) -> Iterator[pa.RecordBatch]:
@@ -224,6 +260,59 @@ def spread_parts(
             return error
 
     return succeeded(spark.sparkContext.parallelize(parts, len(parts)).map(attempt).collect())
+
+
+def rememberable(scan: Scan) -> tuple[Scan, Scan]:
+    """Split a scan into what :func:`derived` takes, and the rest.
+
+    That is data files of which each row is in the scan: none was deleted since, and the filter holds for all of them.
+    The smallest come first: they cost the most for a row.
+    """
+    from pyiceberg.expressions.visitors import ROWS_MUST_MATCH, _StrictMetricsEvaluator
+
+    is_whole = _StrictMetricsEvaluator(scan.metadata.schema(), scan.rows).eval
+    fits, rest, rows = [], [], 0
+    for file in sorted(scan.files, key=lambda file: file.file.record_count):
+        count = file.file.record_count
+        if not count or file.delete_files or rows + count > _REMEMBERED_ROWS or is_whole(file.file) != ROWS_MUST_MATCH:
+            rest.append(file)
+        else:
+            fits.append(file)
+            rows += count
+    return replace(scan, files=fits), replace(scan, files=rest)
+
+
+def derived(
+    spark: SparkSession, scan: Scan, derive: Callable[[pa.RecordBatch], pa.Table], kind: Hashable
+) -> list[pa.Table]:
+    """Return what some function makes of the rows of each data file. It is remembered, and asked once for each file.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    scan
+        What :func:`rememberable` returned first.
+    derive
+        The function. What it returns depends on the rows only.
+    kind
+        What distinguishes it from other functions.
+    """
+
+    def key(file: "FileScanTask") -> Hashable:
+        return file.file.file_path, tuple(scan.columns.items()), scan.metadata.current_schema_id, kind
+
+    def work(part: Scan) -> list[pa.Table]:
+        return [pa.concat_tables(map(derive, _rows_of(part, file))).combine_chunks() for file in part.files]
+
+    known = {file.file.file_path: _DERIVED.get(key(file)) for file in scan.files}
+    missing = replace(scan, files=[file for file in scan.files if known[file.file.file_path] is None])
+    parts = parts_of(spark, missing)
+    for part, tables in zip(parts, spread_parts(spark, missing, parts, work), strict=True):
+        for file, table in zip(part.files, tables, strict=True):
+            known[file.file.file_path] = table
+            _DERIVED.keep(key(file), table)
+    return [table for table in known.values() if table is not None]
 
 
 def is_small(scan: Scan) -> bool:

@@ -20,6 +20,7 @@ from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import Target
 from consumer.commit.marker import Committed, Marker, MarkerLostError
+from consumer.commit.silver import decided_by_silver
 from consumer.commit.tasks import Written
 from consumer.commit.upsert import OldRows, upsert_once
 from consumer.gold.columns import columns_of, micros
@@ -116,7 +117,7 @@ class GoldMicroBatches:
         """
         began = monotonic()
         source = open_table(spark, self._silver, silver_query(self._product.stream))
-        decided = source.newest()
+        decided = decided_by_silver(source, self._product.stream)
         if decided is None:
             return False
         table = open_table(spark, self._table, gold_query(self._product.name))

@@ -14,7 +14,7 @@ from consumer.commit.tasks import Written, gathered
 from consumer.gold.columns import aggregated, in_windows, micros
 from consumer.gold.sessions import Sessions, key_texts, sessions_of
 from consumer.gold.touched import Windows, window_texts
-from consumer.scan import Scan, is_small, parts_of, read, succeeded
+from consumer.scan import Scan, derived, is_small, parts_of, read, rememberable, succeeded
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.settings import S3Settings
@@ -69,6 +69,15 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
     UnavailableError
         A data file cannot be read or written; nothing was committed.
     """
+    fits, rest = rememberable(silver)
+    if fits.files and not rest.files:
+        known = derived(
+            spark,
+            fits,
+            lambda batch: in_windows(batch, wanted.product, wanted.event_time),
+            (wanted.product.digest, wanted.event_time),
+        )
+        return _write([_of_windows(pa.concat_tables(known), wanted)], wanted)
     if is_small(silver):
         return _write([_rows_in(batch, wanted) for batch in read(silver)], wanted)
     parts = parts_of(spark, silver)
@@ -95,7 +104,10 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
 
 
 def _rows_in(batch: pa.RecordBatch, wanted: Wanted) -> pa.Table:
-    rows = in_windows(batch, wanted.product, wanted.event_time)
+    return _of_windows(in_windows(batch, wanted.product, wanted.event_time), wanted)
+
+
+def _of_windows(rows: pa.Table, wanted: Wanted) -> pa.Table:
     return wanted.windows.of(rows) if wanted.windows else rows
 
 

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.data_files import DataFileWriter, Target
 from consumer.commit.marker import Committed, Marker, MarkerLostError
+from consumer.commit.silver import decided_by_silver
 from consumer.commit.tasks import Written, gathered, write_in_tasks, write_rows
 from consumer.gold.columns import START, micros
 from consumer.gold.micro_batches import contract_of, horizon_after
@@ -114,7 +115,7 @@ class SamplesMicroBatches:
         began = monotonic()
         query = gold_query(self._samples.name)
         silver = open_table(spark, self._silver, silver_query(self._samples.stream))
-        decided = silver.newest()
+        decided = decided_by_silver(silver, self._samples.stream)
         if decided is None:
             return False
         found, kept = (open_table(spark, name, query) for name in (self._tables.anomalies, self._tables.samples))

@@ -1,14 +1,14 @@
 """What verdicts depend on: key, place, time and hash of each row of bronze, and of silver's rows with their keys."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from consumer.commit.data_files import field_at
-from consumer.scan import Scan, of_micro_batches, plan, read, spread, spread_parts
+from consumer.scan import Scan, derived, of_micro_batches, plan, read, rememberable, spread, spread_parts
 from consumer.silver.content import content_hashes, keys
 from consumer.silver.progress import Range
 from consumer.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
+
+RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
 
 _compute: Any = pc  # its stubs lack functions
 _PROVENANCE = (SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRACT_VERSION)
@@ -81,14 +83,19 @@ def compared(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract:
 def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, oldest: Micros | None) -> pa.Table:
     """Collect the same of silver's rows that have one of some keys; the number of their micro-batch is -1."""
     distinct = wanted.unique()
+    fits, rest = rememberable(kept)
+
+    def compare(rows: pa.RecordBatch) -> pa.Table:
+        return pa.Table.from_batches([compared_of(rows, contract)])
 
     def find(rows: pa.RecordBatch) -> pa.RecordBatch:
-        same = rows.filter(_compute.is_in(keys(rows, contract), value_set=distinct))
-        found = _live(compared_of(same, contract), oldest)
-        number = pa.repeat(pa.scalar(IN_SILVER, pa.int64()), found.num_rows)
-        return found.set_column(COMPARED.get_field_index(MICRO_BATCH_ID), MICRO_BATCH_ID, number)
+        return compared_of(rows.filter(_compute.is_in(keys(rows, contract), value_set=distinct)), contract)
 
-    return _collected(spark, kept, find)
+    known = pa.concat_tables([COMPARED.empty_table(), *derived(spark, fits, compare, ("compared", contract.digest))])
+    same = known.filter(_compute.is_in(known[KEY], value_set=distinct))
+    found = _live(pa.concat_tables([same, _collected(spark, rest, find)]), oldest)
+    number = pa.repeat(pa.scalar(IN_SILVER, pa.int64()), found.num_rows)
+    return found.set_column(COMPARED.get_field_index(MICRO_BATCH_ID), COMPARED.field(MICRO_BATCH_ID), number)
 
 
 def compared_of(rows: pa.RecordBatch, contract: Contract) -> pa.RecordBatch:
@@ -121,7 +128,7 @@ def _each(take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[Scan], 
     return lambda part: pa.Table.from_batches(map(take, read(part)), COMPARED)
 
 
-def _live(rows: pa.RecordBatch, oldest: Micros | None) -> pa.RecordBatch:
+def _live(rows: RowsT, oldest: Micros | None) -> RowsT:
     """Rows whose event time is not before the horizon, or null."""
     if oldest is None:
         return rows

@@ -19,6 +19,7 @@ from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.contracts import recorded_contract
 from consumer.commit.data_files import DataFile, DataFileWriter
 from consumer.commit.marker import Committed, Marker, MarkerLostError
+from consumer.commit.silver import rebuild_silver_hint
 from consumer.scan import parts_of
 from consumer.silver.compared import bronze_scan, compared, kept_scan, with_keys
 from consumer.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
@@ -114,7 +115,7 @@ class SilverMicroBatches:
             if done and kept.property(HASH_KIND) != CONTENT_HASH_KIND:
                 raise LakeproofError(
                     f"{kept.name} was filled by another version of lakeproof, whose content hashes differ.",
-                    _rebuild(self._stream),
+                    rebuild_silver_hint(self._stream),
                 )
             with catalog_errors():
                 catalog = open_catalog(self._settings)
@@ -132,7 +133,7 @@ class SilverMicroBatches:
             marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
             totals = self._complete(spark, catalog, (kept, conflicts), taken, contract, marker, _watermark(done))
         except MarkerLostError as error:
-            raise MarkerLostError(error.message, _rebuild(self._stream)) from error
+            raise MarkerLostError(error.message, rebuild_silver_hint(self._stream)) from error
         self.count += 1
         seconds = round(monotonic() - began, 3)
         decided_now = f"{taken.start} to {taken.end - 1}"
@@ -306,7 +307,7 @@ def _check_unchanged(before: Contract, now: Contract) -> None:
         raise LakeproofError(
             f"silver.{now.stream} was filled under contract {before.version}, which has another primary key, event "
             f"time or horizon than {now.version}.",
-            f"Restore them in the contract. Or: {_rebuild(now.stream)}",
+            f"Restore them in the contract. Or: {rebuild_silver_hint(now.stream)}",
         )
 
 
@@ -324,7 +325,3 @@ def _ledger_rows(outcomes: Mapping[Outcome, int], contract: Contract) -> pa.Reco
 
 def _watermark(done: Committed | None) -> Micros | None:
     return int(done.marker.contents) if done and done.marker.contents else None
-
-
-def _rebuild(stream: str) -> str:
-    return f"Run `consumer rebuild silver {stream}`, to fill silver again from bronze."

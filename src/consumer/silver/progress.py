@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from consumer.commit.marker import committed
+from consumer.scan import of_micro_batches, plan, read
 from lakeproof.checkpoint import bronze_query
 from lakeproof.kafka.offsets import partition_name
 from lakeproof.kafka.recorded import recorded_topic
@@ -98,9 +99,10 @@ def range_of(ledger: "Table", start: int, end: int) -> Range:
     """The micro-batches from `start` to before `end`, from bronze's ledger."""
     of_topic = recorded_topic(ledger.properties) is not None
     number = "micro_batch_id"
-    scan = ledger.scan(f"{number} >= {start} and {number} < {end}", selected_fields=("source", number, "bronze"))
+    columns = {name: name for name in ("source", number, "bronze")}
+    scan = plan(ledger, ".".join(ledger.name()), columns, of_micro_batches(start, end, number))
     found: Counts = {}
-    for row in scan.to_arrow().to_pylist():
+    for row in (row for rows in read(scan) for row in rows.to_pylist()):
         if row["bronze"]:
             key = (partition_name(row["source"]) if of_topic else row["source"], row[number])
             found[key] = found.get(key, 0) + row["bronze"]

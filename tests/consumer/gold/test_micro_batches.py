@@ -29,6 +29,7 @@ from tests.consumer.lake import SessionOf, rows
 from tests.operations import tables
 
 from consumer.commit import append
+from consumer.commit.silver import rebuild_silver_hint
 from consumer.gold import micro_batches
 from consumer.gold.rebuild import rebuild_gold
 from consumer.gold.table import ensure_gold_table, rebuild_gold_hint
@@ -353,6 +354,18 @@ def test_a_table_that_was_rolled_back_is_refused(lake: Settings, session: SparkS
         with pytest.raises(LakeproofError, match="rolled back or replaced") as refused:
             start()
         assert refused.value.hint == rebuild_gold_hint("spending")
+
+
+def test_a_silver_that_was_rolled_back_is_refused_with_the_remedy_of_silver(
+    lake: Settings, session: SparkSession, silver: Silver
+) -> None:
+    for number in range(2):
+        silver.keep([order(NOON, str(number))])
+        fill(session, lake, SPENDING)
+    tables.roll_back(session, SILVER.kept)
+    with pytest.raises(LakeproofError, match="rolled back or replaced") as refused:
+        fill(session, lake, SPENDING)
+    assert refused.value.hint == rebuild_silver_hint("orders")
 
 
 def test_a_final_window_is_published_when_nothing_more_can_come(

@@ -1,0 +1,99 @@
+"""Scans of tables that PyIceberg makes: what the driver remembers of their files. No Spark."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+
+from consumer import scan as scans
+from consumer.scan import Scan, derived, of_micro_batches, plan, read, rememberable
+
+SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+COLUMNS = {name: name for name in ("_micro_batch_id", "n")}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A table of three small files: micro-batches 0, 1 and 2 to 3."""
+    catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("silver")
+    schema = pa.schema([("_micro_batch_id", pa.int64()), ("n", pa.int64())])
+    made = catalog.create_table("silver.events", schema)
+    for numbers in ([0, 0], [1], [2, 3]):
+        made.append(rows_of(numbers))
+    return made
+
+
+def rows_of(numbers: list[int]) -> pa.Table:
+    return pa.table({"_micro_batch_id": pa.array(numbers, pa.int64()), "n": pa.array(range(len(numbers)), pa.int64())})
+
+
+def planned(table: Table, start: int = 0, end: int = 100) -> Scan:
+    return plan(table.refresh(), "silver.events", COLUMNS, of_micro_batches(start, end))
+
+
+def numbers_of(tables: list[pa.Table]) -> list[int]:
+    return sorted(number for each in tables for number in each["_micro_batch_id"].to_pylist())
+
+
+def test_each_file_is_asked_for_once(table: Table) -> None:
+    asked: list[list[int]] = []
+
+    def derive(rows: pa.RecordBatch) -> pa.Table:
+        asked.append(rows.column("_micro_batch_id").to_pylist())
+        return pa.Table.from_batches([rows])
+
+    fits, rest = rememberable(planned(table))
+    assert not rest.files
+    assert numbers_of(derived(SPARK, fits, derive, "kind")) == [0, 0, 1, 2, 3]
+    table.append(rows_of([4]))
+    fits, _ = rememberable(planned(table))
+    assert numbers_of(derived(SPARK, fits, derive, "kind")) == [0, 0, 1, 2, 3, 4]
+    assert sorted(asked) == [[0, 0], [1], [2, 3], [4]]
+    assert numbers_of(derived(SPARK, fits, derive, "another kind")) == [0, 0, 1, 2, 3, 4]
+    assert len(asked) == 8
+
+
+def test_a_file_of_which_rows_are_left_out_is_not_remembered(table: Table) -> None:
+    fits, rest = rememberable(planned(table, end=3))
+    assert numbers_of(derived(SPARK, fits, lambda rows: pa.Table.from_batches([rows]), "kind")) == [0, 0, 1]
+    assert [rows.column("_micro_batch_id").to_pylist() for rows in read(rest)] == [[2]]
+
+
+def test_rows_that_another_tool_deleted_are_gone(table: Table) -> None:
+    def whole() -> list[int]:
+        fits, rest = rememberable(planned(table))
+        found = derived(SPARK, fits, lambda rows: pa.Table.from_batches([rows]), "kind")
+        return numbers_of([*found, *(pa.Table.from_batches([rows]) for rows in read(rest))])
+
+    assert whole() == [0, 0, 1, 2, 3]
+    table.delete("_micro_batch_id == 3")
+    assert whole() == [0, 0, 1, 2]
+
+
+def test_no_more_rows_than_allowed_are_remembered(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scans, "_REMEMBERED_ROWS", 3)
+    fits, rest = rememberable(planned(table))
+    assert sorted(file.file.record_count for file in fits.files) == [1, 2]
+    assert [file.file.record_count for file in rest.files] == [2]
+
+
+def test_each_manifest_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    fetch = ManifestFile.fetch_manifest_entry
+
+    def noted(self: ManifestFile, *arguments: Any) -> Any:
+        asked.append(self.manifest_path)
+        return fetch(self, *arguments)
+
+    monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", noted)
+    assert len(planned(table).files) == 3
+    assert len(planned(table, 1, 2).files) == 1
+    table.append(rows_of([4]))
+    assert len(planned(table).files) == 4
+    assert len(asked) == len(set(asked)) == 4
