@@ -93,7 +93,7 @@ def loop(jobs: str, until: Path, names: list[str]) -> None:
                 try:
                     maintainer.do(job, table)
                 except Exception as error:  # noqa: BLE001 - a conflict with the consumer, which is theirs to try again
-                    _say("failed", job, table, str(error).splitlines()[:1])
+                    _say("failed", job, table, str(error).splitlines()[:2])
         _say("round", number)
 
 
