@@ -262,7 +262,7 @@ def spread_parts(
     return succeeded(spark.sparkContext.parallelize(parts, len(parts)).map(attempt).collect())
 
 
-def rememberable(scan: Scan) -> tuple[Scan, Scan]:
+def whole_files(scan: Scan) -> tuple[Scan, Scan]:
     """Split a scan into what :func:`derived` takes, and the rest.
 
     That is data files of which each row is in the scan: none was deleted since, and the filter holds for all of them.
@@ -292,7 +292,7 @@ def derived(
     spark
         The session.
     scan
-        What :func:`rememberable` returned first.
+        What :func:`whole_files` returned first.
     derive
         The function. What it returns depends on the rows only.
     kind

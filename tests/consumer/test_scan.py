@@ -11,7 +11,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from consumer import scan as scans
-from consumer.scan import Scan, derived, of_micro_batches, plan, read, rememberable
+from consumer.scan import Scan, derived, of_micro_batches, plan, read, whole_files
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 COLUMNS = {name: name for name in ("_micro_batch_id", "n")}
@@ -48,11 +48,11 @@ def test_each_file_is_asked_for_once(table: Table) -> None:
         asked.append(rows.column("_micro_batch_id").to_pylist())
         return pa.Table.from_batches([rows])
 
-    fits, rest = rememberable(planned(table))
+    fits, rest = whole_files(planned(table))
     assert not rest.files
     assert numbers_of(derived(SPARK, fits, derive, "kind")) == [0, 0, 1, 2, 3]
     table.append(rows_of([4]))
-    fits, _ = rememberable(planned(table))
+    fits, _ = whole_files(planned(table))
     assert numbers_of(derived(SPARK, fits, derive, "kind")) == [0, 0, 1, 2, 3, 4]
     assert sorted(asked) == [[0, 0], [1], [2, 3], [4]]
     assert numbers_of(derived(SPARK, fits, derive, "another kind")) == [0, 0, 1, 2, 3, 4]
@@ -60,14 +60,14 @@ def test_each_file_is_asked_for_once(table: Table) -> None:
 
 
 def test_a_file_of_which_rows_are_left_out_is_not_remembered(table: Table) -> None:
-    fits, rest = rememberable(planned(table, end=3))
+    fits, rest = whole_files(planned(table, end=3))
     assert numbers_of(derived(SPARK, fits, lambda rows: pa.Table.from_batches([rows]), "kind")) == [0, 0, 1]
     assert [rows.column("_micro_batch_id").to_pylist() for rows in read(rest)] == [[2]]
 
 
 def test_rows_that_another_tool_deleted_are_gone(table: Table) -> None:
     def whole() -> list[int]:
-        fits, rest = rememberable(planned(table))
+        fits, rest = whole_files(planned(table))
         found = derived(SPARK, fits, lambda rows: pa.Table.from_batches([rows]), "kind")
         return numbers_of([*found, *(pa.Table.from_batches([rows]) for rows in read(rest))])
 
@@ -78,7 +78,7 @@ def test_rows_that_another_tool_deleted_are_gone(table: Table) -> None:
 
 def test_no_more_rows_than_allowed_are_remembered(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scans, "_REMEMBERED_ROWS", 3)
-    fits, rest = rememberable(planned(table))
+    fits, rest = whole_files(planned(table))
     assert sorted(file.file.record_count for file in fits.files) == [1, 2]
     assert [file.file.record_count for file in rest.files] == [2]
 

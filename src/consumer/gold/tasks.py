@@ -14,7 +14,7 @@ from consumer.commit.tasks import Written, gathered
 from consumer.gold.columns import aggregated, in_windows, micros
 from consumer.gold.sessions import Sessions, key_texts, sessions_of
 from consumer.gold.touched import Windows, window_texts
-from consumer.scan import Scan, derived, is_small, parts_of, read, rememberable, succeeded
+from consumer.scan import Scan, derived, is_small, parts_of, read, succeeded, whole_files
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.settings import S3Settings
@@ -69,7 +69,7 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
     UnavailableError
         A data file cannot be read or written; nothing was committed.
     """
-    fits, rest = rememberable(silver)
+    fits, rest = whole_files(silver)
     if fits.files and not rest.files:
         known = derived(
             spark,

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from consumer.commit.data_files import field_at
-from consumer.scan import Scan, derived, of_micro_batches, plan, read, rememberable, spread, spread_parts
+from consumer.scan import Scan, derived, of_micro_batches, plan, read, spread, spread_parts, whole_files
 from consumer.silver.content import content_hashes, keys
 from consumer.silver.progress import Range
 from consumer.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
@@ -83,7 +83,7 @@ def compared(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract:
 def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, oldest: Micros | None) -> pa.Table:
     """Collect the same of silver's rows that have one of some keys; the number of their micro-batch is -1."""
     distinct = wanted.unique()
-    fits, rest = rememberable(kept)
+    fits, rest = whole_files(kept)
 
     def compare(rows: pa.RecordBatch) -> pa.Table:
         return pa.Table.from_batches([compared_of(rows, contract)])
