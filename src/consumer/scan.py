@@ -8,14 +8,15 @@ again in each micro-batch, so the driver remembers what they hold.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache, cached
 from pyspark.sql import SparkSession
 
 from consumer.balanced import balanced
-from consumer.remembered import Remembered
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.names import MICRO_BATCH_ID
 
@@ -81,16 +82,21 @@ class _Manifest:
         return getattr(self.file, name)
 
     def fetch_manifest_entry(self, io: "FileIO", discard_deleted: bool = True) -> "list[ManifestEntry]":
-        key = self.file.manifest_path, discard_deleted
-        found = _ENTRIES.get(key)
-        if found is None:
-            found = self.file.fetch_manifest_entry(io, discard_deleted)
-            _ENTRIES.keep(key, found)
-        return found
+        return _entries(self.file, io, discard_deleted)
 
 
-_ENTRIES: "Remembered[list[ManifestEntry]]" = Remembered(_REMEMBERED_ENTRIES, len)
-_DERIVED: Remembered[pa.Table] = Remembered(_REMEMBERED_BYTES, lambda table: table.nbytes)
+@cached(
+    LRUCache(_REMEMBERED_ENTRIES, getsizeof=len),
+    key=lambda file, _, discard_deleted: (file.manifest_path, discard_deleted),
+    lock=Lock(),
+)
+def _entries(file: "ManifestFile", io: "FileIO", discard_deleted: bool) -> "list[ManifestEntry]":
+    return file.fetch_manifest_entry(io, discard_deleted)
+
+
+# Several queries share it.
+_DERIVED: LRUCache[Hashable, pa.Table] = LRUCache(_REMEMBERED_BYTES, getsizeof=lambda table: table.nbytes)
+_DERIVED_LOCK = Lock()
 
 
 def plan(
@@ -305,13 +311,16 @@ def derived(
     def work(part: Scan) -> list[pa.Table]:
         return [pa.concat_tables(map(derive, _rows_of(part, file))).combine_chunks() for file in part.files]
 
-    known = {file.file.file_path: _DERIVED.get(key(file)) for file in scan.files}
+    with _DERIVED_LOCK:
+        known = {file.file.file_path: _DERIVED.get(key(file)) for file in scan.files}
     missing = replace(scan, files=[file for file in scan.files if known[file.file.file_path] is None])
     parts = parts_of(spark, missing)
     for part, tables in zip(parts, spread_parts(spark, missing, parts, work), strict=True):
         for file, table in zip(part.files, tables, strict=True):
             known[file.file.file_path] = table
-            _DERIVED.keep(key(file), table)
+            if table.nbytes <= _DERIVED.maxsize:
+                with _DERIVED_LOCK:
+                    _DERIVED[key(file)] = table
     return [table for table in known.values() if table is not None]
 
 

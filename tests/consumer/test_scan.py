@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from cachetools import LRUCache
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
@@ -57,6 +58,25 @@ def test_each_file_is_asked_for_once(table: Table) -> None:
     assert sorted(asked) == [[0, 0], [1], [2, 3], [4]]
     assert numbers_of(derived(SPARK, fits, derive, "another kind")) == [0, 0, 1, 2, 3, 4]
     assert len(asked) == 8
+
+
+@pytest.mark.parametrize(("files", "asked_again"), [(3, 0), (1, 2), (0, 3)])
+def test_what_does_not_fit_is_asked_for_again(
+    table: Table, monkeypatch: pytest.MonkeyPatch, files: int, asked_again: int
+) -> None:
+    asked: list[int] = []
+
+    def derive(rows: pa.RecordBatch) -> pa.Table:
+        asked.append(rows.num_rows)
+        return pa.Table.from_batches([rows])
+
+    # A file of two rows has 34 bytes with its validity, that of one row 18. None of them fits into 8.
+    monkeypatch.setattr(scans, "_DERIVED", LRUCache({3: 100, 1: 40, 0: 8}[files], getsizeof=lambda table: table.nbytes))
+    fits, _ = whole_files(planned(table))
+    assert numbers_of(derived(SPARK, fits, derive, "kind")) == [0, 0, 1, 2, 3]
+    asked.clear()
+    assert numbers_of(derived(SPARK, fits, derive, "kind")) == [0, 0, 1, 2, 3]
+    assert len(asked) == asked_again
 
 
 def test_a_file_of_which_rows_are_left_out_is_not_remembered(table: Table) -> None:
