@@ -8,6 +8,7 @@ changes nothing.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -17,6 +18,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from consumer.commit.data_files import DataFile, Target
+from consumer.commit.jvm import java_class
 from consumer.commit.marker import (
     Committed,
     Marker,
@@ -30,10 +32,12 @@ from consumer.commit.marker import (
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.columns import renamed_columns
+from lakeproof.tables.names import RENAMED
 
 Change = Callable[[Any], Any]
 """Begins an update within a transaction of Iceberg's: it says what is added, and what is removed."""
 
+_PARQUET = "org.apache.iceberg.shaded.org.apache.parquet"
 _ATTEMPTS = 10
 _REFUSED = "ValidationException"
 _GONE = ("NotFoundException", "NoSuchFileException", "FileNotFoundException")
@@ -92,8 +96,8 @@ class OpenTable:
 
     def descends_from(self, snapshot_id: int) -> bool:
         """Whether a snapshot is its current one or came before that. What expired is not known."""
-        jvm: Any = self.spark._jvm
-        return bool(jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf(self.loaded, snapshot_id))
+        ancestry = java_class(self.spark, "org.apache.iceberg.util.SnapshotUtil")
+        return bool(ancestry.isAncestorOf(self.loaded, snapshot_id))
 
     def property(self, name: str) -> str | None:
         """One of its properties."""
@@ -102,7 +106,8 @@ class OpenTable:
 
     def renamed(self) -> dict[str, str]:
         """Its columns that were renamed, by their former names."""
-        return renamed_columns(dict(self.loaded.properties()))
+        # Not all properties: each of them would be several calls to the JVM.
+        return renamed_columns({RENAMED: self.property(RENAMED) or ""})
 
     def target(self, marker: Marker) -> Target | None:
         """How to write data files for it; None where it has the micro-batch already.
@@ -116,8 +121,8 @@ class OpenTable:
         """
         if has_done(self.newest(), marker, self.name):
             return None
-        jvm: Any = self.spark._jvm
-        schema = Schema.model_validate_json(jvm.org.apache.iceberg.SchemaParser.toJson(self.loaded.schema()))
+        parser = java_class(self.spark, "org.apache.iceberg.SchemaParser")
+        schema = Schema.model_validate_json(parser.toJson(self.loaded.schema()))
         if self.loaded.spec().fields().isEmpty():
             raise LakeproofError(f"{self.name} is no longer partitioned: it was replaced.", self._undo(schema))
         day = self.loaded.spec().fields().get(0)
@@ -144,8 +149,8 @@ class OpenTable:
 
 def open_table(spark: SparkSession, name: str, query: str) -> OpenTable:
     """Open a table of the catalog ``lake``, to which `query` appends."""
-    jvm: Any = spark._jvm
-    loaded = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{name}")
+    tables = java_class(spark, "org.apache.iceberg.spark.Spark3Util")
+    loaded = tables.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{name}")
     return OpenTable(name, query, loaded, spark)
 
 
@@ -193,10 +198,7 @@ def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
         except Py4JJavaError as error:
             kind = error.java_exception.getClass().getSimpleName()
             if kind in _GONE:
-                raise UnavailableError(
-                    f"Files for {table.name} were removed before their commit: {error.java_exception.getMessage()}.",
-                    "Run the consumer again, to repeat the micro-batch. Do not remove orphan files of the last day.",
-                ) from error
+                raise _gone(table, error.java_exception.getMessage()) from error
             if kind != _REFUSED:
                 raise
             table.loaded.refresh()  # another writer came between: look at what it did
@@ -207,16 +209,38 @@ def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
     )
 
 
+def _gone(table: OpenTable, which: str) -> UnavailableError:
+    return UnavailableError(
+        f"Files for {table.name} were removed before their commit: {which}.",
+        "Run the consumer again, to repeat the micro-batch. Do not remove orphan files of the last day.",
+    )
+
+
 def described(table: OpenTable, files: Sequence[DataFile]) -> list[Any]:
-    """Data files as Iceberg's own objects, with the statistics of their footers."""
-    jvm: Any = table.spark._jvm
-    iceberg, loaded = jvm.org.apache.iceberg, table.loaded
-    bounds = iceberg.MetricsConfig.forTable(loaded)
+    """Data files as Iceberg's own objects, with the statistics of their footers.
+
+    Raises
+    ------
+    UnavailableError
+        One of them is no longer there: the table must not get it.
+    """
+    if not files:
+        return []
+    loaded, spark = table.loaded, table.spark
+    named = partial(java_class, spark)
+    bounds = named("org.apache.iceberg.MetricsConfig").forTable(loaded)
+    options = named(f"{_PARQUET}.ParquetReadOptions").builder(named(f"{_PARQUET}.conf.PlainParquetConfiguration")())
+    footers = named(f"{_PARQUET}.format.converter.ParquetMetadataConverter")(options.build())
+    streams, nothing = named("java.io.ByteArrayInputStream"), named("java.util.stream.Stream")
+    statistics, data_files = named("org.apache.iceberg.parquet.ParquetUtil"), named("org.apache.iceberg.DataFiles")
     found = []
     for file in files:
         written = loaded.io().newInputFile(file.uri, file.size)
-        metrics = iceberg.parquet.ParquetUtil.fileMetrics(written, bounds)
-        data_file = iceberg.DataFiles.builder(loaded.spec()).withInputFile(written).withMetrics(metrics)
+        if not written.exists():
+            raise _gone(table, file.uri)
+        footer = footers.readParquetMetadata(streams(file.footer))
+        metrics = statistics.footerMetrics(footer, nothing.empty(), bounds)
+        data_file = data_files.builder(loaded.spec()).withInputFile(written).withMetrics(metrics)
         found.append(data_file.withPartitionPath(file.partition).build())
     return found
 

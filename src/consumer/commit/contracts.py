@@ -1,5 +1,7 @@
 """The contracts that micro-batches were judged under, as the tables' markers name them."""
 
+from functools import lru_cache
+
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.state.contract_log import ContractLog
@@ -25,4 +27,7 @@ def recorded_contract(contracts: ContractLog, digest: str, missing: str) -> Cont
     text = contracts.text(digest)
     if text is None:
         raise LakeproofError(missing, "Restore the landing log's database, or set LAKE_LANDING_LOG_URI to its address.")
-    return parse_contract(text, f"contract {digest[:12]}")
+    return _parsed(text, f"contract {digest[:12]}")
+
+
+_parsed = lru_cache(maxsize=64)(parse_contract)  # each micro-batch of each layer asks for the same one

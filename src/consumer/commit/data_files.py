@@ -58,11 +58,14 @@ class DataFile:
         Bytes.
     partition
         Its partition as Iceberg writes it: ``field=2026-11-21``.
+    footer
+        Its Parquet footer: the statistics of its columns are in there.
     """
 
     uri: str
     size: int
     partition: str
+    footer: bytes
 
 
 class DataFileWriter:
@@ -122,8 +125,14 @@ class DataFileWriter:
             partition = f"{self._target.partition}={day}"
             uri = f"{self._target.folder}/{partition}/{uuid.uuid4().hex}.parquet"
             self._storage.write_new(encoded(uri), content)  # storage decodes percent signs, Iceberg does not
-            self._written.append(DataFile(uri, len(content), partition))
+            self._written.append(DataFile(uri, len(content), partition, _footer(content)))
         self._open = {}
+
+
+def _footer(content: bytes) -> bytes:
+    """The footer of a Parquet file: its length and the magic number follow it."""
+    end = len(content) - 8
+    return content[end - int.from_bytes(content[end : end + 4], "little") : end]
 
 
 def _fitted(rows: pa.Table, target: Target) -> pa.Table:

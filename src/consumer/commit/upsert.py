@@ -6,12 +6,14 @@ data file without any row left is removed as a whole, so the number of files doe
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from consumer.commit.append import OpenTable, commit_once, described
 from consumer.commit.data_files import DataFile
+from consumer.commit.jvm import elements, java_class
 from consumer.commit.marker import Marker
 from lakeproof.errors import UnavailableError
 
@@ -83,15 +85,15 @@ def _remove(table: OpenTable, update: Any, snapshot_id: int, old: OldRows) -> No
     """Let an update remove rows of a snapshot; it is refused where their files were changed since."""
     if not old.positions:
         return
-    jvm: Any = table.spark._jvm
-    iceberg = jvm.org.apache.iceberg
-    vectors = iceberg.io.OutputFileFactory.builderFor(table.loaded, 0, 0).format(iceberg.FileFormat.PUFFIN).build()
-    inputs, before = jvm.java.util.HashMap(), jvm.java.util.HashMap()
-    functions = jvm.com.google.common.base.Functions
-    loader = iceberg.data.BaseDeleteLoader(functions.forMap(inputs))
-    writer = iceberg.deletes.BaseDVFileWriter(vectors, functions.forMap(before, None))
+    named = partial(java_class, table.spark)
+    puffin = named("org.apache.iceberg.FileFormat").PUFFIN
+    vectors = named("org.apache.iceberg.io.OutputFileFactory").builderFor(table.loaded, 0, 0).format(puffin).build()
+    inputs, before = named("java.util.HashMap")(), named("java.util.HashMap")()
+    functions = named("com.google.common.base.Functions")
+    loader = named("org.apache.iceberg.data.BaseDeleteLoader")(functions.forMap(inputs))
+    writer = named("org.apache.iceberg.deletes.BaseDVFileWriter")(vectors, functions.forMap(before, None))
     for task, positions in _tasks(table, snapshot_id, old):
-        file, deletes = task.file(), list(task.deletes())
+        file, deletes = task.file(), elements(task.deletes())
         if len(positions) + sum(vector.recordCount() for vector in deletes) == file.recordCount():
             update.removeRows(file)
             for vector in deletes:
@@ -105,9 +107,9 @@ def _remove(table: OpenTable, update: Any, snapshot_id: int, old: OldRows) -> No
         writer.delete(file.location(), _index(table, positions), spec, file.partition())
     writer.close()
     written = writer.result()
-    for vector in written.deleteFiles():
+    for vector in elements(written.deleteFiles()):
         update.addDeletes(vector)
-    for vector in written.rewrittenDeleteFiles():
+    for vector in elements(written.rewrittenDeleteFiles()):
         update.removeDeletes(vector)
     update.validateFromSnapshot(snapshot_id).validateDeletedFiles()
     update.validateDataFilesExist(written.referencedDataFiles())
@@ -132,8 +134,7 @@ def _tasks(table: OpenTable, snapshot_id: int, old: OldRows) -> Iterator[tuple[A
 
 def _within(table: OpenTable, old: OldRows) -> Any:
     """Iceberg's own expression of where old rows are."""
-    jvm: Any = table.spark._jvm
-    expressions = jvm.org.apache.iceberg.expressions.Expressions
+    expressions = java_class(table.spark, "org.apache.iceberg.expressions.Expressions")
     either, both = getattr(expressions, "or"), getattr(expressions, "and")
     found = expressions.alwaysFalse()
     for start, end in old.spans:
@@ -146,11 +147,11 @@ def _within(table: OpenTable, old: OldRows) -> Any:
 
 def _index(table: OpenTable, positions: Sequence[int]) -> Any:
     """Positions as Iceberg has them, passed to the JVM at once: one by one, a million would take minutes."""
-    jvm: Any = table.spark._jvm
+    named = partial(java_class, table.spark)
     gateway: Any = table.spark.sparkContext._gateway
-    numbers = gateway.new_array(jvm.long, len(positions))
+    numbers = gateway.new_array(named("long"), len(positions))
     content = np.asarray(positions, dtype=">i8").tobytes()
-    jvm.java.nio.ByteBuffer.wrap(content).asLongBuffer().get(numbers)
-    iceberg = jvm.org.apache.iceberg
-    listed = iceberg.relocated.com.google.common.primitives.Longs.asList(numbers)
-    return iceberg.deletes.Deletes.toPositionIndex(iceberg.io.CloseableIterable.of(listed))
+    named("java.nio.ByteBuffer").wrap(content).asLongBuffer().get(numbers)
+    listed = named("org.apache.iceberg.relocated.com.google.common.primitives.Longs").asList(numbers)
+    iterable = named("org.apache.iceberg.io.CloseableIterable").of(listed)
+    return named("org.apache.iceberg.deletes.Deletes").toPositionIndex(iterable)

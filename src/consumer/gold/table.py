@@ -1,11 +1,12 @@
 """The table of a data product. PyIceberg cannot write version 3 of the format, so Iceberg's own library makes it."""
 
-from typing import Any
+from functools import partial
 
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from consumer.commit.append import OpenTable, open_table
+from consumer.commit.jvm import java_class
 from consumer.commit.marker import MarkerLostError
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError
@@ -25,20 +26,25 @@ def ensure_gold_table(spark: SparkSession, product: Product, name: str) -> None:
     LakeproofError
         It was filled for a product with other keys, windows or measures.
     """
-    jvm: Any = spark._jvm
-    iceberg = jvm.org.apache.iceberg
-    catalog = iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, CATALOG)
+    iceberg = partial(java_class, spark)
+    catalog = iceberg("org.apache.iceberg.spark.Spark3Util").loadIcebergCatalog(spark._jsparkSession, CATALOG)
     schema = gold_schema(product)
-    wanted = iceberg.SchemaParser.fromJson(schema.model_dump_json())
-    identifier = iceberg.catalog.TableIdentifier.parse(name)
+    parser = iceberg("org.apache.iceberg.SchemaParser")
+    wanted = parser.fromJson(schema.model_dump_json())
+    identifier = iceberg("org.apache.iceberg.catalog.TableIdentifier").parse(name)
     if not catalog.tableExists(identifier):
-        by_day = iceberg.PartitionSpec.builderFor(wanted).day(WINDOW_START, f"{WINDOW_START}_day").build()
+        by_day = (
+            iceberg("org.apache.iceberg.PartitionSpec")
+            .builderFor(wanted)
+            .day(WINDOW_START, f"{WINDOW_START}_day")
+            .build()
+        )
         properties = GOLD_PROPERTIES | {PRODUCT: product.digest, _COMMENT: product.description}
         catalog.createTable(identifier, wanted, by_day, properties)
         return
     table = open_table(spark, name, gold_query(product.name))
     _check_product(table, product)
-    has = Schema.model_validate_json(iceberg.SchemaParser.toJson(table.loaded.schema()))
+    has = Schema.model_validate_json(parser.toJson(table.loaded.schema()))
     if lacking(has, schema):
         table.loaded.updateSchema().unionByNameWith(wanted).commit()
     if table.property(_COMMENT) != product.description:

@@ -3,7 +3,10 @@
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -12,8 +15,9 @@ from pyspark.sql import SparkSession
 from consumer.commit import append
 from consumer.commit.append import OpenTable, append_once, open_table
 from consumer.commit.data_files import DataFile, DataFileWriter
+from consumer.commit.jvm import java_class
 from consumer.commit.marker import Marker, MarkerLostError, property_of
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
 
@@ -99,6 +103,34 @@ def test_what_neither_repeats_the_newest_nor_follows_it_is_refused(
     with pytest.raises(MarkerLostError, match="consumer reset"):
         append_once(table(), other, [])
     assert ids(spark, name) == [1, 2]
+
+
+def test_a_data_file_that_was_removed_meanwhile_is_not_committed(
+    spark: SparkSession, name: str, table: Table, rows: Rows
+) -> None:
+    append_once(table(), marker(0), rows(1))
+    written = rows(2)
+    Path(urlsplit(written[0].uri).path).unlink()
+    with pytest.raises(UnavailableError, match=r"were removed before their commit: .*parquet"):
+        append_once(table(), marker(1), written)
+    assert ids(spark, name) == [1]
+
+
+def test_statistics_are_those_that_iceberg_reads_from_the_file(spark: SparkSession, table: Table, rows: Rows) -> None:
+    (written,) = rows(1, 3)
+    opened = table()
+    (described,) = append.described(opened, [written])
+    iceberg = partial(java_class, spark)
+    bounds = iceberg("org.apache.iceberg.MetricsConfig").forTable(opened.loaded)
+    read = iceberg("org.apache.iceberg.parquet.ParquetUtil").fileMetrics(
+        opened.loaded.io().newInputFile(written.uri, written.size), bounds
+    )
+    assert described.recordCount() == read.recordCount() == 2
+    for kind in ("columnSizes", "valueCounts", "nullValueCounts", "nanValueCounts", "lowerBounds", "upperBounds"):
+        ours, theirs = getattr(described, kind)(), getattr(read, kind)()
+        assert ours is theirs is None or ours.equals(theirs), kind
+    assert dict(described.valueCounts()) == {1: 2, 2: 2}
+    assert described.lowerBounds()[1].getLong(0) == 1
 
 
 def test_an_append_of_no_rows_keeps_the_sequence(table: Table, rows: Rows) -> None:
