@@ -43,6 +43,20 @@ class Bulletin:
     def _backlog(self, query: str) -> Path:
         return self.folder / f"{query}.backlog"
 
+    def note_progress(self, query: str) -> None:
+        """Say that a query has finished a micro-batch."""
+        self._progress(query).write_bytes(b"")  # which moves the time of its change
+
+    def progress(self, query: str) -> int:
+        """A number that changes with each micro-batch that a query finishes."""
+        try:
+            return self._progress(query).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def _progress(self, query: str) -> Path:
+        return self.folder / f"{query}.progress"
+
     def note(self, query: str, error: "LakeproofError") -> None:
         """Leave the error that made a query fail, as data: Spark would pass it on as the text of a stack trace."""
         part = self.folder / f"{query}.part"

@@ -6,7 +6,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from consumer.bronze.micro_batches import MicroBatches
@@ -120,11 +120,16 @@ class BronzeQuery:
         waiting = plan.source.waiting()
         rows = plan.source.rows(spark, bulletin)
         Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
+
+        def take(parts: DataFrame, micro_batch_id: int) -> None:
+            process(parts, micro_batch_id)
+            bulletin.note_progress(self.name)
+
         every = self._trigger.every
         writer = (
             rows.writeStream.queryName(self.name)
             .option("checkpointLocation", checkpoint_folder(self._settings, self.name))
-            .foreachBatch(process)
+            .foreachBatch(take)
         )
         if self._trigger.available_now and plan.source.knows_its_end:
             running = writer.trigger(availableNow=True).start()

@@ -72,7 +72,7 @@ class GoldQuery:
         if self._process is None:
             raise RuntimeError("A query is resumed before it is started.")
         take = patiently(self._process.take, lambda: bulletin.has_backlog(self.follows))
-        return follow(spark, self.name, take, self._trigger.seconds, bulletin.stop_file)
+        return follow(spark, self.name, take, self._trigger.seconds, bulletin, follows=self.follows)
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

@@ -64,7 +64,7 @@ class ModeQuery:
                 self._lease.check()
             return self._process.take(session)
 
-        return follow(spark, self.name, take, self._trigger.seconds, bulletin.stop_file)
+        return follow(spark, self.name, take, self._trigger.seconds, bulletin)
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

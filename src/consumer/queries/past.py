@@ -85,7 +85,7 @@ class PastQuery(BronzeQuery):
             self._processing.take(session, held, _CHECKPOINT, 0)
             return True
 
-        return follow(spark, self.name, take, self._trigger.seconds, bulletin.stop_file)
+        return follow(spark, self.name, take, self._trigger.seconds, bulletin)
 
     def _accounted(self, source: KafkaSource) -> str | None:
         with catalog_errors():

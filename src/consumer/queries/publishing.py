@@ -87,7 +87,7 @@ class PublishingQuery:
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
         """Start the query."""
-        return follow(spark, self.name, self._take, self._trigger.seconds, bulletin.stop_file)
+        return follow(spark, self.name, self._take, self._trigger.seconds, bulletin, follows=self.follows)
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

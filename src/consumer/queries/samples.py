@@ -72,7 +72,7 @@ class SamplesQuery:
             self.name,
             self._process.take,
             self._seconds,
-            bulletin.stop_file,
+            bulletin,
             at_once=self._trigger.available_now,
         )
 

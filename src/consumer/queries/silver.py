@@ -74,7 +74,7 @@ class SilverQuery:
             bulletin.note_backlog(self.name, there_is=process.has_backlog)
             return took
 
-        return follow(spark, self.name, take, self._trigger.seconds, bulletin.stop_file)
+        return follow(spark, self.name, take, self._trigger.seconds, bulletin, follows=self.follows)
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

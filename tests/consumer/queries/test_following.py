@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from consumer.bulletin import Bulletin
 from consumer.queries.following import Following
 
 
@@ -60,6 +61,46 @@ def test_it_can_wait_after_it_took_something_too(work: Work, tmp_path: Path) -> 
             time.sleep(0.01)
         time.sleep(0.1)
         assert work.taken == 1
+    finally:
+        query.stop()
+
+
+def test_it_looks_at_once_when_there_is_news(tmp_path: Path) -> None:
+    work, bulletin = Work(), Bulletin(tmp_path)
+    query = Following("test", work.take, 600, bulletin.stop_file, lambda: bulletin.progress("before"))
+    try:
+        query.processAllAvailable()
+        work.left = 1
+        bulletin.note_progress("another")
+        time.sleep(0.2)
+        assert not work.taken
+        for number in (1, 2):
+            work.left = 1
+            bulletin.note_progress("before")
+            end = time.monotonic() + 30
+            while work.taken < number and time.monotonic() < end:
+                time.sleep(0.01)
+            assert work.taken == number
+    finally:
+        query.stop()
+
+
+def test_news_during_a_look_is_not_missed(tmp_path: Path) -> None:
+    bulletin, looks = Bulletin(tmp_path), [0]
+
+    def take() -> bool:
+        looks[0] += 1
+        if looks[0] == 1:
+            bulletin.note_progress("before")  # too late for this look
+        return False
+
+    query = Following("test", take, 600, bulletin.stop_file, lambda: bulletin.progress("before"))
+    try:
+        end = time.monotonic() + 30
+        while looks[0] < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        assert looks == [2]
     finally:
         query.stop()
 
