@@ -86,7 +86,7 @@ class _Manifest:
 
 
 @cached(
-    LRUCache(_REMEMBERED_ENTRIES, getsizeof=len),
+    LRUCache(_REMEMBERED_ENTRIES, getsizeof=lambda entries: 1 + len(entries)),  # one without entries takes room, too
     key=lambda file, _, discard_deleted: (file.manifest_path, discard_deleted),
     lock=Lock(),
 )
@@ -172,11 +172,13 @@ def read(scan: Scan) -> Iterator[pa.RecordBatch]:
         yield from _rows_of(scan, file)
 
 
-def positions(scan: Scan, pick: Callable[[pa.Table], pa.Table]) -> dict[str, Any]:
-    """Find the positions of some rows in their data files, within a task.
+def positions(spark: SparkSession, scan: Scan, pick: Callable[[pa.Table], pa.Table]) -> dict[str, Any]:
+    """Find the positions of some rows in their data files.
 
     Parameters
     ----------
+    spark
+        The session.
     scan
         The scan, of all rows. Deletes are deletion vectors.
     pick
@@ -189,19 +191,41 @@ def positions(scan: Scan, pick: Callable[[pa.Table], pa.Table]) -> dict[str, Any
     """
     from pyiceberg.table import FileScanTask
 
-    found = {}
-    for file in scan.files:
-        first, mine = 0, []
-        for rows in _rows_of(scan, FileScanTask(file.file)):  # as they lie there: what was deleted counts, too
-            numbered = pa.Table.from_batches([rows]).append_column(
-                _ROW, pa.array(np.arange(first, first + rows.num_rows))
-            )
-            mine.append(pick(numbered)[_ROW].to_numpy())
-            first += rows.num_rows
-        live = np.setdiff1d(np.concatenate(mine) if mine else [], _deleted(scan, file))
-        if len(live):
-            found[file.file.file_path] = live
-    return found
+    # As they lie there: what was deleted counts, too.
+    fits, rest = whole_files(replace(scan, files=[FileScanTask(file.file) for file in scan.files]))
+    found: dict[str, Any] = {
+        file.file.file_path: _picked(rows, 0, pick)
+        for file, rows in zip(fits.files, derived(spark, fits, _as_table, "positions"), strict=True)
+    }
+
+    def find(part: Scan) -> dict[str, Any]:
+        return {file.file.file_path: _positions_in(part, file, pick) for file in part.files}
+
+    for part in spread(spark, rest, find):
+        found |= part
+    live = {
+        path: np.setdiff1d(found[path], _deleted(scan, file))
+        for path, file in ((file.file.file_path, file) for file in scan.files)
+        if len(found[path])
+    }
+    return {path: numbers for path, numbers in live.items() if len(numbers)}
+
+
+def _positions_in(scan: Scan, file: "FileScanTask", pick: Callable[[pa.Table], pa.Table]) -> Any:
+    first, mine = 0, [np.array([], np.int64)]
+    for rows in _rows_of(scan, file):
+        mine.append(_picked(_as_table(rows), first, pick))
+        first += rows.num_rows
+    return np.concatenate(mine)
+
+
+def _picked(rows: pa.Table, first: int, pick: Callable[[pa.Table], pa.Table]) -> Any:
+    numbers = pa.array(np.arange(first, first + rows.num_rows))
+    return pick(rows.append_column(_ROW, numbers))[_ROW].to_numpy()
+
+
+def _as_table(rows: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([rows])
 
 
 def _rows_of(scan: Scan, file: "FileScanTask") -> Iterator[pa.RecordBatch]:
@@ -226,17 +250,27 @@ def _rows_of(scan: Scan, file: "FileScanTask") -> Iterator[pa.RecordBatch]:
 
 def _deleted(scan: Scan, file: "FileScanTask") -> Any:
     """Positions of a data file that its deletion vectors have."""
+    found: list[Any] = [np.array([], np.int64)]
+    for path in {each.file_path for each in file.delete_files}:
+        vectors = _vectors(path, scan.io)
+        if file.file.file_path in vectors:
+            found.append(vectors[file.file.file_path])
+    return np.concatenate(found)
+
+
+@cached(
+    LRUCache(_REMEMBERED_ROWS, getsizeof=lambda vectors: 1 + sum(map(len, vectors.values()))),
+    key=lambda path, _: path,
+    lock=Lock(),
+)
+def _vectors(path: str, io: "FileIO") -> dict[str, Any]:
+    """Positions by the data file that they are deleted from, in one file of deletion vectors."""
     from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
     from pyiceberg.table.puffin import PuffinFile
 
-    found: list[Any] = [np.array([], np.int64)]
-    for each in file.delete_files:
-        with scan.io.new_input(each.file_path).open() as content:
-            vectors = deletion_vectors_from_puffin_file(PuffinFile(content.read()))
-        found += [
-            vector.to_vector().to_numpy() for vector in vectors if vector.referenced_data_file == file.file.file_path
-        ]
-    return np.concatenate(found)
+    with io.new_input(path).open() as content:
+        vectors = deletion_vectors_from_puffin_file(PuffinFile(content.read()))
+    return {vector.referenced_data_file: vector.to_vector().to_numpy() for vector in vectors}
 
 
 def spread(spark: SparkSession, scan: Scan, work: Callable[[Scan], ResultT]) -> list[ResultT]:

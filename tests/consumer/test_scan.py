@@ -3,8 +3,10 @@
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from cachetools import LRUCache
 from pyiceberg.catalog.sql import SqlCatalog
@@ -12,7 +14,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from consumer import scan as scans
-from consumer.scan import Scan, derived, of_micro_batches, plan, read, whole_files
+from consumer.scan import Scan, derived, of_micro_batches, plan, positions, read, whole_files
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 COLUMNS = {name: name for name in ("_micro_batch_id", "n")}
@@ -117,3 +119,32 @@ def test_each_manifest_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatc
     table.append(rows_of([4]))
     assert len(planned(table).files) == 4
     assert len(asked) == len(set(asked)) == 4
+
+
+def test_positions_are_found_in_files_that_were_read_before(table: Table) -> None:
+    def found() -> dict[int, list[int]]:
+        scan = plan(table.refresh(), "silver.events", COLUMNS)
+        numbers = positions(SPARK, scan, lambda rows: rows.filter(pc.greater_equal(rows["_micro_batch_id"], wanted)))
+        counts = {file.file.file_path: file.file.record_count for file in scan.files}
+        return {counts[path]: each.tolist() for path, each in numbers.items()}
+
+    wanted = 1
+    table.append(rows_of([0, 5, 0, 6, 7]))
+    assert found() == {1: [0], 2: [0, 1], 5: [1, 3, 4]}
+    for file in table.scan().plan_files():
+        Path(urlsplit(file.file.file_path).path).unlink()
+    wanted = 3
+    assert found() == {2: [1], 5: [1, 3, 4]}
+
+
+def test_positions_in_files_that_are_too_many_are_the_same(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = plan(table, "silver.events", COLUMNS)
+
+    def found() -> dict[str, list[int]]:
+        numbers = positions(SPARK, scan, lambda rows: rows.filter(pc.greater(rows["_micro_batch_id"], 0)))
+        return {path: each.tolist() for path, each in numbers.items()}
+
+    remembered = found()
+    assert sorted(remembered.values()) == [[0], [0, 1]]
+    monkeypatch.setattr(scans, "_REMEMBERED_ROWS", 0)
+    assert found() == remembered

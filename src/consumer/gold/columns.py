@@ -27,7 +27,7 @@ _ORDERED = (Aggregate.MIN, Aggregate.MAX, Aggregate.MIN_BY, Aggregate.MAX_BY)
 _compute: Any = pc  # its stubs lack functions
 
 
-def columns_of(product: Product, event_time: str, *, measures: bool) -> list[str]:
+def columns_of(product: Product, event_time: str, *, measures: bool = True) -> list[str]:
     """Names of the columns of silver that :func:`in_windows` takes."""
     paths = [str(key) for key in product.keys]
     if measures:

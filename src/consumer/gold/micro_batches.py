@@ -166,7 +166,7 @@ class GoldMicroBatches:
         if taken.done is None:
             return self._upsert(taken, marker, self._write(spark, silver, taken, target), lambda _: OldRows())
         product, event_time = self._product, taken.contract.event_time
-        new = self._scan(silver, taken, since=taken.start, measures=False)
+        new = self._scan(silver, taken, since=taken.start)
         windows = self._touched(spark, new, event_time)
         if windows.empty:
             return self._upsert(taken, marker, Written(), lambda _: OldRows())
@@ -220,10 +220,8 @@ class GoldMicroBatches:
         taken: _Taken,
         since: int = 0,
         within: "BooleanExpression | None" = None,
-        *,
-        measures: bool = True,
     ) -> Scan:
-        columns = columns_of(self._product, taken.contract.event_time, measures=measures)
+        columns = columns_of(self._product, taken.contract.event_time)
         numbers = of_micro_batches(since, taken.end)
         with catalog_errors():
             return plan(silver, self._silver, {name: name for name in columns}, numbers, within=within)

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from consumer.commit.upsert import Span
-from consumer.gold.columns import END, START, in_windows, key_names, micros
-from consumer.gold.touched import ALL_WINDOWS, Windows, as_micros, merged
+from consumer.gold.columns import END, START, key_names, micros
+from consumer.gold.touched import ALL_WINDOWS, Windows, as_micros, merged, places_of
 from consumer.scan import Scan, plan, read, spread
 from consumer.texts import texts_of
 from lakeproof.catalog import catalog_errors
@@ -144,11 +144,10 @@ def touched_sessions(
     """
     gap = micros(product.window.size)
 
-    def find(part: Scan) -> pa.Table | None:
-        found = [in_windows(rows, product, event_time, measures=False) for rows in read(part)]
-        return joined(_with_ends(pa.concat_tables(found), gap)) if found else None
+    def shorten(rows: pa.Table) -> pa.Table:
+        return joined(rows if END in rows.column_names else _with_ends(rows, gap))
 
-    parts = [part for part in spread(spark, new, find) if part is not None]
+    parts = places_of(spark, new, product, event_time, shorten)
     opened = joined(pa.concat_tables(parts)) if parts else None
     if opened is None or not opened.num_rows:
         return Sessions(pa.array([], pa.binary()), *[np.array([], np.int64)] * 3)

@@ -13,8 +13,8 @@ from consumer.commit.data_files import DataFileWriter, Target
 from consumer.commit.tasks import Written, gathered
 from consumer.gold.columns import aggregated, in_windows, micros
 from consumer.gold.sessions import Sessions, key_texts, sessions_of
-from consumer.gold.touched import Windows, window_texts
-from consumer.scan import Scan, derived, is_small, parts_of, read, succeeded, whole_files
+from consumer.gold.touched import Windows, remembered, window_texts
+from consumer.scan import Scan, is_small, parts_of, read, succeeded
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.settings import S3Settings
@@ -69,14 +69,8 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
     UnavailableError
         A data file cannot be read or written; nothing was committed.
     """
-    fits, rest = whole_files(silver)
-    if fits.files and not rest.files:
-        known = derived(
-            spark,
-            fits,
-            lambda batch: in_windows(batch, wanted.product, wanted.event_time),
-            (wanted.product.digest, wanted.event_time),
-        )
+    known = remembered(spark, silver, wanted.product, wanted.event_time)
+    if known is not None:
         return _write([_of_windows(pa.concat_tables(known), wanted)], wanted)
     if is_small(silver):
         return _write([_rows_in(batch, wanted) for batch in read(silver)], wanted)

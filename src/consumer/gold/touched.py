@@ -1,7 +1,7 @@
 """Which windows new rows touch, and which rows of a product's table are theirs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from consumer.commit.upsert import OldRows, Span
-from consumer.gold.columns import START, in_windows, key_names, micros
-from consumer.scan import Scan, plan, positions, read, spread
+from consumer.gold.columns import START, columns_of, in_windows, key_names, micros
+from consumer.scan import Scan, derived, plan, positions, read, spread, whole_files
 from consumer.texts import texts_of
 from lakeproof.gold.model import WINDOW_START, Product
 
@@ -81,14 +81,47 @@ def window_texts(rows: pa.Table) -> Any:
     return texts_of(columns).cast(pa.binary())
 
 
-def touched_windows(spark: SparkSession, new: Scan, product: Product, event_time: str) -> Windows:
-    """Find the windows of new rows."""
+def remembered(spark: SparkSession, silver: Scan, product: Product, event_time: str) -> list[pa.Table] | None:
+    """What :func:`consumer.gold.columns.in_windows` makes of the rows of each data file; None if these are too many."""
+    fits, rest = whole_files(silver)
+    if not fits.files or rest.files:
+        return None
+    kind = (product.digest, event_time)
+    return derived(spark, fits, lambda batch: in_windows(batch, product, event_time), kind)
+
+
+def places_of(
+    spark: SparkSession, new: Scan, product: Product, event_time: str, shorten: Callable[[pa.Table], pa.Table]
+) -> list[pa.Table]:
+    """Starts and keys of new rows, in a few tables.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    new
+        The rows, with the columns that :func:`consumer.gold.columns.in_windows` takes.
+    product, event_time
+        The product, and the path of the event time.
+    shorten
+        Makes fewer rows of them.
+    """
+    known = remembered(spark, new, product, event_time)
+    if known is not None:
+        return [shorten(rows.select([START, *key_names(product)])) for rows in known]
+    names = columns_of(product, event_time, measures=False)
 
     def find(part: Scan) -> pa.Table | None:
-        found = [_distinct(in_windows(rows, product, event_time, measures=False)) for rows in read(part)]
-        return _distinct(pa.concat_tables(found)) if found else None
+        found = [shorten(in_windows(rows, product, event_time, measures=False)) for rows in read(part)]
+        return shorten(pa.concat_tables(found)) if found else None
 
-    parts = [part for part in spread(spark, new, find) if part is not None]
+    narrow = replace(new, columns={name: new.columns[name] for name in names})
+    return [part for part in spread(spark, narrow, find) if part is not None]
+
+
+def touched_windows(spark: SparkSession, new: Scan, product: Product, event_time: str) -> Windows:
+    """Find the windows of new rows."""
+    parts = places_of(spark, new, product, event_time, _distinct)
     if not parts:
         return Windows([])
     windows = _distinct(pa.concat_tables(parts))
@@ -147,11 +180,5 @@ def old_rows(
     }
     table = catalog.load_table(name)
     scan = plan(table, name, columns, within=within(WINDOW_START, spans), snapshot_id=snapshot_id)
-
-    def find(part: Scan) -> dict[str, Any]:
-        return positions(part, lambda rows: windows.of(as_micros(rows, START)))
-
-    found: dict[str, Any] = {}
-    for part in spread(spark, scan, find):
-        found |= part
+    found = positions(spark, scan, lambda rows: windows.of(as_micros(rows, START)))
     return OldRows(found, WINDOW_START, spans)

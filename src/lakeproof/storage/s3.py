@@ -1,9 +1,13 @@
 """Storage in an S3 bucket, MinIO's or anybody's."""
 
+import os
 import uuid
 from collections.abc import Iterator
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from cachetools import TTLCache, cached
 
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import S3Settings
@@ -74,8 +78,10 @@ def remove_prefix(root: str, s3: S3Settings) -> int:
     return removed
 
 
+# Each data file of a micro-batch asks for one. A new one now and then finds credentials that were changed meanwhile.
+@cached(TTLCache(8, ttl=60), key=lambda s3: (os.getpid(), s3), lock=Lock())
 def s3_client(s3: S3Settings) -> "S3Client":
-    """Make a client; retries and pooling are botocore's.
+    """Make a client, or return one that was made for the same settings; retries and pooling are botocore's.
 
     Raises
     ------
