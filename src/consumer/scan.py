@@ -203,12 +203,11 @@ def positions(spark: SparkSession, scan: Scan, pick: Callable[[pa.Table], pa.Tab
 
     for part in spread(spark, rest, find):
         found |= part
-    live = {
-        path: np.setdiff1d(found[path], _deleted(scan, file))
-        for path, file in ((file.file.file_path, file) for file in scan.files)
-        if len(found[path])
-    }
-    return {path: numbers for path, numbers in live.items() if len(numbers)}
+    for file in scan.files:
+        path = file.file.file_path
+        if len(found[path]):
+            found[path] = np.setdiff1d(found[path], _deleted(scan, file))
+    return {path: live for path, live in found.items() if len(live)}
 
 
 def _positions_in(scan: Scan, file: "FileScanTask", pick: Callable[[pa.Table], pa.Table]) -> Any:

@@ -145,7 +145,7 @@ def touched_sessions(
     gap = micros(product.window.size)
 
     def shorten(rows: pa.Table) -> pa.Table:
-        return joined(rows if END in rows.column_names else _with_ends(rows, gap))
+        return joined(_with_ends(rows, gap))
 
     parts = places_of(spark, new, product, event_time, shorten)
     opened = joined(pa.concat_tables(parts)) if parts else None

@@ -104,7 +104,7 @@ def places_of(
     product, event_time
         The product, and the path of the event time.
     shorten
-        Makes fewer rows of them.
+        Makes fewer rows of those of a data file, or of a part.
     """
     known = remembered(spark, new, product, event_time)
     if known is not None:
@@ -112,7 +112,7 @@ def places_of(
     names = columns_of(product, event_time, measures=False)
 
     def find(part: Scan) -> pa.Table | None:
-        found = [shorten(in_windows(rows, product, event_time, measures=False)) for rows in read(part)]
+        found = [_distinct(in_windows(rows, product, event_time, measures=False)) for rows in read(part)]
         return shorten(pa.concat_tables(found)) if found else None
 
     narrow = replace(new, columns={name: new.columns[name] for name in names})

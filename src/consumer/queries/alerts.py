@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from consumer.bulletin import Bulletin
+from consumer.commit.jvm import java_class
 from consumer.queries.bronze import Trigger
 from consumer.queries.failures import explained
 from consumer.sensors.alerts import other_alerts, plain_alerts, why_never_plain
@@ -130,8 +131,8 @@ class AlertsQuery:
         elif every:
             writer = writer.trigger(processingTime=every)
         else:  # PySpark has no name for it
-            jvm: Any = alerts.sparkSession._jvm
-            writer._jwrite.trigger(jvm.org.apache.spark.sql.streaming.Trigger.RealTime(_CHECKPOINT_EVERY))
+            trigger = java_class(alerts.sparkSession, "org.apache.spark.sql.streaming.Trigger")
+            writer._jwrite.trigger(trigger.RealTime(_CHECKPOINT_EVERY))
         return writer.start()
 
     def explain(self, error: Exception) -> LakeproofError:
