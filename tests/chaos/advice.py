@@ -39,13 +39,14 @@ def ended(bench: Bench, outcome: Outcome) -> None:
     if outcome.problems or consumer is None:
         return
     said = f"ended with {consumer.wait(0)}: {consumer.last_words()}"
-    outcome.notes.append(f"{said} Followed: {follow(bench, consumer.text())}")
+    failed = consumer.said("failed")[-1].values
+    told = "{message}\n{hint}".format_map(failed)
+    outcome.notes.append(f"{said} Followed: {follow(bench, told)}")
     bench.consumer = None
 
 
-def follow(bench: Bench, log: str) -> str:
-    """Do the first thing that the last error of a log advises; return what that is."""
-    told = log[log.rindex("Error: ") :]
+def follow(bench: Bench, told: str) -> str:
+    """Do the first thing that an error advises; return what that is."""
     if statement := _STATEMENT.search(told):
         bench.run_program("tests.chaos.maintenance", "sql", statement[1])
         return statement[1]

@@ -1,5 +1,6 @@
 """The bench on which a consumer is hurt: a lake, its storage, the consumer that runs on it, and their checks."""
 
+import itertools
 import signal
 import sys
 import time
@@ -18,6 +19,7 @@ from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import Process, wait_until
 from tests.chaos.servers import MinioServer, Proxy
 from tests.chaos.victim import LEASE_SECONDS, MUTANT, ORDERS
+from tests.lost_answers import Answer, PostgresProxy, RestProxy
 from tests.servers import KafkaServer, PostgresServer, RestCatalogServer
 
 from lakeproof.contracts import SilverStrategy
@@ -27,8 +29,9 @@ from lakeproof.storage.s3 import s3_client
 DRAIN_SECONDS = 300.0
 STRIKE_SECONDS = 60.0
 PROGRAM_SECONDS = 180.0
-_WORDS = 3
 """Lines at the end of a log of which one says what is wrong."""
+_ANSWERS: tuple[Answer, ...] = (409, 429, "503 Retry-After", 500, 502, 504, "reset")
+"""What a REST catalog answers, in turn, instead of saying that a commit landed."""
 
 
 class NotStruckError(Exception):
@@ -107,6 +110,9 @@ class Bench:
         self.consumer: Process | None = None
         self._processes: list[Process] = []
         self._rest: RestCatalogServer | None = None
+        self.catalog_proxy: PostgresProxy | RestProxy | None = None
+        """Before a catalog that is a server; its answers to commits are lost while :attr:`loses_answers`."""
+        self.loses_answers = False
         self._direct = self._through_proxy = S3Settings()
 
     def __enter__(self) -> Self:
@@ -123,6 +129,8 @@ class Bench:
 
     def __exit__(self, *_error: object) -> None:
         self.end_consumers()
+        if self.catalog_proxy:
+            self.catalog_proxy.close()
         if self._rest:
             self._rest.stop()
         self._stack.close()
@@ -180,9 +188,14 @@ class Bench:
 
     def _databases(self, warehouse: str) -> dict[str, str]:
         """Settings of a lake's catalog and landing log, made for it."""
+        if self.catalog_proxy:
+            self.catalog_proxy.close()
         if self.options.catalog is Catalog.POSTGRES:
+            # Of Iceberg's commits only: PyIceberg's transactions end with a COMMIT.
+            proxy = PostgresProxy(self._postgres.port, lambda tag: self.loses_answers and tag == "UPDATE 1")
+            self.catalog_proxy = proxy
             return {
-                "LAKE_CATALOG_URI": self._postgres.new_database(),
+                "LAKE_CATALOG_URI": proxy.through(self._postgres.new_database()),
                 "LAKE_LANDING_LOG_URI": self._postgres.new_database(),
             }
         if self.options.catalog is Catalog.REST:
@@ -190,7 +203,9 @@ class Bench:
                 self._rest.stop()
             folder = self.options.folder / f"rest-{self._lakes}"
             self._rest = RestCatalogServer(folder, warehouse, self._direct if self.options.minio else None)
-            return {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": self._rest.uri}
+            turns = itertools.cycle(_ANSWERS)
+            self.catalog_proxy = RestProxy(self._rest.uri, lambda _: next(turns) if self.loses_answers else None)
+            return {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": self.catalog_proxy.uri}
         return {}
 
     def give_up(self) -> None:
@@ -332,11 +347,12 @@ class Bench:
         if consumer is None or (code := consumer.wait(60)) is None:
             return ["the consumer neither goes on nor ends"]
         consumer.end_all()
-        clear = code in (1, 2, 3) and any(line.startswith("Error: ") for line in consumer.text().splitlines()[-_WORDS:])
+        clear = code in (1, 2, 3) and bool(consumer.said("failed"))
         return [] if clear else [f"it ended with {code} and no clear line: {consumer.last_words()}"]
 
     def calm(self) -> None:
         """Take back what disturbs."""
+        self.loses_answers = False
         self.orders.take_back()
         if self.options.minio:
             self.proxy.lift()

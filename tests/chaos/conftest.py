@@ -49,8 +49,8 @@ def catalog_bench(tmp_path: Path) -> Iterator[Callable[[Catalog], Bench]]:
 def mutant_bench(tmp_path: Path) -> Iterator[OpenBench]:
     """Opens benches on local storage whose consumer is broken."""
     with ExitStack() as stack:
-        yield lambda mutant, kafka=False: stack.enter_context(
-            Bench(Options(tmp_path, seed=1, lease_seconds=SHORT_LEASE, mutant=mutant, kafka=kafka))
+        yield lambda mutant, **others: stack.enter_context(
+            Bench(Options(tmp_path, seed=1, lease_seconds=SHORT_LEASE, mutant=mutant, **others))
         )
 
 

@@ -179,6 +179,19 @@ def catalog_gone(*, at_start: bool) -> Callable[[Bench], Outcome]:
     return run
 
 
+def answers_lost(bench: Bench, *, seconds: float = 15) -> Outcome:
+    """For a while, every commit that lands in the catalog is answered with an error, or not at all."""
+    bench.ready()
+    proxy = bench.catalog_proxy
+    assert proxy is not None
+    before = len(proxy.lost)
+    bench.loses_answers = True
+    with bench.lake.producing():
+        time.sleep(seconds)
+    hits = len(proxy.lost) - before
+    return bench.recover(Outcome(hits=hits), may_end=True)
+
+
 def disk_full(bench: Bench) -> Outcome:
     """The disk with everything on it is full for a micro-batch."""
     with _small_disk(bench.options.folder / "disk") as disk:

@@ -23,6 +23,7 @@ class Mutant(StrEnum):
     NO_REMOVAL_IN_GOLD = "no-removal-in-gold"
     NEW_ROWS_ONLY_IN_GOLD = "new-rows-only-in-gold"
     NO_PATIENCE_WITH_BROKERS = "no-patience-with-brokers"
+    COMMITS_TRIED_AGAIN = "commits-tried-again"
 
     @property
     def in_workers(self) -> bool:
@@ -63,6 +64,7 @@ def install(mutant: Mutant) -> None:
         Mutant.NO_REMOVAL_IN_GOLD: _leave_old_rows,
         Mutant.NEW_ROWS_ONLY_IN_GOLD: _compute_from_new_rows,
         Mutant.NO_PATIENCE_WITH_BROKERS: _stop_reading,
+        Mutant.COMMITS_TRIED_AGAIN: _let_iceberg_try_again,
     }[mutant]()
 
 
@@ -199,3 +201,45 @@ def _stop_reading() -> None:
         return impatient
 
     wrap(read, "_range", around_range)
+
+
+def _let_iceberg_try_again() -> None:
+    """The protocol until November 2026: Iceberg repeats a refused commit, and a validator looks for another marker."""
+    from pyspark.java_gateway import ensure_callback_server_started
+    from pyspark.sql import SparkSession
+
+    from consumer.commit import append
+    from consumer.commit.marker import property_of
+
+    class NewestMarkerIs:
+        def __init__(self, transaction: Any, key: str) -> None:
+            self._transaction, self._key = transaction, key
+            self._expected = transaction.table().properties().get(key)
+
+        def validate(self, _ancestors: object) -> bool:
+            return bool(self._transaction.table().properties().get(self._key) == self._expected)
+
+        def errorMessage(self) -> str:  # noqa: N802 - Iceberg's name
+            return "another writer appended a micro-batch of this query"
+
+        def hashCode(self) -> int:  # noqa: N802 - Java asks for it
+            return 0
+
+        class Java:
+            implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+    def around_prepare(real: Callable[..., Any]) -> Callable[..., Any]:
+        def prepare(transaction: Any, query: str, marker: Any, change: Any) -> Any:
+            session = SparkSession.getActiveSession()
+            assert session
+            ensure_callback_server_started(session.sparkContext._gateway)  # type: ignore[no-untyped-call]
+
+            def validated(transaction: Any) -> Any:
+                return change(transaction).validateWith(NewestMarkerIs(transaction, property_of(query)))
+
+            return real(transaction, query, marker, validated)
+
+        return prepare
+
+    wrap(append, "_prepare", around_prepare)
+    wrap(append, "_commit", lambda _: lambda transaction: transaction.commitTransaction())

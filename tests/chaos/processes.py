@@ -152,6 +152,8 @@ class Process:
     def last_words(self) -> str:
         """The line that says why it ended, or else its last one."""
         lines = [line for line in self.text().splitlines() if line.strip()]
+        if failed := self.said("failed"):
+            return str(failed[-1].values["message"])
         return next((line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "nothing")
 
 

@@ -108,6 +108,7 @@ def _faults(random_kills: int) -> list[Scenario]:
         Scenario("catalog database locked for 20 s", faults.catalog_locked),
         Scenario("catalog database gone for 10 s", faults.catalog_gone(at_start=False)),
         Scenario("catalog database gone at a start", faults.catalog_gone(at_start=True)),
+        Scenario("answers of the catalog lost", faults.answers_lost, catalogs=(Catalog.POSTGRES, Catalog.REST)),
         Scenario("disk full", faults.disk_full, (LOCAL,)),
         *(Scenario(name, run, (MINIO,)) for name, run in _through_the_proxy().items()),
     ]

@@ -3,11 +3,12 @@
 The same scenarios without a fault are green. `make chaos` runs those of them that are marked as long.
 """
 
+import re
 from collections.abc import Callable
 
 import pytest
 from pyiceberg.expressions import And, EqualTo
-from tests.chaos.bench import Bench
+from tests.chaos.bench import Bench, Catalog
 from tests.chaos.grid import Outcome, Verdict
 from tests.chaos.lake import TABLES
 from tests.chaos.mutants import Mutant
@@ -75,6 +76,17 @@ def test_markers_by_number_lose_what_landed_after_a_restore(mutant_bench: Callab
     assert outcome.verdict is Verdict.RED
     assert outcome.hits
     assert outcome.lost
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("catalog", [Catalog.POSTGRES, Catalog.REST])
+def test_commits_that_iceberg_tries_again_destroy_tables(
+    mutant_bench: Callable[..., Bench], run: Run, catalog: Catalog
+) -> None:
+    outcome = run(mutant_bench(Mutant.COMMITS_TRIED_AGAIN, catalog=catalog), "answers of the catalog lost")
+    assert outcome.verdict is Verdict.RED
+    (problem,) = outcome.problems
+    assert re.search(r"Failed to open local file '.*\.avro'", problem)  # a manifest of a commit that landed
 
 
 @pytest.mark.long

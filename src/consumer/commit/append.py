@@ -1,12 +1,18 @@
 """Appends that happen once, however often a micro-batch is tried, and whoever tries it.
 
-The data files, the snapshot's marker and the table's newest marker are one transaction. A validator runs within its
-commit, again at each of Iceberg's own retries, and refuses where the newest marker is not the one that was looked at
-before. So a micro-batch that is tried again, after a crash or by a writer that was suspended and wakes up too late,
-changes nothing.
+The data files, the snapshot's marker and the table's newest marker are one new state of the table. The catalog swaps
+it, once, for the state whose marker was read. After a refusal the table is read again: its newest state says whether
+the commit landed and only the catalog's answer was lost, whether another writer did the micro-batch, or whether to
+prepare it again.
+
+``Transaction.commitTransaction`` is not used. It repeats a refused commit by itself, and where the first try had landed
+and its answer was lost, it takes our own snapshot for another writer's and deletes the manifests of that snapshot.
 """
 
+import random
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,11 +20,10 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from consumer.commit.data_files import DataFile, Target
-from consumer.commit.jvm import java_class
+from consumer.commit.jvm import elements, java_class
 from consumer.commit.marker import (
     Committed,
     Marker,
@@ -39,7 +44,9 @@ Change = Callable[[Any], Any]
 
 _PARQUET = "org.apache.iceberg.shaded.org.apache.parquet"
 _ATTEMPTS = 10
-_REFUSED = "ValidationException"
+_LONGEST_WAIT = 1.0
+"""Seconds before a refused commit is prepared again, at most; a random part of it, so that writers get out of step."""
+_REFUSED = "CommitFailedException"
 _GONE = ("NotFoundException", "NoSuchFileException", "FileNotFoundException")
 
 
@@ -72,12 +79,22 @@ class OpenTable:
         MarkerLostError
             The table was rolled back to before that, or replaced, or has rows and no marker.
         """
-        newest = _newest(self.loaded, self.query)
-        current = self.loaded.currentSnapshot()
+        return self.newest_in(self.loaded)
+
+    def newest_in(self, state: Any) -> Committed | None:
+        """Its newest marker in one of its states: Iceberg's table, or metadata of it.
+
+        Raises
+        ------
+        MarkerLostError
+            The table was rolled back to before that, or replaced, or has rows and no marker.
+        """
+        newest = _newest(state, self.query)
+        current = state.currentSnapshot()
         if newest:
-            check_history(newest, _snapshot(current), self._find, self.name)
+            check_history(newest, _snapshot(current), lambda number: _snapshot(state.snapshot(number)), self.name)
         elif current is not None:
-            check_marked(dict(self.loaded.properties()), int(current.summary().get("total-records") or 0), self.name)
+            check_marked(dict(state.properties()), int(current.summary().get("total-records") or 0), self.name)
         return newest
 
     def check_has(self, committed: Committed) -> None:
@@ -190,20 +207,25 @@ def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
         Others commit to the table all the time, or removed what was to be committed.
     """
     for _ in range(_ATTEMPTS):
-        if has_done(table.newest(), marker, table.name):
+        transaction = table.loaded.newTransaction()  # reads the table again
+        if has_done(table.newest_in(transaction.startMetadata()), marker, table.name):
             return False
         try:
-            transaction = _prepare(table, marker, change)
+            snapshot = _prepare(transaction, table.query, marker, change)
+        except Py4JJavaError as error:
+            if _kind(error) in _GONE:
+                raise _gone(table, error.java_exception.getMessage()) from error
+            raise
+        try:
             _commit(transaction)
         except Py4JJavaError as error:
-            kind = error.java_exception.getClass().getSimpleName()
-            if kind in _GONE:
-                raise _gone(table, error.java_exception.getMessage()) from error
-            if kind != _REFUSED:
-                raise
-            table.loaded.refresh()  # another writer came between: look at what it did
-        else:
-            return True
+            if not _has_landed(table, snapshot, error):
+                if _kind(error) != _REFUSED:
+                    raise
+                time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 - no secret
+                continue
+        _remove_merged_manifests(table, snapshot)
+        return True
     raise UnavailableError(
         f"Cannot commit to {table.name}: other writers keep changing it.", "Run the consumer again, to repeat this."
     )
@@ -245,59 +267,64 @@ def described(table: OpenTable, files: Sequence[DataFile]) -> list[Any]:
     return found
 
 
-class _NewestMarkerIs:
-    """Lets a commit through while the table's newest marker is the one that was looked at."""
-
-    def __init__(self, transaction: Any, key: str, expected: str | None) -> None:
-        self._transaction = transaction
-        self._key = key
-        self._expected = expected
-
-    def validate(self, _ancestors: object) -> bool:
-        found = self._transaction.table().properties().get(self._key)
-        return bool(found == self._expected)
-
-    def errorMessage(self) -> str:  # noqa: N802 - Iceberg's name
-        return "another writer appended a micro-batch of this query"
-
-    def hashCode(self) -> int:  # noqa: N802 - Java asks for it
-        return 0
-
-    class Java:
-        implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
-
-
-def _prepare(table: OpenTable, marker: Marker, change: Change) -> Any:
-    """A transaction of the change and its marker; nothing of it can be seen before its commit."""
-    ensure_callback_server_started(table.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-    key = property_of(table.query)
-    looked_at = table.loaded.properties().get(key)  # before the transaction: that looks at the table again
-    transaction = table.loaded.newTransaction()
+def _prepare(transaction: Any, query: str, marker: Marker, change: Change) -> Any:
+    """Put a change and its marker into a transaction; return its snapshot, which nobody can see before the commit."""
+    key = property_of(query)
     update = change(transaction)
     update.set(key, Committed(marker, 0, 0).as_text())
-    update.validateWith(_NewestMarkerIs(transaction, key, looked_at))
     update.commit()
-    snapshot = transaction.table().currentSnapshot()
+    snapshot = transaction.currentMetadata().currentSnapshot()
     after = Committed(marker, snapshot.snapshotId(), snapshot.sequenceNumber())
     transaction.updateProperties().set(key, after.as_text()).commit()
-    return transaction
+    return snapshot
 
 
 def _commit(transaction: Any) -> None:
-    transaction.commitTransaction()
+    """Swap what was prepared for the state that it was prepared from, in one try."""
+    transaction.underlyingOps().commit(transaction.startMetadata(), transaction.currentMetadata())
 
 
-def _newest(loaded: Any, query: str) -> Committed | None:
+def _has_landed(table: OpenTable, snapshot: Any, error: Py4JJavaError) -> bool:
+    """Whether the table has a snapshot, after an error of its commit; raise that error where nobody can say."""
+    try:
+        table.loaded.refresh()
+    except Py4JJavaError:
+        raise error from None
+    return table.loaded.snapshot(snapshot.snapshotId()) is not None
+
+
+def _remove_merged_manifests(table: OpenTable, snapshot: Any) -> None:
+    """Remove manifests that a commit wrote and merged into others, as Iceberg's own commit does.
+
+    Iceberg numbers the manifests of a commit in the order of writing (``SnapshotProducer.newManifestOutputFile``), and
+    writes a merged one after its parts: those that are missing before the last one of the snapshot are such parts.
+    """
+    if (snapshot.summary().get("manifests-replaced") or "0") == "0":
+        return
+    io = table.loaded.io()
+    manifests = elements(snapshot.allManifests(io))
+    own = [manifest.path() for manifest in manifests if manifest.snapshotId() == snapshot.snapshotId()]
+    numbers = {int(path.rpartition("-m")[2].removesuffix(".avro")) for path in own}
+    for number in set(range(max(numbers, default=0))) - numbers:
+        with suppress(Py4JJavaError):  # an orphan takes some KB; the commit has landed
+            io.deleteFile(f"{own[0].rpartition('-m')[0]}-m{number}.avro")
+
+
+def _kind(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getSimpleName())
+
+
+def _newest(state: Any, query: str) -> Committed | None:
     """From the property; where somebody removed that, from the newest snapshot that has a marker."""
     key = property_of(query)
-    if found := committed({key: loaded.properties().get(key) or ""}, query):
+    if found := committed({key: state.properties().get(key) or ""}, query):
         return found
-    snapshot = loaded.currentSnapshot()
+    snapshot = state.currentSnapshot()
     while snapshot is not None:
         if text := snapshot.summary().get(key):
             return Committed(Committed.parse(text).marker, snapshot.snapshotId(), snapshot.sequenceNumber())
         parent = snapshot.parentId()
-        snapshot = None if parent is None else loaded.snapshot(parent)
+        snapshot = None if parent is None else state.snapshot(parent)
     return None
 
 

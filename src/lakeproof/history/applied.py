@@ -3,10 +3,12 @@
 The lake itself so has the contract of each row that it holds, and says which one is applied: the newest.
 """
 
+import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 _ATTEMPTS = 10
+_LONGEST_WAIT = 0.5  # seconds
 
 
 class AppliedMeanwhileError(LakeproofError):
@@ -48,6 +51,32 @@ class Applied:
         return parse_contract(self.text, f"contract {self.digest[:12]}")
 
 
+class _RefusedError(Exception):
+    """The catalog refused a commit, which may have landed all the same."""
+
+
+class _UncertainCatalog:
+    """A catalog whose refusal of a commit is uncertain.
+
+    The catalog of a commit that was sent twice refuses the second one. PyIceberg takes ``CommitFailedException`` for
+    certain and deletes the manifests of the snapshot, or, with retries, adds the row again behind somebody else's.
+    """
+
+    def __init__(self, catalog: "Catalog") -> None:
+        self._catalog = catalog
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._catalog, name)
+
+    def commit_table(self, *arguments: Any, **named: Any) -> Any:
+        from pyiceberg.exceptions import CommitFailedException
+
+        try:
+            return self._catalog.commit_table(*arguments, **named)
+        except CommitFailedException as error:
+            raise _RefusedError from error
+
+
 def applied_contracts(catalog: "Catalog", stream: str) -> tuple[Applied, ...]:
     """Contracts that were applied to a stream, the newest last."""
     from pyiceberg.exceptions import NoSuchTableError
@@ -68,9 +97,9 @@ def record(catalog: "Catalog", contract: Contract, text: bytes, changes: Sequenc
         `before` is not the newest one any more.
     """
     import pyarrow as pa
-    from pyiceberg.exceptions import CommitFailedException
 
     table = ensure_schema_changes(catalog)
+    table.catalog = cast("Catalog", _UncertainCatalog(table.catalog))
     row = {
         "stream": contract.stream,
         "number": before.number + 1 if before else 1,
@@ -82,13 +111,17 @@ def record(catalog: "Catalog", contract: Contract, text: bytes, changes: Sequenc
         "contract": text.decode(),
         "applied_at": datetime.now(UTC),
     }
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         table.refresh()
-        if _applied(table, contract.stream)[-1:] != ((before,) if before else ()):
+        newest = _applied(table, contract.stream)[-1:]
+        if attempt and [(each.number, each.digest) for each in newest] == [(row["number"], contract.digest)]:
+            return  # the row landed; only the answer of the catalog was lost
+        if newest != ((before,) if before else ()):
             break
         try:
             table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
-        except CommitFailedException:  # somebody else's row: look whether it is one of this stream
+        except _RefusedError:  # another row came first, of any stream, or the answer was lost: look again
+            time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 - no secret
             continue
         return
     raise AppliedMeanwhileError(

@@ -531,3 +531,28 @@ def test_a_column_that_was_renamed_by_hand(lake: Lake) -> None:
     lake.apply()
     assert json.loads(lake.table().properties[RENAMED]) == {"nick": "alias"}
     assert "nick" not in lake.table().schema().column_names
+
+
+def test_a_row_whose_answer_was_lost_is_there_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalog refuses a commit that has landed: its client sent it twice."""
+    commit_table = type(lake.catalog).commit_table
+    refused: list[str] = []
+
+    def refuse(catalog: Any, table: Table, *arguments: Any) -> Any:
+        answer = commit_table(catalog, table, *arguments)
+        if table.name() == ("ops", "schema_changes"):
+            refused.append("")
+            raise CommitFailedException
+        return answer
+
+    write_contract(lake.settings, "1.1.0", V2)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(lake.catalog), "commit_table", refuse)
+        lake.apply()
+    assert refused == [""]
+    lake.apply()
+    assert lake.versions() == ["1.0.0", "1.1.0"]
+    with connect(lake.settings) as session:
+        found = session.sql("SELECT number FROM ops.schema_changes ORDER BY number")
+        assert found is not None
+        assert found.fetchall() == [(1,), (2,)]
