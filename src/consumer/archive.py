@@ -14,7 +14,17 @@ from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.queries.gold import GoldQuery
 from consumer.queries.silver import SilverQuery
 from consumer.session import PLANNING_ONLY, class_archive, start_session
-from lakeproof.contracts import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, load_contract
+from lakeproof.contracts import (
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    TimeForm,
+    TimeFormat,
+    load_contract,
+)
 from lakeproof.gold.read import load_products
 from lakeproof.settings import Settings, settings_of
 
@@ -79,7 +89,7 @@ def _sample(field: Field) -> object:
         case ListType():
             return []
         case PrimitiveType.TIMESTAMP:
-            return datetime.now(UTC).isoformat()
+            return _now(field.time)
         case PrimitiveType.DATE:
             return datetime.now(UTC).date().isoformat()
         case PrimitiveType.STRING | PrimitiveType.SCALAR:
@@ -88,3 +98,13 @@ def _sample(field: Field) -> object:
             return True
         case PrimitiveType() | DecimalType():
             return 0
+
+
+def _now(form: TimeForm) -> object:
+    """The current time as a contract has it; a noon, which every zone has."""
+    now = datetime.now(UTC).replace(hour=12)
+    if form.format.per_second:
+        return int(now.timestamp()) * form.format.per_second
+    if form.format is TimeFormat.DATE:
+        return now.date().isoformat()
+    return now.replace(tzinfo=None).isoformat(" " if " " in form.format else "T") + "Z" * form.format.has_offset

@@ -12,6 +12,7 @@ from consumer.judge.judged import Fault
 from consumer.judge.paths import RECORD, DriftedValue, Place, exact_path, json_path, verbatim
 from consumer.judge.scalars import FloatToken, IntToken, UnfitError, converter, shown, to_text
 from consumer.judge.scan import WHITE_SPACE, StructureError, container_end
+from consumer.judge.times import field_converter
 from lakeproof.contracts import Contract, DriftPolicy, Field, ListType, MapType, ObjectType, Type
 from lakeproof.reasons import Reason
 
@@ -207,7 +208,7 @@ def _field_reader(field: Field, takes_drift: bool) -> _Reader:
     if isinstance(field.type, ObjectType | MapType | ListType):
         return _reader(field.type, may_drift, takes_drift)
     examine = examiner(field.constraints) if field.constraints else None
-    return _scalar_reader(converter(field.type), may_drift, frozenset(field.allowed), examine)
+    return _scalar_reader(field_converter(field.type, field.time), may_drift, frozenset(field.allowed), examine)
 
 
 def _reader(kind: Type, may_drift: bool, takes_drift: bool) -> _Reader:

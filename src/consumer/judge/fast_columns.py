@@ -25,20 +25,33 @@ from consumer.judge.scalars import (
     FloatToken,
     IntToken,
     UnfitError,
-    converter,
     to_date,
     to_text,
-    to_timestamp,
 )
 from consumer.judge.scan import has_minus_zero
-from lakeproof.contracts import Constraints, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from consumer.judge.times import epoch_ends, field_converter
+from lakeproof.contracts import (
+    ISO_8601,
+    Constraints,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    TimeForm,
+    TimeFormat,
+    Type,
+)
 
 # The usual forms of days that every such month has, and no year that a zone could push out of range: Arrow reads all
 # that they match as ISO 8601 means it. What they don't match, a 29th of February too, is converted one by one.
 _DAY = r"((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
 _ZONE = r"(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
-_TIMESTAMP = rf"^[1-8]\d{{3}}-{_DAY}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{{1,6}})?{_ZONE}$"
+_TIME = rf"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{{1,6}})?{_ZONE}$"
+_TIMESTAMP, _SPACED = (rf"^[1-8]\d{{3}}-{_DAY}{separator}{_TIME}" for separator in "T ")
 _DATE = rf"^[1-9]\d{{3}}-{_DAY}$"
+_SECOND = 1_000_000
 _NO_TEXT = pa.scalar(None, pa.string())
 _read_string = msgspec.json.Decoder(str).decode
 _read_array = msgspec.json.Decoder(list[Any]).decode
@@ -158,6 +171,32 @@ class _Text:
         return replaced
 
 
+class _EachText:
+    """Strings that are converted one by one."""
+
+    annotation = str
+
+    def __init__(self, convert: Converter, kind: pa.DataType) -> None:
+        self._convert = convert
+        self._kind = kind
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
+        return _convert_each(values, owners, chunk, self._convert, self._kind)
+
+
+class _Epoch:
+    """Integers that are milliseconds or microseconds since 1970."""
+
+    def __init__(self, per_second: int) -> None:
+        least, most = epoch_ends(per_second)
+        self.annotation = Annotated[int, Meta(ge=least, le=most)]
+        self._unit = pa.scalar(_SECOND // per_second, pa.int64())
+
+    def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:  # noqa: ARG002
+        microseconds: ArrowColumn = pc.multiply(pa.array(values, pa.int64()), self._unit)
+        return microseconds.cast(arrow_type(PrimitiveType.TIMESTAMP))
+
+
 class _Scalar:
     """Any JSON scalar, as text."""
 
@@ -199,7 +238,11 @@ class _Token:
         self._kind = kind
 
     def build(self, values: Sequence[Any], owners: Sequence[int], chunk: Chunk) -> ArrowColumn:
-        return _convert_each(values, owners, chunk, lambda raw: self._convert(_read_token(bytes(raw))), self._kind)
+        return _convert_each(values, owners, chunk, self._read, self._kind)
+
+    def _read(self, raw: Raw) -> Any:
+        value = _read_token(bytes(raw))
+        return None if value is None else self._convert(value)
 
 
 class _Constrained:
@@ -306,14 +349,15 @@ class ObjectColumn:
 def _field_column(item: Field) -> _Column:
     kind, constraints = item.type, item.constraints
     if not constraints or isinstance(kind, ObjectType | ListType | MapType):
-        return _column(kind, item.allowed)
+        return _column(kind, item.allowed, item.time)
     if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR, PrimitiveType.TIMESTAMP, PrimitiveType.DATE):
         if kind is PrimitiveType.STRING or not item.allowed:
-            return _Constrained(_column(kind, item.allowed), column_examiner(constraints, arrow_type(kind)))
+            return _Constrained(_column(kind, item.allowed, item.time), column_examiner(constraints, arrow_type(kind)))
     elif not item.allowed and not isinstance(kind, DecimalType):
         return _number_column(kind, constraints)
     allowed = frozenset(item.allowed)
-    return _Token(partial(_convert_checked, converter(kind), allowed, examiner(constraints)), arrow_type(kind))
+    convert = field_converter(kind, item.time)
+    return _Token(partial(_convert_checked, convert, allowed, examiner(constraints)), arrow_type(kind))
 
 
 def _number_column(kind: PrimitiveType, constraints: Constraints) -> _Column:
@@ -330,7 +374,7 @@ def _number_column(kind: PrimitiveType, constraints: Constraints) -> _Column:
     return _Plain(Annotated[int, Meta(**{"ge": -last - 1, "le": last} | ends)], arrow)
 
 
-def _column(kind: Type, allowed: tuple[str, ...] = ()) -> _Column:
+def _column(kind: Type, allowed: tuple[str, ...] = (), time: TimeForm = ISO_8601) -> _Column:
     arrow = arrow_type(kind)
     match kind:
         case ObjectType():
@@ -342,7 +386,7 @@ def _column(kind: Type, allowed: tuple[str, ...] = ()) -> _Column:
         case PrimitiveType.STRING:
             return _Plain(Literal[allowed] if allowed else str, arrow)
         case _ if allowed:
-            return _Token(partial(_convert_checked, converter(kind), frozenset(allowed), None), arrow)
+            return _Token(partial(_convert_checked, field_converter(kind, time), frozenset(allowed), None), arrow)
         case PrimitiveType.BOOLEAN:
             return _Plain(bool, arrow)
         case PrimitiveType.INT:
@@ -352,13 +396,24 @@ def _column(kind: Type, allowed: tuple[str, ...] = ()) -> _Column:
         case PrimitiveType.FLOAT | PrimitiveType.DOUBLE:
             return _Floating(float, arrow)
         case PrimitiveType.TIMESTAMP:
-            return _Text(_TIMESTAMP, to_timestamp, arrow)
+            return _timestamp_column(time)
         case PrimitiveType.DATE:
             return _Text(_DATE, to_date, arrow)
         case PrimitiveType.SCALAR:
             return _Scalar()
         case DecimalType():
-            return _Token(converter(kind), arrow)
+            return _Token(field_converter(kind, time), arrow)
+
+
+def _timestamp_column(form: TimeForm) -> _Column:
+    convert, arrow = field_converter(PrimitiveType.TIMESTAMP, form), arrow_type(PrimitiveType.TIMESTAMP)
+    if form.format is TimeFormat.EPOCH_S:
+        return _Token(convert, arrow)
+    if form.format.per_second:
+        return _Epoch(form.format.per_second)
+    if "XXX" not in form.format:
+        return _EachText(convert, arrow)
+    return _Text(_SPACED if " " in form.format else _TIMESTAMP, convert, arrow)
 
 
 def _indices(mask: pa.BooleanArray) -> list[int]:
@@ -400,8 +455,6 @@ def _convert_each(
 
 
 def _convert_checked(convert: Converter, allowed: frozenset[str], examine: Examine | None, value: Any) -> Any:
-    if value is None:
-        return None
     if allowed and to_text(value) not in allowed:
         raise msgspec.ValidationError("not allowed")
     converted = convert(value)

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from consumer.judge.judged import ArrowColumn, Fault, arrow_type
 from lakeproof.contracts import Contract, PrimitiveType
+from lakeproof.contracts.model import DecimalType
 from lakeproof.contracts.rules.expression import Call, Column, Expression, Literal, Operator
 from lakeproof.reasons import Reason
 
@@ -44,8 +45,11 @@ def evaluate(expression: Expression, columns: Columns) -> Any:
     match expression:
         case Literal(value, kind):
             return pa.scalar(value, arrow_type(kind))
-        case Column((name, *within), _):
-            return pc.struct_field(columns[name], within) if within else columns[name]
+        case Column((name, *within), kind):
+            values: Any = pc.struct_field(columns[name], within) if within else columns[name]
+            # The column of a table may be wider by now than the contract that judged its rows.
+            wider = isinstance(kind, DecimalType | PrimitiveType) and values.type != arrow_type(kind)
+            return values.cast(arrow_type(kind)) if wider else values
         case Call(Operator.CONVERT, (operand,), kind):
             return evaluate(operand, columns).cast(arrow_type(kind), safe=kind is not PrimitiveType.DOUBLE)
         case Call(operator, operands, _):

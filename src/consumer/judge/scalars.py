@@ -32,8 +32,8 @@ _EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_IN_400_YEARS = 146_097
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
-_FIRST_MICROSECOND = (1 - _EPOCH) * _DAY  # 0001-01-01T00:00:00Z
-_BEHIND_LAST_MICROSECOND = (date.max.toordinal() + 1 - _EPOCH) * _DAY
+FIRST_MICROSECOND = (1 - _EPOCH) * _DAY  # 0001-01-01T00:00:00Z
+BEHIND_LAST_MICROSECOND = (date.max.toordinal() + 1 - _EPOCH) * _DAY
 _LONGEST_INT = len(str(-(1 << 63)))
 
 
@@ -111,7 +111,7 @@ def to_timestamp(value: Any) -> int:
         except ValueError:  # a day that is not in the calendar, or the year 0
             return _to_unusual_timestamp(value)
         microseconds = since.days * _DAY + since.seconds * _SECOND + since.microseconds
-        if _FIRST_MICROSECOND <= microseconds < _BEHIND_LAST_MICROSECOND:
+        if FIRST_MICROSECOND <= microseconds < BEHIND_LAST_MICROSECOND:
             return microseconds
     return _to_unusual_timestamp(value)
 
@@ -119,21 +119,37 @@ def to_timestamp(value: Any) -> int:
 def _to_unusual_timestamp(value: str) -> int:
     match = _TIMESTAMP.fullmatch(value)
     if not match:
-        raise _unfit(Reason.WRONG_FORMAT, "an ISO 8601 timestamp with date, time and UTC offset", value)
-    year, month, day, hour, minute, second, fraction, sign, zone_hours, zone_minutes = match.groups()
+        raise unfit(Reason.WRONG_FORMAT, "an ISO 8601 timestamp with date, time and UTC offset", value)
+    return microseconds_of(value, *match.groups())
+
+
+def microseconds_of(
+    value: str,
+    year: str,
+    month: str,
+    day: str,
+    hour: str = "0",
+    minute: str = "0",
+    second: str | None = None,
+    fraction: str | None = None,
+    sign: str | None = None,
+    zone_hours: str | None = None,
+    zone_minutes: str | None = None,
+) -> int:
+    """Microseconds since 1970-01-01T00:00:00Z of the parts of a timestamp, which `value` is for messages."""
     days = _days(year, month, day)
     hours, minutes, seconds = int(hour), int(minute), int(second or 0)
     offset_hours, offset_minutes = int(zone_hours or 0), int(zone_minutes or 0)
     if days is None or max(hours, offset_hours) > 23 or max(minutes, seconds, offset_minutes) > 59:
-        raise _unfit(Reason.WRONG_FORMAT, "a valid date and time", value)
+        raise unfit(Reason.WRONG_FORMAT, "a valid date and time", value)
     nanoseconds = (fraction or "").ljust(9, "0")
     if nanoseconds[6:] != "000":
-        raise _unfit(Reason.OUT_OF_RANGE, "a timestamp with at most microsecond precision", value)
+        raise unfit(Reason.OUT_OF_RANGE, "a timestamp with at most microsecond precision", value)
     offset = (offset_hours * 60 + offset_minutes) * (-1 if sign == "-" else 1)
     since_midnight = ((hours * 60 + minutes - offset) * 60 + seconds) * _SECOND + int(nanoseconds[:6])
     microseconds = days * _DAY + since_midnight
-    if not _FIRST_MICROSECOND <= microseconds < _BEHIND_LAST_MICROSECOND:
-        raise _unfit(Reason.OUT_OF_RANGE, "a timestamp between the years 0001 and 9999 in UTC", value)
+    if not FIRST_MICROSECOND <= microseconds < BEHIND_LAST_MICROSECOND:
+        raise unfit(Reason.OUT_OF_RANGE, "a timestamp between the years 0001 and 9999 in UTC", value)
     return microseconds
 
 
@@ -143,12 +159,12 @@ def to_date(value: Any) -> int:
         raise _wrong_type("a string", value)
     match = _DATE.fullmatch(value)
     if not match:
-        raise _unfit(Reason.WRONG_FORMAT, "an ISO 8601 date (YYYY-MM-DD)", value)
+        raise unfit(Reason.WRONG_FORMAT, "an ISO 8601 date (YYYY-MM-DD)", value)
     days = _days(*match.groups())
     if days is None:
-        raise _unfit(Reason.WRONG_FORMAT, "a valid calendar date", value)
+        raise unfit(Reason.WRONG_FORMAT, "a valid calendar date", value)
     if match[1] == "0000":
-        raise _unfit(Reason.OUT_OF_RANGE, "a date between the years 0001 and 9999", value)
+        raise unfit(Reason.OUT_OF_RANGE, "a date between the years 0001 and 9999", value)
     return days
 
 
@@ -194,7 +210,7 @@ def _to_integer(value: Any, bits: int) -> int:
         number = int(value)
         if -(1 << (bits - 1)) <= number < 1 << (bits - 1):
             return number
-    raise _unfit(Reason.OUT_OF_RANGE, f"a {bits}-bit integer", value)
+    raise unfit(Reason.OUT_OF_RANGE, f"a {bits}-bit integer", value)
 
 
 def _to_double(value: Any) -> float:
@@ -202,7 +218,7 @@ def _to_double(value: Any) -> float:
         raise _wrong_type("a number", value)
     number = float(value)
     if math.isinf(number):
-        raise _unfit(Reason.OUT_OF_RANGE, "a number that fits in a double", value)
+        raise unfit(Reason.OUT_OF_RANGE, "a number that fits in a double", value)
     return number
 
 
@@ -211,7 +227,7 @@ def _to_float(value: Any) -> float:
     try:
         struct.pack("<f", number)
     except OverflowError:
-        raise _unfit(Reason.OUT_OF_RANGE, "a number that fits in a float", value) from None
+        raise unfit(Reason.OUT_OF_RANGE, "a number that fits in a float", value) from None
     return number
 
 
@@ -225,7 +241,7 @@ def _to_decimal(value: Any, precision: int, scale: int, exact: Context) -> Decim
         return Decimal(value).quantize(unit, context=exact)
     except (Inexact, InvalidOperation):
         detail = f"a number with at most {precision - scale} digits before the decimal point and {scale} after it"
-        raise _unfit(Reason.OUT_OF_RANGE, detail, value) from None
+        raise unfit(Reason.OUT_OF_RANGE, detail, value) from None
 
 
 @lru_cache(maxsize=4096)
@@ -240,8 +256,9 @@ def _days(year: str, month: str, day: str) -> int | None:
 
 
 def _wrong_type(expected: str, found: Any) -> UnfitError:
-    return _unfit(Reason.WRONG_TYPE, expected, found)
+    return unfit(Reason.WRONG_TYPE, expected, found)
 
 
-def _unfit(code: Reason, expected: str, found: Any) -> UnfitError:
+def unfit(code: Reason, expected: str, found: Any) -> UnfitError:
+    """The error of a value that is not what was expected."""
     return UnfitError(code, f"expected {expected}, got {shown(found)}")

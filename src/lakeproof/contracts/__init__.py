@@ -2,6 +2,7 @@
 
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import (
+    ISO_8601,
     Bound,
     Constraints,
     DecimalType,
@@ -15,12 +16,15 @@ from lakeproof.contracts.model import (
     PrimitiveType,
     Silver,
     SilverStrategy,
+    TimeForm,
+    TimeFormat,
     Type,
 )
 from lakeproof.contracts.read.odcs import contract_text, load_contract, parse_contract
 from lakeproof.contracts.rules.expression import Rule
 
 __all__ = [
+    "ISO_8601",
     "Bound",
     "Constraints",
     "Contract",
@@ -36,6 +40,8 @@ __all__ = [
     "Rule",
     "Silver",
     "SilverStrategy",
+    "TimeForm",
+    "TimeFormat",
     "Type",
     "contract_text",
     "load_contract",

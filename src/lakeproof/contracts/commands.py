@@ -1,7 +1,9 @@
 """The commands on contracts: init, check, diff, apply, json-schema."""
 
 import json
+import re
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -58,12 +60,15 @@ def init(
         str | None, typer.Option(metavar="FIELD", help="Timestamp that says when a record happened.")
     ] = None,
     max_records: Annotated[int, typer.Option(min=1, help="How many records to read at most.")] = 100_000,
+    tolerate: Annotated[
+        str, typer.Option(metavar="SHARE", help="Share of a field's values that may have another type.")
+    ] = "5%",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the contract, without writing it.")] = False,
 ) -> None:
     """Infer a contract from samples: types, formats, required fields, allowed values, nested objects.
 
-    Prints what is not certain. The samples meet the contract: no record becomes a dead letter. An existing contract is
-    not overwritten.
+    A field has the type that at least 95 % of its values have. Prints which values do not fit, and what is not certain.
+    With `--tolerate 0%`, no record of the samples becomes a dead letter. An existing contract is not overwritten.
     """
     settings = load_settings()
     path = settings.contracts / f"{stream}.yaml"
@@ -71,7 +76,7 @@ def init(
         raise UsageError(f"{stream!r} is not a valid name for a stream.", "Use letters, digits and _.")
     if path.exists() and not dry_run:
         raise UsageError(f"{path} exists.", "Use another name, or delete the file. --dry-run prints the contract.")
-    found = infer(stream, samples, key or (), event_time, max_records)
+    found = infer(stream, samples, key or (), event_time, max_records, _share(tolerate))
     parse_contract(found.text.encode(), str(path), stream)
     if dry_run:
         sys.stdout.write(found.text)
@@ -176,8 +181,10 @@ def apply(
     contract_text(settings.contracts, stream)  # an unknown name is reported before anything is opened
     from lakeproof.catalog import open_catalog
     from lakeproof.history.apply import carry_out, lines, plan
+    from lakeproof.move.outside import check_tables
     from lakeproof.state.contract_log import ContractLog
 
+    check_tables(settings)
     catalog = open_catalog(settings)
     planned = plan(catalog, settings, stream)
     if settings.registry.url and not planned.is_applied:
@@ -203,6 +210,13 @@ def print_json_schema(name: Annotated[str, typer.Argument(metavar="NAME|FILE", h
     """Print a contract as JSON Schema (draft-07), for a schema registry. Records that meet the contract are valid."""
     contract = _load(load_settings().contracts, name)
     sys.stdout.write(json.dumps(json_schema(contract), indent=2, ensure_ascii=False) + "\n")
+
+
+def _share(text: str) -> Fraction:
+    number = re.fullmatch(r"\d{1,2}(\.\d+)?%", text, re.ASCII)
+    if not number or (share := Fraction(text[:-1]) / 100) >= Fraction(1, 2):
+        raise UsageError(f"--tolerate: expected a share below 50%, got {text!r}.", "Write it like 5% or 0.5%.")
+    return share
 
 
 def _shown(uri: str) -> str:

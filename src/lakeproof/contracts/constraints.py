@@ -12,6 +12,7 @@ from lakeproof.contracts.model import Bound, Constraints, DecimalType, Primitive
 from lakeproof.contracts.pattern import PatternError, portable
 from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.times import TIME_OPTIONS
 
 _RANGE = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _TEXT = ("minLength", "maxLength", "pattern")
@@ -34,6 +35,8 @@ def known_options(kind: Type) -> tuple[str, ...]:
     """The options that a type has."""
     if kind in _STRINGS:
         return _TEXT
+    if kind is PrimitiveType.TIMESTAMP:
+        return (*_RANGE, *TIME_OPTIONS)
     is_scalar = isinstance(kind, PrimitiveType | DecimalType)
     return _RANGE if is_scalar and kind is not PrimitiveType.BOOLEAN else ()
 

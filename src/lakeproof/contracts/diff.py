@@ -24,12 +24,17 @@ from lakeproof.contracts.model import (
     MapType,
     ObjectType,
     PrimitiveType,
+    TimeForm,
     Type,
     type_name,
 )
 
 _LACKED = "existing rows may not have it"
-_WIDER = {(PrimitiveType.INT, PrimitiveType.LONG), (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)}
+_WIDER = {
+    (PrimitiveType.INT, PrimitiveType.LONG),
+    (PrimitiveType.FLOAT, PrimitiveType.DOUBLE),
+    (PrimitiveType.STRING, PrimitiveType.SCALAR),
+}
 
 _BECOMES = {
     DriftPolicy.FREEZE: "make a dead letter",
@@ -187,6 +192,10 @@ def _of_field(old: Field, new: Field, path: str) -> Iterator[Change]:
     yield from different
     if any(change.field == path and not change.backward and not change.forward for change in different):
         return  # of another kind altogether
+    if old.time != new.time:
+        # Rows have times, however they were written: tables stay as they are.
+        what = f"format {old.time} → {new.time}"
+        yield Change(path, what, _accepts_times(new.time, old.time), _accepts_times(old.time, new.time))
     yield from _of_allowed(set(old.allowed), set(new.allowed), path)
     yield from _of_constraints(old.constraints, new.constraints, path)
     if old.expected != new.expected:
@@ -227,6 +236,13 @@ def _widens(old: Type, new: Type) -> bool:
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
         return old.scale == new.scale and old.precision < new.precision
     return (old, new) in _WIDER
+
+
+def _accepts_times(reader: TimeForm, writer: TimeForm) -> bool:
+    """Whether each value of `writer` is the same time for `reader`: where the offset became optional."""
+    pattern = str(writer.format).removesuffix("XXX")
+    same_zone = writer.format.has_offset or reader.zone == writer.zone
+    return reader.format == f"{pattern}[XXX]" and same_zone
 
 
 def _of_allowed(old: set[str], new: set[str], path: str) -> Iterator[Change]:

@@ -8,12 +8,13 @@ welcome, and where null is allowed, so is anything. What a required field within
 """
 
 import json
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import (
+    ISO_8601,
     Bound,
     Constraints,
     DecimalType,
@@ -23,13 +24,20 @@ from lakeproof.contracts.model import (
     MapType,
     ObjectType,
     PrimitiveType,
+    TimeForm,
+    TimeFormat,
     Type,
     type_name,
 )
 from lakeproof.contracts.pattern import portable
 
-_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_DAY, _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
+_OFFSET = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
+_TIMESTAMP = f"^{_DAY}T{_TIME}{_OFFSET}$"
+_DATE = f"^{_DAY}$"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS = (-62_135_596_800, 253_402_300_800)
+"""From the year 1 to the year 10000, in seconds since 1970."""
 _TYPES: dict[PrimitiveType, dict[str, Any]] = {
     PrimitiveType.STRING: {"type": "string"},
     PrimitiveType.BOOLEAN: {"type": "boolean"},
@@ -72,7 +80,8 @@ def _of_field(field: Field, drift: DriftPolicy) -> dict[str, Any]:
         description["deprecated"] = True  # since 2019-09; validators of draft-07 ignore it
     if not field.required and drift is not DriftPolicy.FREEZE:
         return _optional(field.type, drift) | description
-    schema = _of_type(field.type, drift) | _of_constraints(field.constraints)
+    kind = _of_type(field.type, drift) if field.time == ISO_8601 else _of_time(field.time, field.constraints)
+    schema = kind | _of_constraints(field.constraints)
     if field.allowed:
         schema["enum"] = [value for text in field.allowed for value in _values(text, field.type)]
     schema |= description
@@ -125,6 +134,23 @@ def _of_constraints(constraints: Constraints) -> dict[str, Any]:
     pattern = None if constraints.pattern is None else portable(constraints.pattern)
     text = {"minLength": constraints.min_length, "maxLength": constraints.max_length, "pattern": pattern}
     return found | {name: value for name, value in text.items() if value is not None}
+
+
+def _of_time(form: TimeForm, constraints: Constraints) -> dict[str, Any]:
+    per_second = form.format.per_second
+    if per_second is None:
+        if form.format is TimeFormat.DATE:
+            return dict(_TYPES[PrimitiveType.DATE])
+        offset = _OFFSET if form.format.has_offset else f"{_OFFSET}?" if form.format.endswith("[XXX]") else ""
+        return {"type": "string", "pattern": f"^{_DAY}{' ' if ' ' in form.format else 'T'}{_TIME}{offset}$"}
+    least, most = (end * per_second for end in _SECONDS)
+    unit = timedelta(seconds=1) / per_second
+    if constraints.minimum and isinstance(constraints.minimum.value, datetime):
+        least = (constraints.minimum.value - _EPOCH) // unit
+    if constraints.maximum and isinstance(constraints.maximum.value, datetime):
+        most = -((_EPOCH - constraints.maximum.value) // unit)
+    # Whole numbers around the range: validators read numbers as doubles.
+    return {"type": "number" if per_second == 1 else "integer", "minimum": least, "maximum": most}
 
 
 def _number(bound: Bound) -> int | float | None:

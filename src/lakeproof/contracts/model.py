@@ -107,6 +107,59 @@ def type_name(kind: Type) -> str:
             return "map"
 
 
+class TimeFormat(StrEnum):
+    """How a timestamp is written, as the pattern of a contract. Text has optional seconds, with up to 9 decimals."""
+
+    T_OFFSET = "yyyy-MM-dd'T'HH:mm:ssXXX"
+    T_LOCAL = "yyyy-MM-dd'T'HH:mm:ss"
+    T_ANY = "yyyy-MM-dd'T'HH:mm:ss[XXX]"
+    SPACE_OFFSET = "yyyy-MM-dd HH:mm:ssXXX"
+    SPACE_LOCAL = "yyyy-MM-dd HH:mm:ss"
+    SPACE_ANY = "yyyy-MM-dd HH:mm:ss[XXX]"
+    DATE = "yyyy-MM-dd"
+    EPOCH_S = "epoch_s"
+    EPOCH_MS = "epoch_ms"
+    EPOCH_US = "epoch_us"
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether every value has a UTC offset."""
+        return self.endswith("XXX")
+
+    @property
+    def may_lack_offset(self) -> bool:
+        """Whether a value may be a local time, or a date."""
+        return self.startswith("yyyy") and not self.has_offset
+
+    @property
+    def per_second(self) -> int | None:
+        """How many of its units a second has; None for text."""
+        return {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000}.get(self.value)
+
+
+@dataclass(frozen=True)
+class TimeForm:
+    """How the timestamps of a field are written.
+
+    Parameters
+    ----------
+    format
+        The pattern, or the unit of a number.
+    zone
+        IANA name of the time zone of values without a UTC offset; ``UTC`` where each value has one.
+    """
+
+    format: TimeFormat = TimeFormat.T_OFFSET
+    zone: str = "UTC"
+
+    def __str__(self) -> str:
+        return f"{self.format} in {self.zone}" if self.format.may_lack_offset else self.format
+
+
+ISO_8601 = TimeForm()
+"""How timestamps are written by default."""
+
+
 @dataclass(frozen=True)
 class Bound:
     """An end of a range.
@@ -232,6 +285,8 @@ class Field:
         How its value is derived; then records cannot have it. None for a value of the record.
     expected
         The range outside of which a number is an anomaly. It rejects nothing.
+    time
+        How a timestamp is written.
     """
 
     name: str
@@ -245,6 +300,7 @@ class Field:
     former_names: tuple[str, ...] = ()
     derived: Derived | None = None
     expected: Expected = _ANY
+    time: TimeForm = ISO_8601
 
     @property
     def first_name(self) -> str:

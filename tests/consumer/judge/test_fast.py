@@ -14,6 +14,7 @@ from consumer.judge.fast import FastJudge
 from consumer.judge.judged import arrow_type, value_columns
 from consumer.judge.split import Refused, split
 from lakeproof.contracts import (
+    ISO_8601,
     Bound,
     Constraints,
     Contract,
@@ -23,6 +24,8 @@ from lakeproof.contracts import (
     MapType,
     ObjectType,
     PrimitiveType,
+    TimeForm,
+    TimeFormat,
     Type,
     load_contract,
 )
@@ -48,6 +51,9 @@ TIMES = [
     9999-12-31T23:59:59.999999Z|9999-12-31T23:59:59-01:00|1000-01-01T00:00:00Z|1582-10-10T00:00:00Z|
     8999-12-31T23:59:59-23:59|1969-12-31T23:59:59.999999Z|\uff12026-11-21T12:30:00Z|1677-01-01T00:00:00Z|
     2026-11-21|2024-02-29|2026-02-29|0001-01-01|0000-01-01|9999-12-31|2026-1-1|20261121|2026-11-21\\n|1000-01-01|
+    2026-11-21 12:30:00+01:00|2026-11-21 12:30:00.5Z|2026-11-21 12:30|2026-11-21 12:30:00.123456|2026-03-29T02:30:00|
+    2026-03-29 02:30:00|2026-10-25T02:30:00|2026-10-25 02:30:00.1|0001-01-01 00:00:00|9999-12-31 23:59:59|2026-04-24|
+    1890-01-01 00:00:00|2026-11-21 12:30:00-0130|2026-11-21  12:30:00Z|2026-11-21 24:00:00|2026-11-21 12:30:00Z |
     """.replace("|\n    ", "|")
     .strip("\n |")
     .split("|")
@@ -63,10 +69,16 @@ NUMBERS = [
     """.split(),
     *(b"9" * 1100, b"0." + b"1" * 1100, b"-" + b"9" * 19),
 ]
+EPOCHS = b"""
+    0 -0 -0.0 -1 -1.5 1795264200 1795264200.5 1795264200.123456 1795264200.1234567 1.7952642e9 1795264200123
+    1795264200123.0 1795264200123456 -62135596800 -62135596801 -62135596800000 -62135596800001
+    -62135596800000000 -62135596800000001 253402300799 253402300799.999999 253402300800 253402300799999
+    253402300800000 253402300799999999 253402300800000000
+""".split()
 OTHERS = b"""
     true false null tru nulls NaN Infinity -Infinity {} [] [1] [[1]] [null] {1:2} {"a":1,"a":1} {"a":{}} 'a'
 """.split()
-TOKENS = STRINGS + TIMES + NUMBERS + OTHERS
+TOKENS = STRINGS + TIMES + NUMBERS + EPOCHS + OTHERS
 FITTING: dict[PrimitiveType, list[bytes]] = {
     PrimitiveType.STRING: STRINGS,
     PrimitiveType.BOOLEAN: [b"true", b"false"],
@@ -74,10 +86,12 @@ FITTING: dict[PrimitiveType, list[bytes]] = {
     PrimitiveType.LONG: NUMBERS,
     PrimitiveType.FLOAT: NUMBERS,
     PrimitiveType.DOUBLE: NUMBERS,
-    PrimitiveType.TIMESTAMP: TIMES,
+    PrimitiveType.TIMESTAMP: TIMES + EPOCHS,
     PrimitiveType.DATE: TIMES,
     PrimitiveType.SCALAR: STRINGS + NUMBERS + [b"true"],
 }
+ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Africa/Cairo", "Pacific/Apia"]
+FORMS = [TimeForm(form, zone) for form in TimeFormat for zone in (ZONES if form.may_lack_offset else ("UTC",))]
 FIELD_NAMES = ["a", "b", "A", "from", "f0", "__init__", "ä", "odd key", "a:"]
 NAMES = [*FIELD_NAMES, 'quo"te', "back\\slash", "\n", "\x00", "😀", ""]
 
@@ -134,7 +148,8 @@ def fields(draw: st.DrawFn, types: st.SearchStrategy[Type]) -> tuple[Field, ...]
             draw(st.lists(st.sampled_from(["a", "1", "1.0", "-0", "true", "", "ä😀", "\x00"]))) if may_list else []
         )
         required = draw(st.booleans())
-        found.append(Field(name, kind, required, tuple(allowed), constraints=draw(constraints_of(kind))))
+        time = draw(st.sampled_from(FORMS)) if kind is PrimitiveType.TIMESTAMP and not allowed else ISO_8601
+        found.append(Field(name, kind, required, tuple(allowed), constraints=draw(constraints_of(kind)), time=time))
     return tuple(found)
 
 
@@ -284,6 +299,16 @@ def test_agrees_on_every_token_in_every_type() -> None:
                 assert together == sum(len(FastJudge(contract).judge([unit])[0]) for unit in units)
                 accepted += together
     assert accepted > 1_000
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_agrees_on_every_token_in_every_form_of_a_timestamp(form: TimeForm) -> None:
+    units = [b'{"a":' + token + b"}" for token in TOKENS]
+    for constraints in (Constraints(), Constraints(Bound(datetime(2000, 1, 1, tzinfo=UTC)))):
+        field = Field("a", PrimitiveType.TIMESTAMP, constraints=constraints, time=form)
+        contract = Contract("s", "1", "", (field,), (), "a")
+        exact = ExactJudge(contract)
+        assert agrees(contract, units) == sum(isinstance(exact.judge(unit), dict) for unit in units) > 1  # none is slow
 
 
 CONSTRAINED = [*BOUNDS, DecimalType(10, 2), PrimitiveType.STRING, PrimitiveType.SCALAR]

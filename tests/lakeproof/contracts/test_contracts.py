@@ -244,7 +244,7 @@ def options(logical, physical=None, **options):
         ({"name": "_a", "logicalType": "string"}, "_a: '_a' is not a valid name for a property(.*\n)*.*start with _"),
         ({"name": 'a";drop', "logicalType": "string"}, "is not a valid name"),
         ({"logicalType": "string", "requird": True}, "f: unknown key 'requird'"),
-        ({"logicalType": "string", "required": "perhaps"}, "f: required: expected true or false, got a string"),
+        ({"logicalType": "string", "required": "perhaps"}, "f: required: expected true or false, got 'perhaps'"),
         ({"logicalType": "integer", "enum": [{"value": "one"}]}, "f: 'one' is not a value of the type long"),
         ({"logicalType": "number", "enum": [{"value": "01"}]}, "f: '01' is not a value of the type double"),
         ({"logicalType": "string", "enum": [{"value": None}]}, "f: 'null' is not a value of the type string"),

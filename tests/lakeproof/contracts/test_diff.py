@@ -39,7 +39,7 @@ from lakeproof.contracts import (
 from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
 
 INT, LONG, FLOAT, DOUBLE = PrimitiveType.INT, PrimitiveType.LONG, PrimitiveType.FLOAT, PrimitiveType.DOUBLE
-STRING = PrimitiveType.STRING
+STRING, SCALAR = PrimitiveType.STRING, PrimitiveType.SCALAR
 
 
 def contract(*found: Field) -> Contract:
@@ -65,6 +65,9 @@ CASES: dict[str, tuple[Field | None, Field | None, str]] = {
     "type widened: int → long": (a(INT), a(LONG), "backward"),
     "type widened: float → double": (a(FLOAT), a(DOUBLE), "backward"),
     "type widened: decimal(10,2) → decimal(12,2)": (a(DecimalType(10, 2)), a(DecimalType(12, 2)), "backward"),
+    "type widened: string → scalar": (a(STRING), a(SCALAR), "backward"),
+    "type narrowed: scalar → string": (a(SCALAR), a(STRING), "forward"),
+    "type changed: long → scalar": (a(LONG), a(SCALAR), "breaking"),
     "type narrowed: long → int": (a(LONG), a(INT), "forward"),
     "type narrowed: decimal(12,2) → decimal(10,2)": (a(DecimalType(12, 2)), a(DecimalType(10, 2)), "forward"),
     "type changed: decimal(10,2) → decimal(12,3)": (a(DecimalType(10, 2)), a(DecimalType(12, 3)), "breaking"),

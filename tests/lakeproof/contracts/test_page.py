@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import yaml
@@ -23,6 +24,8 @@ from lakeproof.contracts import (
     PrimitiveType,
     Silver,
     SilverStrategy,
+    TimeForm,
+    TimeFormat,
     parse_contract,
 )
 from lakeproof.contracts.constraints import known_options
@@ -37,7 +40,7 @@ from lakeproof.errors import UsageError
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "docs" / "contracts" / f"{name}.md" for name in ("README", "schema", "rules", "drift", "change")]
 PAGE = "\n".join(page.read_text() for page in PAGES)
-EXAMPLE, DERIVED, *SNIPPETS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+EXAMPLE, TIMES, DERIVED, *SNIPPETS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def table(*header: str) -> list[list[str]]:
@@ -81,6 +84,7 @@ def test_the_table_of_types_is_complete():
         (): "none",
         known_options(PrimitiveType.STRING): "length, pattern",
         known_options(PrimitiveType.INT): "range",
+        known_options(PrimitiveType.TIMESTAMP): "range, [format](#times)",
     }
     for logical, physical, _, constraints in rows:
         name = physical and re.search(r"`([\w(),]+)`", physical)[1]
@@ -117,6 +121,30 @@ def test_silver_is_read_as_listed():
 def test_the_options_are_those_that_are_judged():
     listed = {name for row in table("option", "holds if") for name in re.findall(r"`(\w+)`", row[0])}
     assert listed == {*known_options(PrimitiveType.STRING), *known_options(PrimitiveType.INT)}
+
+
+def test_the_formats_of_timestamps_are_those_that_are_read():
+    listed = [name for row in table("`format`", "a value is") for name in re.findall(r"`([^`]+)`", row[0])]
+    assert sorted(listed) == sorted(TimeFormat)
+    created, paid = parse_contract((EXAMPLE + indent(TIMES, " " * 6)).encode(), "x").fields[-2:]
+    assert (created.time, paid.time) == (
+        TimeForm(TimeFormat.EPOCH_MS),
+        TimeForm(TimeFormat.SPACE_LOCAL, "Europe/Berlin"),
+    )
+    assert created.constraints.minimum
+
+
+@pytest.mark.parametrize(("pattern", "zone", "value", "stored"), table("format", "zone", "value"))
+def test_each_time_is_stored_so(pattern, zone, value, stored):
+    options = {"format": pattern.strip("`")} | ({"defaultTimezone": zone.strip("`")} if zone else {})
+    contract = one(f"logicalType: timestamp, logicalTypeOptions: {json.dumps(options)}", required=True)
+    (field,) = (field for field in contract if field.name == "x")
+    record = b'{"x": %b}' % value.strip("`").encode()
+    (row,) = units_of(Judge(replace(contract, fields=(field,), rules=())).judge(record))
+    if row["reasons"]:
+        assert [reason["code"] for reason in row["reasons"]] == [stored]
+    else:
+        assert row["x"].isoformat().replace("+00:00", "Z") == stored.strip("`")
 
 
 def test_patterns_are_taken_and_refused_as_listed():
@@ -278,7 +306,9 @@ SAME_WORDS = {
         ["any other type", "long → int, double → float, a decimal with fewer digits and the same scale"],
     "required field added, optional → required": ["required field added", "optional → required"],
     "primary key, event time": ["primary key, event time, name of the stream"],
-    "constraints, allowed values, rules": [
+    "constraints, allowed values, rules, format of timestamps": [
+        "format of timestamps: the offset became optional", "format of timestamps: the offset is no longer optional",
+        "any other format or time zone of timestamps",
         "allowed values added, or none listed any more", "allowed values removed, or listed for the first time",
         "range or length loosened, pattern or rule removed", "range or length tightened, pattern or rule added",
         "pattern or rule changed"],
@@ -401,6 +431,16 @@ RANGE, RANGED = (
 )
 LONG, SHORT = f"{TEXT}, logicalTypeOptions: {{maxLength: 9}}", f"{TEXT}, logicalTypeOptions: {{maxLength: 8}}"
 FORM, OTHER_FORM = f"{TEXT}, logicalTypeOptions: {{pattern: a}}", f"{TEXT}, logicalTypeOptions: {{pattern: b}}"
+LOCAL, OTHER_ZONE, OFFSET, ANY_OFFSET, EPOCH = (
+    f"logicalType: timestamp, logicalTypeOptions: {{format: {form}}}"
+    for form in (
+        "yyyy-MM-dd HH:mm:ss, defaultTimezone: UTC",
+        "yyyy-MM-dd HH:mm:ss, defaultTimezone: Europe/Berlin",
+        "yyyy-MM-dd HH:mm:ssXXX",
+        "'yyyy-MM-dd HH:mm:ss[XXX]', defaultTimezone: UTC",
+        "epoch_ms",
+    )
+)
 DEPRECATED = f"{TEXT}, deprecated: true"
 DROPPED = f"{TEXT}, customProperties: [{{property: dropped, value: true}}]"
 RENAMED = f"{TEXT}, customProperties: [{{property: renamedFrom, value: NAMES}}]"
@@ -416,6 +456,7 @@ PAIRS = {
     "optional → required": both(TEXT, NEED),
     "int → long, float → double, a decimal with more digits and the same scale":
         [pair for old, new in zip(NARROW, WIDE, strict=True) for pair in both(old, new)],
+    "string → scalar": both(TEXT, f"{TEXT}, physicalType: scalar"),
     "long → int, double → float, a decimal with fewer digits and the same scale":
         [pair for old, new in zip(WIDE, NARROW, strict=True) for pair in both(old, new)],
     "any other type": both(TEXT, *KINDS, "logicalType: date") + both(NARROW[2], OTHER_SCALE),
@@ -439,6 +480,10 @@ PAIRS = {
         (replace(BASE, silver=None), BASE),
         (BASE, replace(BASE, silver=None)),
     ],
+    "format of timestamps: the offset became optional": both(LOCAL, ANY_OFFSET) + both(OFFSET, ANY_OFFSET),
+    "format of timestamps: the offset is no longer optional": both(ANY_OFFSET, LOCAL, OFFSET),
+    "any other format or time zone of timestamps": both(LOCAL, OTHER_ZONE, OFFSET, EPOCH)
+        + both(OTHER_ZONE, ANY_OFFSET) + both("logicalType: timestamp", EPOCH, OFFSET),
     "drift policy: from freeze to another": [(BASE, policy) for policy in POLICIES],
     "drift policy: from another to freeze": [(policy, BASE) for policy in POLICIES],
     "drift policy: between rescue and discard": [POLICIES, POLICIES[::-1]],

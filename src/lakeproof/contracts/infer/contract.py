@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,14 @@ class Inferred:
     left_out: tuple[str, ...]
 
 
-def infer(stream: str, path: Path, key: Sequence[str], event_time: str | None, max_records: int) -> Inferred:
+def infer(
+    stream: str,
+    path: Path,
+    key: Sequence[str],
+    event_time: str | None,
+    max_records: int,
+    tolerate: Fraction = Fraction(0),
+) -> Inferred:
     """Infer the contract of a stream from samples.
 
     Parameters
@@ -61,6 +69,8 @@ def infer(stream: str, path: Path, key: Sequence[str], event_time: str | None, m
         The timestamp that says when a record happened, or the path to one within objects; None to choose one.
     max_records
         How many records to read at most.
+    tolerate
+        The share of the values of a field that may have another type.
 
     Raises
     ------
@@ -80,16 +90,19 @@ def infer(stream: str, path: Path, key: Sequence[str], event_time: str | None, m
             f"The records have more than {MAX_KEYS} different fields.",
             "The fields of a record have fixed names. Put the others into one object, which becomes a map.",
         )
-    draft = Draft()
+    draft = Draft(tolerate)
     properties = draft.properties(records)
+    chosen = _event_time(draft, event_time)
     notes = draft.notes
-    chosen = _event_time(draft, event_time, notes)
     _mark_key(properties, key, notes)
     notes += uniqueness.notes(properties)
     if samples.records < _FEW_RECORDS:
         notes.append(("", f"there are only {samples.records:,} records. A field is required if each of them has it."))
     if samples.is_cut:
         notes.append(("", f"only the first {max_records:,} records were read. Use --max-records to read more."))
+    if draft.deviates:
+        text = "values that do not fit make dead letters. --tolerate 0% infers types that all values have."
+        notes.append(("", text))
     customs = [{"property": "eventTime", "value": chosen}]
     if draft.drifts:
         customs.append({"property": "driftPolicy", "value": "rescue"})
@@ -167,30 +180,45 @@ def _mark_key(properties: list[Property], key: Sequence[str], notes: list[tuple[
         property_ |= {"primaryKey": True, "primaryKeyPosition": position}
 
 
-def _event_time(draft: Draft, asked: str | None, notes: list[tuple[str, str]]) -> str:
+def _event_time(draft: Draft, asked: str | None) -> str:
     found = draft.timestamps
     if asked is not None:
+        if asked in draft.possible:
+            draft.use_as_time(asked)
         if asked in found:
             return asked
-        said = next((text for path, text in notes if path == asked), "")
-        known = ", ".join(found) or "none"
+        said = next((text for path, text in draft.notes if path == asked), "")
+        known = ", ".join([*found, *draft.possible]) or "none"
         raise UsageError(
-            f"--event-time {asked}: not every value is a timestamp{f': {said}' if said else '.'}",
-            f"Timestamps of the samples: {known}. A timestamp has a UTC offset, like 2026-11-21T12:30:00Z.",
+            f"--event-time {asked}: too few values are a timestamp{f': {said}' if said else '.'}",
+            f"Fields of the samples that can be: {known}. See docs/contracts/schema.md#times for the forms.",
+        )
+    if not found and draft.possible:
+        order = list(draft.possible)
+        draft.use_as_time(
+            min(
+                order,
+                key=lambda path: (not draft.possible[path].always, not _EVENT_TIME.search(path), order.index(path)),
+            )
         )
     if not found:
-        like = [f"{path}: {text}" for path, text in notes if "is no timestamp" in text]
+        like = [f"{path}: {text}" for path, text in draft.notes if "is no timestamp" in text]
         raise UsageError(
             f"No field of the samples is a timestamp. {' '.join(like)}".rstrip(),
-            "A stream needs an event time: text with a UTC offset, like 2026-11-21T12:30:00Z.",
+            "A stream needs an event time, like 2026-11-21T12:30:00Z. docs/contracts/schema.md#times has other forms.",
         )
     order = list(found)
-    chosen = min(order, key=lambda path: (not found[path], not _EVENT_TIME.search(path), order.index(path)))
+    chosen = min(
+        order,
+        key=lambda path: (not found[path], not _EVENT_TIME.search(path), path in draft.proposed, order.index(path)),
+    )
     others = ", ".join(path for path in order if path != chosen)
     if others:
-        notes.append((chosen, f"chosen as the event time. Other timestamps: {others}. Use --event-time to choose."))
+        draft.notes.append(
+            (chosen, f"chosen as the event time. Other timestamps: {others}. Use --event-time to choose.")
+        )
     elif not found[chosen]:
-        notes.append((chosen, "chosen as the event time, but not every record has it."))
+        draft.notes.append((chosen, "chosen as the event time, but not every record has it."))
     return chosen
 
 

@@ -1,15 +1,21 @@
 """Describe what was observed as the properties of a contract, and say what that is not sure of.
 
-Every value that was observed fits, or is in a place where null is allowed: then the drift policy has to be ``rescue``.
+Every value that was observed fits, except for the few of a place that are tolerated, and those in a place where null is
+allowed: then the drift policy has to be ``rescue``.
 """
 
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
-from lakeproof.contracts.infer.observed import MAX_VALUES, Observed, Token
+from lakeproof.contracts.infer.observed import MAX_VALUES, TIMES, Observed, Token
+from lakeproof.contracts.model import TimeFormat
 from lakeproof.contracts.read.names import is_identifier
+from lakeproof.contracts.times import FORMAT, ZONE
 
 Property = dict[str, Any]
 """A property of the Open Data Contract Standard, or the type of items or values."""
@@ -23,6 +29,46 @@ _MIN_FOR_MAP = 30
 _MONEY = range(1, 5)
 _MIN_FOR_MONEY = 10
 _MAX_SHOWN = 60
+_LIKE_A_TIME = re.compile(r"time|stamp|date|epoch|^ts$|_(ts|at)(_m?s|_us)?$|At$", re.IGNORECASE)
+_NUMBERS = {Token.LONG, Token.WHOLE, Token.NUMBER}
+_UNITS = {TimeFormat.EPOCH_S: "seconds", TimeFormat.EPOCH_MS: "milliseconds", TimeFormat.EPOCH_US: "microseconds"}
+_OPTIONAL_OFFSET = {
+    TimeFormat.T_ANY: {Token.TIMESTAMP, Token.LOCAL},
+    TimeFormat.SPACE_ANY: {Token.SPACED, Token.SPACED_LOCAL},
+}
+# Kinds that one type has, the narrower types first.
+_TOGETHER: tuple[set[Token], ...] = (
+    {Token.BOOLEAN},
+    _NUMBERS,
+    *({kind} for kind in TIMES),
+    *_OPTIONAL_OFFSET.values(),
+    {Token.TEXT, Token.UUID, *TIMES},
+)
+
+
+@dataclass(frozen=True)
+class TimeOfField:
+    """What makes a field a timestamp.
+
+    Parameters
+    ----------
+    described
+        The property, as it is otherwise.
+    options
+        How the time is written.
+    note
+        What has to be confirmed.
+    always
+        Whether each record has it.
+    deviates
+        Whether there are values that do not fit then.
+    """
+
+    described: Property
+    options: dict[str, str]
+    note: str
+    always: bool
+    deviates: bool
 
 
 @dataclass
@@ -31,6 +77,14 @@ class Draft:
 
     Parameters
     ----------
+    tolerate
+        The share of the values of a place that may have another type.
+    deviates
+        Whether there are such values.
+    possible
+        Paths of the fields that are not timestamps, but can be.
+    proposed
+        Paths of the timestamps whose form has to be confirmed.
     notes
         What is not certain: the path of a field, and a sentence.
     drifts
@@ -39,9 +93,14 @@ class Draft:
         Paths of the timestamps that are not inside arrays or maps, and whether each record has them.
     """
 
+    tolerate: Fraction = Fraction(0)
+    deviates: bool = False
+    possible: dict[str, TimeOfField] = field(default_factory=dict)
+    proposed: set[str] = field(default_factory=set)
     notes: list[tuple[str, str]] = field(default_factory=list)
     drifts: bool = False
     timestamps: dict[str, bool] = field(default_factory=dict)
+    _forms: dict[str, tuple[dict[str, str], str, bool]] = field(default_factory=dict)
 
     def properties(self, seen: Observed, path: str = "", always: bool = True) -> list[Property]:
         """Describe the fields of objects.
@@ -58,7 +117,7 @@ class Draft:
         found = []
         for name, each in self._possible(seen, path).items():
             at = f"{path}.{name}" if path else name
-            required = each.values == seen.objects and not each.nulls and _fits(each)
+            required = each.values == seen.objects and not each.nulls and self._fits(each)
             kind = self._type(each, at, always and required)
             if kind is None:
                 continue
@@ -66,9 +125,23 @@ class Draft:
             property_: Property = {"name": name} | kind | ({"required": True} if required else {}) | inner
             if kind.get("logicalType") == "timestamp" and _is_outside(at):
                 self.timestamps[at] = always and required
+            elif at in self._forms:
+                options, note, deviates = self._forms[at]
+                self.possible[at] = TimeOfField(property_, options, note, always and required, deviates)
             self._constrain(property_, each, at)
             found.append(property_)
         return found
+
+    def use_as_time(self, path: str) -> None:
+        """Make a timestamp of a field that can be one."""
+        found = self.possible.pop(path)
+        for key in ("physicalType", "enum"):
+            found.described.pop(key, None)
+        found.described.update(logicalType="timestamp", logicalTypeOptions=found.options)
+        self.timestamps[path] = found.always
+        self.proposed.add(path)
+        self.notes.append((path, found.note))
+        self.deviates |= found.deviates
 
     def _possible(self, seen: Observed, path: str) -> dict[str, Observed]:
         """The fields whose names can be those of columns."""
@@ -100,7 +173,11 @@ class Draft:
         if count == 0:
             self.notes.append((path, "only null was seen. Any scalar is allowed."))
             return dict(_SCALAR)
-        if rest := sum(other for _, other in others):
+        rest = sum(other for _, other in others)
+        if rest and self._is_tolerated(rest, count + rest):
+            what = " and ".join(f"{other:,} {kind}" for kind, other in others if other)
+            self._deviate(path, rest, count + rest, what)
+        elif rest:
             self.drifts = True
             what = " and ".join(kind for kind, other in others if other)
             self.notes.append((path, f"{count:,} values are {most}, and {rest:,} are {what}, which go to _rescued."))
@@ -151,33 +228,119 @@ class Draft:
         return None if item is None else {"logicalType": "array", "items": item}
 
     def _scalar(self, seen: Observed, path: str) -> Property:
-        kinds = {*seen.tokens}
+        kinds = self._usual_kinds(seen, path)
+        if epoch := self._epoch(seen, path, kinds):
+            return epoch
         if kinds == {Token.LONG}:
             return {"logicalType": "integer"}
         if kinds == {Token.LONG, Token.WHOLE} or kinds == {Token.WHOLE}:
             self.notes.append((path, "integers of more than 64 bits: decimal(38,0)."))
             return {"logicalType": "number", "physicalType": "decimal(38,0)"}
-        if kinds <= {Token.LONG, Token.WHOLE, Token.NUMBER}:
+        if kinds <= _NUMBERS:
             return self._number(seen, path)
-        for kind in (Token.BOOLEAN, Token.TIMESTAMP, Token.DATE):
-            if kinds == {kind}:
-                return {"logicalType": kind.value}
+        if kinds == {Token.BOOLEAN}:
+            return {"logicalType": "boolean"}
+        if time := self._time(seen, path, kinds):
+            return time
         if seen.time_like:
-            self.notes.append((path, f"text like {_short(seen.time_like)!r} is no timestamp: {_why(seen.time_like)}."))
-        if kinds <= {Token.TEXT, Token.UUID, Token.TIMESTAMP, Token.DATE}:
+            why = "it has more than microseconds, or no valid time"
+            self.notes.append((path, f"text like {_short(seen.time_like)!r} is no timestamp: {why}."))
+        if kinds <= _TOGETHER[-1]:
+            self._tell_times(seen, path)
             return {"logicalType": "string"}
         said = ", ".join(f"{count:,} {kind}" for kind, count in seen.tokens.most_common())
         self.notes.append((path, f"mixed types ({said}). Each value is kept as its text."))
         return dict(_SCALAR)
+
+    def _tell_times(self, seen: Observed, path: str) -> None:
+        """Say what keeps a text from being a timestamp, if most of its values are written as one."""
+        total = sum(seen.tokens.values())
+        (most, count), *others = seen.tokens.most_common()
+        if most in TIMES and others:
+            what = ", ".join(f"{other:,} {kind} like {_short(seen.examples[kind])}" for kind, other in others)
+            self.notes.append(
+                (path, f"{count:,} of {total:,} values are a {most} like {seen.examples[most]}, not: {what}.")
+            )
+
+    def _usual_kinds(self, seen: Observed, path: str) -> set[Token]:
+        """The kinds of the scalars of a place, without those of the few values that are tolerated."""
+        total = sum(seen.tokens.values())
+        for kinds in _TOGETHER:
+            others = {kind: count for kind, count in seen.tokens.items() if kind not in kinds}
+            if self._is_tolerated(rest := sum(others.values()), total):
+                if others:
+                    what = ", ".join(
+                        f"{count:,} {kind} like {_short(seen.examples[kind])}" for kind, count in others.items()
+                    )
+                    self._deviate(path, rest, total, what)
+                return {*seen.tokens} & kinds
+        return {*seen.tokens}
+
+    def _fits(self, seen: Observed) -> bool:
+        """Whether all values are of the kind that is described: objects, arrays or scalars."""
+        counts = (seen.objects, seen.arrays, sum(seen.tokens.values()))
+        return sum(counts) > 0 and self._is_tolerated(sum(counts) - max(counts), sum(counts))
+
+    def _is_tolerated(self, rest: int, total: int) -> bool:
+        return rest <= self.tolerate * total
+
+    def _deviate(self, path: str, rest: int, total: int, what: str) -> None:
+        self.deviates = True
+        self.notes.append((path, f"{rest:,} of {total:,} values do not fit: {what}."))
+
+    def _time(self, seen: Observed, path: str, kinds: set[Token]) -> Property | None:
+        """A timestamp or a date that is text; None if the values are something else, or can only be text there."""
+        found = next((form for form, those in _OPTIONAL_OFFSET.items() if kinds == those), None)
+        if found is None and len(kinds) == 1:
+            found = TIMES.get(next(iter(kinds)))
+        if found in (None, TimeFormat.T_OFFSET):
+            return {"logicalType": "timestamp"} if found else None
+        example = next(
+            seen.examples[kind] for kind in seen.examples if kind in kinds and TIMES[kind] != TimeFormat.T_OFFSET
+        )
+        if found is TimeFormat.DATE:
+            if _is_outside(path):
+                note = f"dates like {example} are the midnight in UTC. Confirm the time zone."
+                self._forms[path] = ({FORMAT: found.value, ZONE: "UTC"}, note, False)
+            return {"logicalType": "date"}
+        if not _is_outside(path):
+            self.notes.append((path, f"times like {example} are text: items and values of maps have no format."))
+            return None
+        options = {FORMAT: found.value}
+        if found.may_lack_offset:
+            options[ZONE] = "UTC"
+            self.notes.append((path, f"times like {example} have no UTC offset. Confirm the time zone, UTC."))
+            self.proposed.add(path)
+        return {"logicalType": "timestamp", "logicalTypeOptions": options}
+
+    def _epoch(self, seen: Observed, path: str, kinds: set[Token]) -> Property | None:
+        """A timestamp, if the numbers are as large as those of this century and the field is named like one."""
+        if not seen.epochs or not kinds <= _NUMBERS or not _is_outside(path):
+            return None
+        ((form, count),) = seen.epochs.most_common(1)
+        if not self._is_tolerated(sum(seen.tokens.values()) - count, sum(seen.tokens.values())):
+            return None
+        example, total = seen.epoch_examples[form], sum(seen.tokens[kind] for kind in kinds)
+        what = f"{_UNITS[form]} since 1970, {_as_time(example, form)}"
+        note = f"numbers like {example} can be {what}. Confirm the format {form}, and the minimum, the year 2000."
+        options = {FORMAT: form.value, "minimum": "2000-01-01T00:00:00Z"}
+        if count < total:
+            note += f" {total - count:,} of {total:,} numbers are not such times{_like(seen.other_number)}."
+        if not _LIKE_A_TIME.search(path.rpartition(".")[2]):
+            self._forms[path] = (options, note, count < total)
+            return None
+        self.deviates |= count < total
+        self.notes.append((path, note))
+        self.proposed.add(path)
+        return {"logicalType": "timestamp", "logicalTypeOptions": options}
 
     def _number(self, seen: Observed, path: str) -> Property:
         if Token.WHOLE in seen.tokens:
             self.notes.append((path, "some integers have more than 64 bits, and are rounded to a double."))
         elif seen.scale in _MONEY and sum(seen.tokens.values()) >= _MIN_FOR_MONEY:
             kind = f"decimal(18,{seen.scale})"
-            self.notes.append(
-                (path, f"no number has more than {seen.scale} decimal places. For exact amounts, use {kind}.")
-            )
+            places = "1 decimal place" if seen.scale == 1 else f"{seen.scale} decimal places"
+            self.notes.append((path, f"no number has more than {places}. For exact amounts, use {kind}."))
         return {"logicalType": "number"}
 
     def _constrain(self, property_: Property, seen: Observed, path: str) -> None:
@@ -200,9 +363,12 @@ class Draft:
             self.notes.append((path, f"{what} Remove the enum if there can be more."))
 
 
-def _fits(seen: Observed) -> bool:
-    """Whether all values are of the kind that is described."""
-    return sum(map(bool, (seen.objects, seen.arrays, sum(seen.tokens.values())))) == 1
+def _as_time(number: str, form: TimeFormat) -> str:
+    return f"{datetime.fromtimestamp(int(Decimal(number)) // (form.per_second or 1), UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _like(example: str) -> str:
+    return f", like {example}" if example else ""
 
 
 def _is_outside(path: str) -> bool:
@@ -211,12 +377,6 @@ def _is_outside(path: str) -> bool:
 
 def _map_of(value: Property) -> Property:
     return {"key": {"logicalType": "string"}, "value": value}
-
-
-def _why(text: str) -> str:
-    if re.search(r"(Z|[+-]\d{2}:?(\d{2})?)$", text) is None:
-        return "it has no UTC offset"
-    return "it has a space instead of T" if " " in text else "it has more than microseconds, or no valid time"
 
 
 def _short(text: str) -> str:

@@ -1,5 +1,6 @@
 """What values the fields of the samples have: kinds of tokens, how many, and which ones if they are few."""
 
+import json
 import math
 import re
 from collections import Counter
@@ -9,7 +10,7 @@ from typing import Any
 
 from lakeproof.contracts.constraints import read_moment
 from lakeproof.contracts.infer.samples import FloatToken, IntToken
-from lakeproof.contracts.model import PrimitiveType
+from lakeproof.contracts.model import PrimitiveType, TimeFormat
 
 MAX_VALUES = 12
 """Different texts that are kept of a place."""
@@ -26,7 +27,9 @@ _TIMESTAMP = re.compile(
     re.ASCII,
 )
 _MICROSECONDS = len(".123456")
+_DECIMALS = 6
 _TIME_LIKE = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}", re.ASCII)
+_EPOCHS = range(946_684_800, 4_102_444_800)  # 2000 to 2099: what is plausible
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 
 
@@ -35,6 +38,9 @@ class Token(StrEnum):
 
     TEXT = "text"
     TIMESTAMP = "timestamp"
+    LOCAL = "timestamp without a UTC offset"
+    SPACED = "timestamp with a blank"
+    SPACED_LOCAL = "timestamp with a blank, without a UTC offset"
     DATE = "date"
     UUID = "UUID"
     BOOLEAN = "boolean"
@@ -47,6 +53,16 @@ class Token(StrEnum):
     HUGE = "number that no double can have"
 
 
+TIMES = {
+    Token.TIMESTAMP: TimeFormat.T_OFFSET,
+    Token.LOCAL: TimeFormat.T_LOCAL,
+    Token.SPACED: TimeFormat.SPACE_OFFSET,
+    Token.SPACED_LOCAL: TimeFormat.SPACE_LOCAL,
+    Token.DATE: TimeFormat.DATE,
+}
+"""How text of these kinds is written as a timestamp."""
+
+
 @dataclass
 class Observed:
     """The values at a place of the records.
@@ -57,8 +73,12 @@ class Observed:
         How many records, objects or arrays had it, with null or another value.
     nulls, objects, arrays
         How many values are null, an object, an array.
-    tokens
-        How many scalars of each kind.
+    tokens, examples
+        How many scalars of each kind, and the first of each.
+    epochs, epoch_examples
+        How many numbers are a time from 2000 to 2099 in each unit, and the first of each.
+    other_number
+        A number that is no such time; empty if there is none.
     texts
         How many values of each text; no more than :data:`MAX_VALUES` and one.
     time_like
@@ -80,6 +100,10 @@ class Observed:
     objects: int = 0
     arrays: int = 0
     tokens: Counter[Token] = field(default_factory=Counter)
+    examples: dict[Token, str] = field(default_factory=dict)
+    epochs: Counter[TimeFormat] = field(default_factory=Counter)
+    epoch_examples: dict[TimeFormat, str] = field(default_factory=dict)
+    other_number: str = ""
     texts: Counter[str] = field(default_factory=Counter)
     time_like: str = ""
     scale: int | None = 0
@@ -123,6 +147,10 @@ class Observed:
         self.objects += other.objects
         self.arrays += other.arrays
         self.tokens += other.tokens
+        self.examples = other.examples | self.examples
+        self.epochs += other.epochs
+        self.epoch_examples = other.epoch_examples | self.epoch_examples
+        self.other_number = self.other_number or other.other_number
         self.time_like = self.time_like or other.time_like
         self.is_too_deep |= other.is_too_deep
         self.scale = None if self.scale is None or other.scale is None else max(self.scale, other.scale)
@@ -148,10 +176,17 @@ class Observed:
     def _add_scalar(self, value: Any) -> None:
         token = _token(value)
         self.tokens[token] += 1
+        if token not in self.examples:
+            self.examples[token] = json.dumps(value, ensure_ascii=False) if type(value) in (str, bool) else str(value)
         if isinstance(value, IntToken | FloatToken):
             whole, _, behind = value.partition(".")
             plain = (whole + behind).lstrip("-").isdigit()
             self.scale = max(self.scale, len(behind)) if plain and self.scale is not None else None
+            if plain and (unit := _epoch(whole, behind)):
+                self.epochs[unit] += 1
+                self.epoch_examples.setdefault(unit, str(value))
+            else:
+                self.other_number = self.other_number or value
         elif isinstance(value, str):
             if token is Token.TEXT and _TIME_LIKE.match(value):
                 self.time_like = self.time_like or value
@@ -171,9 +206,31 @@ def _token(value: str | bool) -> Token:
         return _of_double(value)
     if read_moment(value, PrimitiveType.DATE) is not None:
         return Token.DATE
-    if is_timestamp(value):
-        return Token.TIMESTAMP
+    if (kind := _time(value)) is not None:
+        return kind
     return Token.UUID if _UUID.fullmatch(value) else Token.TEXT
+
+
+def _time(text: str) -> Token | None:
+    """The kind of a text that is a timestamp, with T or a blank, with or without an offset."""
+    is_spaced = text[10:11] == " "
+    text = f"{text[:10]}T{text[11:]}" if is_spaced else text
+    if is_timestamp(text):
+        return Token.SPACED if is_spaced else Token.TIMESTAMP
+    if is_timestamp(f"{text}Z"):
+        return Token.SPACED_LOCAL if is_spaced else Token.LOCAL
+    return None
+
+
+def _epoch(whole: str, decimals: str) -> TimeFormat | None:
+    """The unit in which a number is a time that is plausible; decimals are of seconds, up to microseconds."""
+    if len(whole) > _MAX_LONG_DIGITS:
+        return None
+    for form in (TimeFormat.EPOCH_S, TimeFormat.EPOCH_MS, TimeFormat.EPOCH_US):
+        if int(whole) // (form.per_second or 1) in _EPOCHS:
+            fits = len(decimals.rstrip("0")) <= _DECIMALS if form is TimeFormat.EPOCH_S else not decimals
+            return form if fits else None
+    return None
 
 
 def _of_double(number: str) -> Token:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from open_data_contract_standard.model import SchemaProperty
 
 from lakeproof.contracts.constraints import read_allowed, read_constraints
-from lakeproof.contracts.model import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.contracts.model import ISO_8601, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
 from lakeproof.contracts.read.derived import read_derived
 from lakeproof.contracts.read.expected import read_expected
 from lakeproof.contracts.read.lifecycle import read_lifecycle
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.times import read_time
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", re.ASCII)
 _MAX_DECIMAL_PRECISION = 38
@@ -77,7 +78,12 @@ def _field(item: SchemaProperty, place: Place, problems: Problems) -> Field | No
     with problems.caught():
         derived = read_derived(item, kind, place, is_top)
     values = [value.value for value in item.enum or []]
-    constraints = read_constraints(item.logicalTypeOptions or {}, kind, (*place, "logicalTypeOptions"), problems)
+    options, at = item.logicalTypeOptions or {}, (*place, "logicalTypeOptions")
+    constraints = read_constraints(options, kind, at, problems)
+    time = read_time(options, kind, at, problems)
+    if values and time != ISO_8601:
+        message = "enum is not supported for a timestamp with a format."
+        problems.add(ContractError((*place, "enum"), message, "Use minimum and maximum.", about_key=True))
     return Field(
         name=name,
         type=kind,
@@ -90,6 +96,7 @@ def _field(item: SchemaProperty, place: Place, problems: Problems) -> Field | No
         former_names=lifecycle.former_names,
         derived=derived,
         expected=read_expected(item, kind, constraints, place, problems),
+        time=time,
     )
 
 

@@ -17,7 +17,6 @@ from lakeproof.contracts.read.names import RESERVED, identifier
 from lakeproof.contracts.read.problems import (
     ContractError,
     Problems,
-    expected,
     located_at,
     near,
     refused,
@@ -26,7 +25,7 @@ from lakeproof.contracts.read.problems import (
 from lakeproof.contracts.read.silver import read_silver
 from lakeproof.contracts.read.source import Place, read_source
 from lakeproof.contracts.rules.read import read_rules
-from lakeproof.errors import UsageError
+from lakeproof.errors import UsageError, expected
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -246,7 +245,8 @@ def _event_time(customs: Sequence[CustomProperty], fields: tuple[Field, ...], pr
                 raise ContractError(
                     ("customProperties", index, "value"),
                     f"the custom property eventTime is {custom.value!r}, which is not a timestamp field.",
-                    f"Timestamp fields of the contract: {names}.",
+                    f"Timestamp fields of the contract: {names}. "
+                    "Numbers and dates can be timestamps, with a format (docs/contracts/schema.md#times).",
                 )
             return str(custom.value)
     raise ContractError(

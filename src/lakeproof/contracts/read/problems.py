@@ -17,18 +17,6 @@ if TYPE_CHECKING:
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _LIKENESS = 0.7
-_EXPECTED = {
-    "string_type": "a string",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "int_type": "a number",
-    "int_parsing": "a number",
-    "list_type": "a list",
-    "dict_type": "keys and values",
-    "model_type": "keys and values",
-    "model_attributes_type": "keys and values",
-}
-_GOT = {str: "a string", bool: "a boolean", int: "a number", list: "a list", dict: "keys and values"}
 
 
 @dataclass
@@ -158,17 +146,6 @@ def validated(
 def located_at(error: "ErrorDetails") -> Place:
     """The place of one of pydantic's errors."""
     return tuple(step for step in error["loc"] if step != "[key]")
-
-
-def expected(error: "ErrorDetails") -> str:
-    """What one of pydantic's errors expected and got, in our words."""
-    kind, given = error["type"], error["input"]
-    if kind == "enum":
-        choices = str(error["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
-        return f"expected one of {choices}, got {given!r}."
-    if kind not in _EXPECTED:
-        return f"{error['msg']}."
-    return f"expected {_EXPECTED[kind]}, got {'null' if given is None else _GOT.get(type(given), 'another type')}."
 
 
 def near(name: str, known: list[str]) -> str:

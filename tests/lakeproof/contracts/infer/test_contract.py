@@ -3,6 +3,8 @@
 import gzip
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from consumer.judge.batch import Judge
 from lakeproof.contracts import (
+    ISO_8601,
     Contract,
     DecimalType,
     DriftPolicy,
@@ -21,6 +24,8 @@ from lakeproof.contracts import (
     MapType,
     ObjectType,
     PrimitiveType,
+    TimeForm,
+    TimeFormat,
     parse_contract,
 )
 from lakeproof.contracts.infer.contract import Inferred, infer
@@ -111,6 +116,10 @@ def test_the_samples_meet_the_contract(texts: list[str], form: str) -> None:
 @given(tokens)
 def test_one_value_has_the_narrowest_type_that_takes_it(token: str) -> None:
     contract, _ = inferred([an_object({"at": AT, "f": token})])
+    if (found := field(contract, "f")).time != ISO_8601:
+        (judged,) = Judge(replace(contract, fields=(found,))).judge(f'{{"f": {token}}}'.encode())
+        assert len(judged.good) == 1
+        return
     kinds = [
         PrimitiveType.BOOLEAN, PrimitiveType.LONG, DecimalType(38, 0), PrimitiveType.DOUBLE, PrimitiveType.TIMESTAMP,
         PrimitiveType.DATE, PrimitiveType.STRING, PrimitiveType.SCALAR,
@@ -160,7 +169,7 @@ def test_what_is_inferred_and_what_is_not_certain() -> None:
         "lines": ListType(ObjectType((Field("article", string, required=True), Field("count", long)))),
         "headers": MapType(string),
         "mixed": PrimitiveType.SCALAR,
-        "local": string,
+        "local": PrimitiveType.TIMESTAMP,
         "nothing": PrimitiveType.SCALAR,
     }
     assert [each.name for each in contract if not each.required] == ["nothing"]
@@ -169,10 +178,17 @@ def test_what_is_inferred_and_what_is_not_certain() -> None:
     assert (contract.drift, contract.primary_key, contract.event_time) == (DriftPolicy.FREEZE, (), "at")
     assert "use --key id" in notes(found)
     assert "decimal(18,2)" in notes(found, "total")
-    assert "has no UTC offset" in notes(found, "local")
+    assert "have no UTC offset" in notes(found, "local")
     assert "only null" in notes(found, "nothing")
     assert "mixed types" in notes(found, "mixed")
     assert "Remove the enum" in notes(found, "channel")
+
+
+def test_a_name_may_end_in_the_unit_of_its_time() -> None:
+    contract, found = inferred(several(20, ended_at_ms="1795264200123", seen_ts_us="1795264200123456", price="1.5"))
+    assert field(contract, "ended_at_ms").time == TimeForm(TimeFormat.EPOCH_MS)
+    assert field(contract, "seen_ts_us").time == TimeForm(TimeFormat.EPOCH_US)
+    assert "more than 1 decimal place." in notes(found, "price")
 
 
 def test_what_does_not_fit_is_rescued_and_told() -> None:
@@ -227,13 +243,14 @@ def test_the_event_time() -> None:
     texts = [an_object({"meta": inner, "ts": '"2026-11-21T12:30:00"', "seen": AT})]
     contract, found = inferred(texts)
     assert contract.event_time == "meta.created_at"
-    assert "Other timestamps: seen" in notes(found, "meta.created_at")
+    assert "Other timestamps: ts, seen" in notes(found, "meta.created_at")
     assert inferred(texts, event_time="seen")[0].event_time == "seen"
-    with pytest.raises(UsageError, match=r"--event-time ts: .* has no UTC offset") as caught:
+    texts = [an_object({"created_at": AT, "ts": '"2026-11-21T12:30:00.1234567Z"', "seen": AT})]
+    with pytest.raises(UsageError, match=r"--event-time ts: .* more than microseconds") as caught:
         inferred(texts, event_time="ts")
-    assert "meta.created_at, seen" in caught.value.hint
-    with pytest.raises(UsageError, match=r"No field of the samples is a timestamp\. ts: .* has no UTC offset"):
-        inferred([an_object({"ts": '"2026-11-21T12:30:00"'})])
+    assert "created_at, seen" in caught.value.hint
+    with pytest.raises(UsageError, match=r"No field of the samples is a timestamp\. ts: .* more than microseconds"):
+        inferred([an_object({"ts": '"2026-11-21T12:30:00.1234567Z"'})])
     # One that each record has is better than one that has a better name.
     texts = [an_object({"event_time": AT, "x": AT}), an_object({"x": AT})]
     assert inferred(texts)[0].event_time == "x"
@@ -286,3 +303,98 @@ def test_allowed_values_need_enough_records() -> None:
         assert field(contract, "f").allowed == expected
     contract, _ = inferred(several(100, f=lambda number: f'"{number % 13}"', g='"one"'))
     assert {field(contract, name).allowed for name in "fg"} == {()}
+
+
+FEW = Fraction(5, 100)
+
+
+def test_the_majority_decides_and_the_others_are_reported() -> None:
+    texts = several(
+        200,
+        total=lambda number: '"n/a"' if number == 7 else f"{number}.5",
+        ordered_at=lambda number: '""' if number == 8 else AT,
+        flag=lambda number: "{}" if number in (9, 10) else "true",
+        code=lambda number: "5" if number < 10 else '"a"',
+        mixed=lambda number: "5" if number < 11 else '"a"',
+    )
+    contract, found = inferred(texts, event_time="ordered_at", tolerate=FEW)
+    assert {each.name: each.type for each in contract if each.name != "at"} == {
+        "total": PrimitiveType.DOUBLE,
+        "ordered_at": PrimitiveType.TIMESTAMP,
+        "flag": PrimitiveType.BOOLEAN,
+        "code": PrimitiveType.STRING,
+        "mixed": PrimitiveType.SCALAR,
+    }
+    assert all(each.required for each in contract)
+    assert contract.drift is DriftPolicy.FREEZE
+    assert '1 of 200 values do not fit: 1 text like "n/a".' in notes(found, "total")
+    assert '1 of 200 values do not fit: 1 text like "".' in notes(found, "ordered_at")
+    assert "2 of 200 values do not fit: 2 objects." in notes(found, "flag")
+    assert "10 of 200 values do not fit: 10 integer like 5." in notes(found, "code")
+    assert "--tolerate 0%" in notes(found)
+    (judged,) = Judge(contract).judge(batch(texts, "array"))
+    assert len(judged.bad) == 11
+    contract, found = inferred(texts, event_time="at")  # without --tolerate, all samples meet the contract
+    assert field(contract, "total").type is PrimitiveType.SCALAR
+    assert field(contract, "ordered_at").type is PrimitiveType.STRING
+    assert "do not fit" not in notes(found, "total")
+    assert '199 of 200 values are a timestamp like "2026-11-21T12:30:00Z", not: 1 text like "".' in notes(
+        found, "ordered_at"
+    )
+    with pytest.raises(UsageError, match=r"--event-time ordered_at: too few .*: 199 of 200 values"):
+        inferred(texts, event_time="ordered_at")
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "expected", "note"),
+    [
+        ("ts", "1795264200", TimeForm(TimeFormat.EPOCH_S), "seconds since 1970, 2026-11-21T12:30:00Z. Confirm"),
+        ("ts", "1795264200.5", TimeForm(TimeFormat.EPOCH_S), "Confirm the format epoch_s"),
+        ("created_at", "1795264200123", TimeForm(TimeFormat.EPOCH_MS), "milliseconds since 1970, 2026-11-21T12:30:00Z"),
+        ("eventTime", "1795264200123456", TimeForm(TimeFormat.EPOCH_US), "Confirm the format epoch_us"),
+        ("x", '"2026-11-21 12:30:00+01:00"', TimeForm(TimeFormat.SPACE_OFFSET), ""),
+        ("x", '"2026-11-21 12:30:00"', TimeForm(TimeFormat.SPACE_LOCAL), "Confirm the time zone, UTC"),
+        ("x", '"2026-11-21T12:30:00.5"', TimeForm(TimeFormat.T_LOCAL), "have no UTC offset"),
+        ("x", '"2026-11-21"', TimeForm(TimeFormat.DATE), "midnight in UTC. Confirm the time zone"),
+    ],
+)
+def test_the_form_of_a_time_is_proposed(name: str, token: str, expected: TimeForm, note: str) -> None:
+    texts = [f'{{"{name}": {token}, "n": {number}}}' for number in range(40)] + [f'{{"{name}": true, "n": 1}}']
+    contract, found = inferred(texts, tolerate=FEW)
+    assert (contract.event_time, field(contract, name).time) == (name, expected)
+    assert note in notes(found, name)
+    assert "1 of 41 values do not fit: 1 boolean like true" in notes(found, name) or expected.format is TimeFormat.DATE
+    (judged,) = Judge(contract).judge(batch(texts, "array"))
+    assert (len(judged.good), len(judged.bad)) == (40, 1)
+
+
+def test_some_offsets_and_a_number_without_the_name_of_a_time() -> None:
+    texts = [
+        an_object({"x": AT if number % 2 else AT.replace("Z", ""), "n": f"{1795264200 + number}"})
+        for number in range(9)
+    ]
+    contract, found = inferred(texts, tolerate=FEW)
+    assert field(contract, "x").time == TimeForm(TimeFormat.T_ANY)
+    assert field(contract, "n").type is PrimitiveType.LONG  # an id can be as large
+    contract, found = inferred(texts, event_time="n", tolerate=FEW)
+    assert (contract.event_time, field(contract, "n").time) == ("n", TimeForm(TimeFormat.EPOCH_S))
+    assert "Confirm the format epoch_s" in notes(found, "n")
+    texts = [an_object({"ts": "0" if number == 0 else f"{1795264200 + number}"}) for number in range(40)]
+    contract, found = inferred(texts, tolerate=FEW)
+    assert "numbers like 1795264201 can be seconds" in notes(found, "ts")
+    assert "1 of 40 numbers are not such times, like 0." in notes(found, "ts")
+    (judged,) = Judge(contract).judge(batch(texts, "array"))
+    assert (len(judged.good), len(judged.bad)) == (39, 1)
+    assert "--tolerate 0%" in notes(found)
+    small = [an_object({"at": AT, "ts": str(number)}) for number in range(9)]
+    assert field(inferred(small)[0], "ts").type is PrimitiveType.LONG
+    with pytest.raises(UsageError, match="--event-time ts: too few values are a timestamp"):
+        inferred(small, event_time="ts")
+
+
+def test_times_in_arrays_and_maps_have_no_form() -> None:
+    contract, found = inferred(several(40, days='["2026-11-21 12:30:00"]', epochs="[1795264200]"))
+    assert [field(contract, name).type for name in ("days", "epochs")] == [
+        ListType(PrimitiveType.STRING), ListType(PrimitiveType.LONG),
+    ]  # fmt: skip
+    assert "have no format" in notes(found, "days[]")

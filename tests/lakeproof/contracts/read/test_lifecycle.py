@@ -74,7 +74,7 @@ def test_live_fields_at_any_depth() -> None:
         ({"deprecated": True, "required": True}, "f: a deprecated field cannot have required: true"),
         ({"customProperties": DROPPED, "required": True}, "f: a dropped field cannot have required: true"),
         ({"deprecated": True, "primaryKey": True}, "f: a deprecated field cannot have primaryKey: true"),
-        ({"deprecated": "perhaps"}, "f: deprecated: expected true or false, got a string"),
+        ({"deprecated": "perhaps"}, "f: deprecated: expected true or false, got 'perhaps'"),
         ({"customProperties": [{"property": "dropped", "value": 1}]}, "f: dropped: expected true or false, got 1"),
         ({"customProperties": [{"property": "droped", "value": True}]}, "unknown custom property 'droped'"),
         ({"customProperties": [*DROPPED, *DROPPED]}, "duplicate custom property dropped"),
