@@ -19,6 +19,7 @@ from lakeproof.errors import UsageError
 from lakeproof.gold.commands import gold_commands
 from lakeproof.install.commands import init, jars, setup
 from lakeproof.landing.commands import landing_commands
+from lakeproof.move.commands import move
 from lakeproof.settings import VARIABLES, Settings, load_settings
 from lakeproof.settings_help import as_markdown, by_concern, epilog, settings_in_words
 
@@ -31,6 +32,7 @@ app = application(
 app.command()(init)
 app.command()(setup)
 app.command()(connect)
+app.command()(move)
 app.command(hidden=True)(jars)
 app.add_typer(contract_commands, name="contract")
 app.add_typer(gold_commands, name="gold")

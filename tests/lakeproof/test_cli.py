@@ -176,6 +176,9 @@ def test_a_contract_is_inferred_and_passes_the_check(lakeproof, tmp_path):
     assert (again.returncode, again.stderr.splitlines()[0]) == (2, f"Error: {path} exists.")
     for name in ("or-ders", "../x"):
         assert lakeproof("contract", "init", name, *arguments[3:], **own).returncode == 2
+    for share in ("60%", "5", "-1%"):
+        refused = lakeproof("contract", "init", "other", *arguments[3:], f"--tolerate={share}", **own)
+        assert (refused.returncode, "expected a share below 50%" in refused.stderr) == (2, True)
 
 
 def test_deprecated_fields_are_told(lakeproof, tmp_path):

@@ -29,11 +29,13 @@ def move(
     from lakeproof.catalog import catalog_errors, open_catalog
     from lakeproof.landing.root import check_same_files, record_landing_root
     from lakeproof.landing.zone import landing_zone
+    from lakeproof.move.outside import check_tables
     from lakeproof.state.lease import lease
     from lakeproof.tables.names import stream_tables
 
     settings = load_settings()
     contract_text(settings.contracts, stream)
+    check_tables(settings)
     catalog = open_catalog(settings)
     zone = landing_zone(settings, stream)
     with catalog_errors(), lease(settings.state.database, stream):

@@ -1,0 +1,103 @@
+"""The command `lakeproof move`."""
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import typer
+
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from lakeproof.move.outside import Entry
+
+
+def move() -> None:
+    """Copy the tables of the catalog into LAKE_WAREHOUSE, and let the catalog refer to them there.
+
+    Use this after the folder of a lake was copied or moved, or to move tables to another folder or bucket. Files that
+    are in LAKE_WAREHOUSE already are not copied again, and nothing is removed. Stop the consumer first.
+    """
+    from lakeproof.catalog import catalog_errors
+    from lakeproof.move.outside import tables_outside
+    from lakeproof.state.lease import lease
+
+    settings = load_settings()
+    if settings.catalog.kind != "sql":
+        raise UsageError(
+            "The server of a REST catalog decides where tables are.", "Use its own tools to move or register tables."
+        )
+    entries = tables_outside(settings)
+    with ExitStack() as leases, catalog_errors():
+        for name in _leases(entries):
+            leases.enter_context(lease(settings.state.database, name))
+        _move(settings, entries)
+        for line in _landing_zones(settings):
+            typer.echo(line)
+    tables = f"{len(entries):,} table{'' if len(entries) == 1 else 's'}"
+    typer.echo(
+        f"{tables} moved to {settings.catalog.warehouse_uri}." if entries else "All tables are in LAKE_WAREHOUSE."
+    )
+
+
+def _move(settings: Settings, entries: "list[Entry]") -> None:
+    from pyiceberg.catalog.sql import IcebergTables
+    from sqlalchemy import update
+
+    from lakeproof.catalog import CATALOG, pyiceberg_properties
+    from lakeproof.file_io import PlainFileIO
+    from lakeproof.move.outside import database_of
+    from lakeproof.move.rewrite import TableMove
+
+    io, moved = PlainFileIO(pyiceberg_properties(settings)), {}
+    for entry in entries:
+        name = f"{entry.namespace}.{entry.name}"
+        place = "/".join([settings.catalog.warehouse_uri, *entry.location.rsplit("/", 2)[1:]])
+        moved[entry] = TableMove(io, name, entry.location, place).metadata(entry.metadata)
+    table = IcebergTables
+    with database_of(settings).begin() as connection:  # all of them, or none
+        for entry, metadata in moved.items():
+            mine = (
+                table.catalog_name == CATALOG,
+                table.table_namespace == entry.namespace,
+                table.table_name == entry.name,
+                table.metadata_location == entry.metadata,
+            )
+            changes = {"metadata_location": metadata, "previous_metadata_location": None}
+            if connection.execute(update(table).where(*mine).values(changes)).rowcount != 1:
+                raise LakeproofError(
+                    f"{entry.namespace}.{entry.name} was changed while it was moved.",
+                    "Nothing was moved. Stop the program that writes to it, and run `lakeproof move` again.",
+                )
+
+
+def _leases(entries: "list[Entry]") -> list[str]:
+    """Names of the leases of all queries that may write to some tables."""
+    from lakeproof.state.lease import gold_lease, silver_lease
+
+    streams = [entry.name for entry in entries if entry.namespace == "bronze"]
+    products = [entry.name for entry in entries if entry.namespace == "gold"]
+    return [*streams, *map(silver_lease, streams), *map(gold_lease, products)]
+
+
+def _landing_zones(settings: Settings) -> list[str]:
+    """Record where the landing zones of the streams are now; say which could not be found."""
+    from lakeproof.catalog import open_catalog
+    from lakeproof.landing.root import check_same_files, record_landing_root
+    from lakeproof.landing.zone import landing_zone
+    from lakeproof.tables.names import LANDING_ROOT, stream_tables
+
+    catalog, said = open_catalog(settings), []
+    for _, stream in catalog.list_tables("ledger") if catalog.namespace_exists("ledger") else ():
+        recorded = catalog.load_table(stream_tables(stream).ledger).properties.get(LANDING_ROOT)
+        zone = landing_zone(settings, stream)
+        if recorded in (None, zone.root):
+            continue
+        try:
+            check_same_files(catalog, stream, zone)
+        except UsageError:
+            said.append(f"The landing zone of {stream} stays {recorded}. `lakeproof landing move {stream}` changes it.")
+        else:
+            record_landing_root(catalog, stream, zone)
+            said.append(f"The landing zone of {stream} is now {zone.root}.")
+    return said

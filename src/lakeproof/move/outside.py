@@ -1,0 +1,115 @@
+"""Which tables of the catalog are outside of the warehouse: a copied catalog still refers to the original's files.
+
+A program that wrote to such a table would write into the original lake, whose maintenance removes unknown files.
+"""
+
+import os
+import re
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import structlog
+
+from lakeproof.addresses import sqlite_path
+from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
+from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+_OURS = ("bronze", "dead_letters", "ledger", "silver", "gold", "ops")
+_BUSY_SECONDS = 60.0
+_HINT = "`lakeproof move` copies them into LAKE_WAREHOUSE. If the lake was not copied or moved, correct LAKE_WAREHOUSE."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table in the catalog's database, and the URI of its metadata."""
+
+    namespace: str
+    name: str
+    metadata: str
+
+    @property
+    def location(self) -> str:
+        """Folder of the table."""
+        return plain(self.metadata).rsplit("/", 2)[0]
+
+
+def check_tables(settings: Settings) -> None:
+    """Make sure that all tables lie in the warehouse, before anything is written to one.
+
+    Raises
+    ------
+    UsageError
+        One does not.
+    """
+    if found := tables_outside(settings):
+        raise UsageError(_message(settings, found), _HINT)
+
+
+def warn_of_tables(settings: Settings) -> None:
+    """Say that what is read are the tables of another lake."""
+    with suppress(UnavailableError):  # the command itself says that it cannot read the catalog
+        if found := tables_outside(settings):
+            structlog.get_logger().warning(_message(settings, found), hint=_HINT)
+
+
+def tables_outside(settings: Settings) -> list[Entry]:
+    """Tables of the lake whose files are not in its warehouse. The server of a REST catalog alone knows where it is."""
+    database = sqlite_path(settings.catalog.uri) if settings.catalog.kind == "sql" else None
+    if settings.catalog.kind != "sql" or (database and not database.exists()):
+        return []
+    with catalog_errors():
+        rows = _rows_of_sqlite(database) if database else _rows(settings)
+    entries = [Entry(namespace, name, at) for namespace, name, at in sorted(rows) if namespace in _OURS]
+    warehouse = _resolved(settings.catalog.warehouse_uri)
+    return [entry for entry in entries if not _resolved(entry.metadata).startswith(f"{warehouse}/")]
+
+
+def _rows_of_sqlite(database: Path) -> list[tuple[str, str, str]]:
+    """Namespace, name and metadata of all tables, without PyIceberg: the reader looks here before each statement."""
+    query = "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables WHERE catalog_name = ?"
+    query += " AND metadata_location IS NOT NULL"
+    with closing(sqlite3.connect(f"file:{quote(str(database))}?mode=rw", timeout=_BUSY_SECONDS, uri=True)) as opened:
+        made = opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'iceberg_tables'").fetchone()
+        return opened.execute(query, (CATALOG,)).fetchall() if made else []
+
+
+def _rows(settings: Settings) -> list[tuple[str, str, str]]:
+    from pyiceberg.catalog.sql import IcebergTables
+    from sqlalchemy import select
+
+    columns = (IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location)
+    query = select(*columns).where(IcebergTables.catalog_name == CATALOG)
+    with database_of(settings).connect() as connection:
+        return [(namespace, name, at) for namespace, name, at in connection.execute(query) if at]
+
+
+def database_of(settings: Settings) -> "Engine":
+    """The database of an SQL catalog, which has its tables."""
+    engine: Engine = getattr(open_catalog(settings), "engine")  # noqa: B009 - of SqlCatalog alone
+    return engine
+
+
+def plain(uri: str) -> str:
+    """An address as Iceberg's Java library, Hadoop or we write it, in one spelling."""
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^(?:file:)?/+", "file:///", uri))
+
+
+def _resolved(uri: str) -> str:
+    """An address that is the same for all links to a folder."""
+    scheme, _, path = plain(uri).partition("://")
+    return f"{scheme}://{os.path.realpath(path) if scheme == 'file' else path}"
+
+
+def _message(settings: Settings, found: list[Entry]) -> str:
+    first = f"{found[0].namespace}.{found[0].name}"
+    others = f" and {len(found) - 1:,} other tables" if len(found) > 1 else ""
+    them = f"{first}{others} {'are' if others else 'is'}"
+    return f"{them} outside of the warehouse {settings.catalog.warehouse_uri}: {found[0].location}."

@@ -1,0 +1,263 @@
+"""A lake that was copied, moved, or taken to another storage: it is refused until `lakeproof move`, and then whole."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from tests.consumer.lake import SessionOf
+from tests.lakes import changed, variables
+from tests.operations.tables import maintain
+from tests.pages import blocks
+from tests.servers import Minio
+from typer.testing import CliRunner
+
+from consumer.app import run_queries
+from consumer.cli import app as consumer_app
+from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.queries.gold import GoldQuery
+from consumer.queries.silver import SilverQuery
+from lakeproof.catalog import open_catalog
+from lakeproof.cli import app as lakeproof_app
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.gold.read import load_product
+from lakeproof.move import rewrite
+from lakeproof.move.outside import tables_outside
+from lakeproof.settings import Settings
+from lakeproof.state.lease import lease
+from reader.cli import app as reader_app
+from reader.connect import connect
+from reader.verify.streams import verify
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+EVENT = {"user_id": "u", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view", "properties": {}}
+DELETES = "gold.with_position_deletes"
+Invoke = Callable[..., str]
+
+
+@pytest.fixture
+def invoke(monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Run a command with a lake's settings; return what it said, or raise its error."""
+
+    def run(settings: Settings, app: Any, *arguments: str) -> str:
+        with monkeypatch.context() as patch:
+            for name, value in variables(settings).items():
+                patch.setenv(name, str(getattr(value, "get_secret_value", lambda own=value: own)()))
+            done = CliRunner().invoke(app, arguments)
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.output
+
+    return run
+
+
+def take(settings: Settings, session_of: SessionOf, name: str) -> None:
+    """Land a file of three events and a bad record, and take it to gold."""
+    landing = settings.home / "landing" / "events"
+    landing.mkdir(parents=True, exist_ok=True)
+    records = [EVENT | {"event_id": f"{name}-{number}"} for number in range(3)]
+    once = [EVENT | {"user_id": "once", "event_id": "once"}]  # whose row in gold stays beside one that is replaced
+    (landing / f"{name}.json").write_text(json.dumps([*records, *once, {"bad": True}]))
+    settings = changed(settings, LAKE_SETTLE_SECONDS=0)
+    trigger = Trigger(available_now=True)
+    product = load_product(ROOT / "gold", "user_activity", lambda stream: load_contract(settings.contracts, stream))
+    queries = [
+        BronzeQuery(settings, "events", trigger),
+        SilverQuery(settings, "events", trigger),
+        GoldQuery(settings, product, trigger),
+    ]
+    run_queries(settings, queries, lambda: session_of(settings), available_now=True)
+
+
+def tables_of(settings: Settings) -> list[str]:
+    catalog = open_catalog(settings)
+    return sorted(".".join(name) for space in catalog.list_namespaces() for name in catalog.list_tables(space))
+
+
+def check(settings: Settings, session: SparkSession, files: int) -> None:
+    """All engines read all tables, each of PyIceberg's snapshots too, and the lake is clean."""
+    catalog = open_catalog(settings)
+    with connect(settings) as duckdb:
+        for name in tables_of(settings):
+            table = catalog.load_table(name)
+            assert table.location().startswith(settings.catalog.warehouse_uri)
+            rows = [table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in table.snapshots()]
+            query = f"SELECT count(*) FROM {name}"
+            assert [session.sql(query.replace("FROM ", "FROM lake.")).collect()[0][0]] == rows[-1:], name
+            assert duckdb.sql(query).fetchall() == [(rows[-1],)], name  # type: ignore[union-attr]
+        [counted] = duckdb.sql("SELECT event_count FROM gold.user_activity WHERE user_id = 'u'").fetchall()  # type: ignore[union-attr]
+    assert counted == (3 * files,)
+    assert catalog.load_table(DELETES).scan().to_arrow().column("id").to_pylist() == [2]
+    (found,) = verify(settings, "events", values=True)
+    assert found.clean
+
+
+def files_below(folder: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def lake(lake_settings: Settings, session_of: SessionOf) -> Settings:
+    """A lake with deletion vectors in gold, and with a table of position deletes in a Parquet file."""
+    take(lake_settings, session_of, "a")
+    take(lake_settings, session_of, "b")
+    session = session_of(lake_settings)
+    properties = "'format-version' = '2', 'write.delete.mode' = 'merge-on-read'"
+    session.sql(f"CREATE TABLE lake.{DELETES} (id INT) USING iceberg TBLPROPERTIES ({properties})").collect()
+    session.sql(f"INSERT INTO lake.{DELETES} SELECT /*+ COALESCE(1) */ * FROM VALUES (1), (2)").collect()
+    session.sql(f"DELETE FROM lake.{DELETES} WHERE id = 1").collect()
+    check(lake_settings, session, 2)
+    kinds = {
+        (row.content, row.file_format)
+        for name in (DELETES, "gold.user_activity")
+        for row in session.sql(f"SELECT content, file_format FROM lake.{name}.all_delete_files").collect()
+    }
+    assert kinds == {(1, "PARQUET"), (1, "PUFFIN")}
+    return lake_settings
+
+
+def test_a_copied_lake_is_refused_until_it_is_moved(
+    lake: Settings, session_of: SessionOf, invoke: Invoke, tmp_path: Path
+) -> None:
+    copy = changed(lake, LAKE_HOME=tmp_path / "copy")
+    shutil.copytree(lake.home, copy.home)
+    for app, arguments in (
+        (consumer_app, ("run", "events", "--available-now")),
+        (consumer_app, ("rebuild", "silver", "events")),
+        (lakeproof_app, ("contract", "apply", "events")),
+        (lakeproof_app, ("landing", "move", "events")),
+    ):
+        with pytest.raises(UsageError, match=r"bronze\.events and \d other tables are outside of the warehouse") as no:
+            invoke(copy, app, *arguments)
+        assert "`lakeproof move`" in no.value.hint
+    assert "outside of the warehouse" in invoke(copy, reader_app, "tables")
+    before = files_below(lake.home / "warehouse")
+    lake.home.rename(tmp_path / "away")  # as after mv: what is copied is enough
+    with lease(copy.state.database, "silver.events"), pytest.raises(LakeproofError, match=r"silver\.events"):
+        invoke(copy, lakeproof_app, "move")
+    said = invoke(copy, lakeproof_app, "move")
+    assert f"The landing zone of events is now {copy.landing.uri}/events." in said
+    check(copy, session_of(copy), 2)
+    (tmp_path / "away").rename(lake.home)
+    assert "outside" not in invoke(copy, reader_app, "tables")
+    assert "All tables are in LAKE_WAREHOUSE." in invoke(copy, lakeproof_app, "move")
+    take(copy, session_of, "c")
+    take(copy, session_of, "d")
+    for name in tables_of(copy):
+        maintain(session_of(copy), name)
+    check(copy, session_of(copy), 4)
+    assert files_below(lake.home / "warehouse") == before
+    mine = files_below(copy.home / "warehouse")
+    take(lake, session_of, "e")
+    check(lake, session_of(lake), 3)
+    assert files_below(copy.home / "warehouse") == mine
+
+
+@pytest.mark.s3
+def test_tables_are_taken_to_a_bucket_and_to_another(
+    lake: Settings, s3_lake_settings: Settings, session_of: SessionOf, invoke: Invoke
+) -> None:
+    files, s3 = 2, variables(s3_lake_settings)
+    for warehouse in (s3["LAKE_WAREHOUSE"], f"{s3['LAKE_WAREHOUSE']}-2"):
+        keys = {name: value for name, value in s3.items() if name.startswith("AWS_")}
+        there = changed(lake, LAKE_WAREHOUSE=warehouse, **keys)
+        assert f"10 tables moved to {warehouse}." in invoke(there, lakeproof_app, "move")
+        check(there, session_of(there), files)
+        files += 1
+        take(there, session_of, f"on-{files}")
+        check(there, session_of(there), files)
+
+
+def test_a_table_that_changes_meanwhile_is_not_moved(
+    lake_settings: Settings, invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = open_catalog(lake_settings)
+    catalog.create_namespace("gold")
+    for name in ("gold.a", "gold.b"):
+        rows = pa.table({"id": pa.array([1], pa.int32())})
+        catalog.create_table(name, rows.schema).append(rows)
+    there = changed(lake_settings, LAKE_WAREHOUSE=tmp_path / "new")
+    original = rewrite.TableMove.metadata
+
+    def late(self: rewrite.TableMove, uri: str) -> str:
+        moved = original(self, uri)
+        if self.name == "gold.b":
+            with catalog.load_table(self.name).transaction() as transaction:
+                transaction.set_properties({"a": "b"})
+        return moved
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rewrite.TableMove, "metadata", late)
+        with pytest.raises(LakeproofError, match=r"gold\.b was changed"):
+            invoke(there, lakeproof_app, "move")
+    assert catalog.load_table("gold.a").location().startswith(lake_settings.catalog.warehouse_uri)
+    invoke(there, lakeproof_app, "move")
+    assert open_catalog(there).load_table("gold.b").scan().to_arrow().num_rows == 1
+    assert open_catalog(there).load_table("gold.b").properties["a"] == "b"
+
+
+def test_a_file_that_is_in_both_lakes_stays_whole(lake_settings: Settings, invoke: Invoke, tmp_path: Path) -> None:
+    catalog = open_catalog(lake_settings)
+    catalog.create_namespace("gold")
+    rows = pa.table({"id": pa.array([1], pa.int32())})
+    catalog.create_table("gold.a", rows.schema).append(rows)
+    [file] = (lake_settings.home / "warehouse").rglob("*.parquet")
+    content = b"another size than the table has recorded"
+    file.write_bytes(content)
+    there = changed(lake_settings, LAKE_WAREHOUSE=tmp_path / "new")
+    shutil.copytree(lake_settings.home / "warehouse", tmp_path / "new", copy_function=os.link)
+    assert "1 table moved to" in invoke(there, lakeproof_app, "move")
+    assert file.read_bytes() == content
+
+
+def test_tables_of_other_programs_are_moved_often(lake_settings: Settings, invoke: Invoke, tmp_path: Path) -> None:
+    catalog = open_catalog(lake_settings)
+    rows = pa.table({"id": pa.array([1], pa.int32())})
+    for space in ("bronze", "gold"):
+        catalog.create_namespace(space)
+    warehouse = lake_settings.home / "warehouse"
+    for name, location in (("bronze.without_ledger", None), ("gold.without_scheme", f"{warehouse}/gold/a")):
+        catalog.create_table(name, rows.schema, location=location).append(rows)
+    assert tables_outside(lake_settings) == []
+    of_hadoop = catalog.create_table("gold.of_hadoop", rows.schema)
+    of_hadoop.append(rows)
+    named = f"{of_hadoop.location()}/metadata/v3.metadata.json"
+    Path(of_hadoop.metadata_location.removeprefix("file://")).rename(named.removeprefix("file://"))
+    catalog.drop_table("gold.of_hadoop")
+    catalog.register_table("gold.of_hadoop", named)
+    for number in range(12):  # names of files do not grow beyond what a file system takes
+        there = changed(lake_settings, LAKE_WAREHOUSE=tmp_path / f"new-{number}")
+        assert "3 tables moved to" in invoke(there, lakeproof_app, "move")
+    for name in tables_of(there):
+        assert open_catalog(there).load_table(name).scan().to_arrow().num_rows == 1, name
+
+
+@pytest.mark.s3
+def test_the_page_says_how(lake_settings: Settings, minio: Minio, bucket: str, invoke: Invoke, tmp_path: Path) -> None:
+    shop = changed(lake_settings, LAKE_HOME=tmp_path / "shop" / "lake")
+    invoke(shop, lakeproof_app, "contract", "apply", "events")
+    shutil.copytree(shop.contracts, tmp_path / "shop" / "contracts")
+    (tmp_path / "shop" / ".env").write_text("LAKE_HOME=lake\n")
+    before = files_below(tmp_path / "shop" / "lake" / "warehouse")
+    script = "\n".join(blocks("docs/operations/move.md", "sh")).replace("s3://lakehouse", f"s3://{bucket}")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | minio.environment() | {"PATH": path}
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line for line in done.stdout.splitlines() if "moved" in line] == [
+        f"{len(tables_of(shop))} tables moved to {place}/warehouse."
+        for place in (f"file://{tmp_path}/shop-copy/lake", f"file://{tmp_path}/branch/lake", f"s3://{bucket}")
+    ]
+    assert files_below(tmp_path / "shop" / "lake" / "warehouse") == before
