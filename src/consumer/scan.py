@@ -17,6 +17,7 @@ from cachetools import LRUCache, cached
 from pyspark.sql import SparkSession
 
 from consumer.balanced import balanced
+from lakeproof.catalog import io_for_tasks
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.names import MICRO_BATCH_ID
 
@@ -70,6 +71,9 @@ class Scan:
     columns: Mapping[str, str]
     rows: "BooleanExpression"
     files: "Sequence[FileScanTask]"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"io": io_for_tasks(self.io)}
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ def plan(
         Another tool has deleted rows of it by equality deletes.
     """
     from pyiceberg.expressions import AlwaysTrue, And
+    from pyiceberg.expressions.visitors import UnpartitionedResidualEvaluator
     from pyiceberg.table import ManifestGroupPlanner
 
     every = AlwaysTrue()
@@ -139,7 +144,10 @@ def plan(
     )
     snapshot = table.current_snapshot() if snapshot_id is None else table.snapshot_by_id(snapshot_id)
     manifests: Any = [_Manifest(file) for file in snapshot.manifests(table.io)] if snapshot else []
-    planner = ManifestGroupPlanner(table.metadata, table.io, And(rows or every, within or every))
+    planner: Any = ManifestGroupPlanner(table.metadata, table.io, And(rows or every, within or every))
+    # Nobody reads the residuals, and PyIceberg fails to compare a null partition: that of rows without event time.
+    whole = UnpartitionedResidualEvaluator(table.schema(), every)
+    planner._build_residual_evaluator = lambda _: lambda _: whole
     try:
         files = list(planner.plan_files(manifests))
     except ValueError as error:

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +13,7 @@ from threading import Thread, current_thread, main_thread
 from xml.sax.saxutils import quoteattr
 
 import psutil
+import structlog
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -20,9 +21,12 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from lakeproof.catalog import spark_properties
+from lakeproof.catalog import HIDDEN, spark_properties
 from lakeproof.errors import UnavailableError
-from lakeproof.settings import Settings
+from lakeproof.logs import logs_are_json
+from lakeproof.settings import Settings, export_secrets
+
+log = structlog.get_logger()
 
 PLANNING_ONLY = ("-XX:TieredStopAtLevel=1",)
 """Options for a driver whose JVM plans and commits while Python workers carry the data.
@@ -91,6 +95,8 @@ def start_session(
         "spark.python.daemon.module": "consumer.worker_daemon",
         # Queries share the cores by turns: one that has much to do does not keep the others waiting.
         "spark.scheduler.mode": "FAIR",
+        # Of what Spark's page and event logs show: names of settings, and addresses with a password.
+        "spark.redaction.regex": rf"{HIDDEN}|://[^/\s]*:[^/\s]*@",
     }
     if settings.spark.master.startswith("local"):
         # One machine: nothing to distribute, and nobody else's business.
@@ -104,14 +110,14 @@ def start_session(
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         options["spark.jars"] = ",".join(jars)
-    conf = SparkConf().setAppName(name).setMaster(settings.spark.master)
-    conf.setAll([*options.items(), *spark_properties(settings).items()])
+    conf = SparkConf().setAppName(name).setMaster(settings.spark.master).setAll(list(options.items()))
+    export_secrets(settings)
     try:
         with tempfile.TemporaryDirectory(prefix="lakeproof-") as folder:
             pools = Path(folder) / "pools.xml"  # read once, at the start
             pools.write_text(pools_with(urgent))
             conf.set("spark.scheduler.allocation.file", pools.as_uri())
-            return _session(conf)
+            return _session(conf, spark_properties(settings))
     except PySparkRuntimeError as error:
         raise UnavailableError(
             f"Spark's JVM did not start: {str(error).rstrip('.')}.",
@@ -130,19 +136,25 @@ def pools_with(urgent: Sequence[str]) -> str:
     return f"<allocations>{''.join(f'<pool name={quoteattr(name)}>{first}</pool>' for name in urgent)}</allocations>"
 
 
-def _session(conf: SparkConf) -> SparkSession:
-    """Start Spark, or take the one that runs."""
+def _session(conf: SparkConf, properties: Mapping[str, str]) -> SparkSession:
+    """Start Spark, or take the one that runs.
+
+    What the JVM is launched with is on its command line, where every user of the machine sees it. So the properties,
+    which hold secrets, follow through Py4J.
+    """
     if SparkContext._active_spark_context is None:
         interrupted = signal.getsignal(signal.SIGINT)
         # In a session of its own, the JVM, and with it every worker, gets no signal that is sent to our process group:
         # by a terminal, by timeout. It ends when its standard input closes, however we end.
-        context = SparkContext(conf=conf, gateway=SparkContext._gateway or _launched(conf))
+        gateway = SparkContext._gateway or _launched(conf)
+        context = SparkContext(conf=conf.setAll(list(properties.items())), gateway=gateway)
         # When the JVM is gone, both would print a stack trace. Whoever calls the JVM gets an error, and reports it.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         logging.getLogger().addFilter(_is_not_py4j)
+        logging.getLogger("py4j").propagate = False
         if current_thread() is main_thread():
             signal.signal(signal.SIGINT, interrupted)  # Spark would raise KeyboardInterrupt from there
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    return SparkSession.builder.config(conf=conf.setAll(list(properties.items()))).getOrCreate()
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:
@@ -171,7 +183,11 @@ def _forward(stream: int) -> None:
     """Pass on what the JVM and its workers say, but not that Java calls a module of Spark's experimental."""
     with os.fdopen(stream, "rb") as lines:
         for line in lines:
-            if not line.startswith(_INCUBATOR):
+            if line.startswith(_INCUBATOR):
+                continue
+            if logs_are_json():
+                log.warning("Spark's JVM", message=line.decode(errors="replace").rstrip())
+            else:
                 with suppress(OSError):  # nobody reads it any more
                     os.write(sys.stderr.fileno(), line)
 

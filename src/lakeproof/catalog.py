@@ -3,6 +3,7 @@
 Nothing else in the project spells a catalog property or an S3 option.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,11 +13,16 @@ from lakeproof.addresses import sqlite_path, without_password
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage import scheme_of
+from lakeproof.storage.disk import full_disk, local_places
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
 
 CATALOG = "lake"
+HIDDEN = r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]key"
+"""Pattern of the names of properties whose values are secret, in Python and in Java."""
+_OF_FILES = ("s3.", "client.", "py-io-impl")
 _BUSY_TIMEOUT_MS = "60000"
 # PyIceberg makes the tables of an SQL catalog without a lock: two first starts may both try, and one of them fails.
 _CATALOG_TABLES = 2
@@ -48,7 +54,7 @@ def open_catalog(settings: Settings) -> "Catalog":
                     raise
         return load_catalog(CATALOG, **properties)
     except Exception as error:
-        raise UnavailableError(
+        raise full_disk(error, *local_places(settings)) or UnavailableError(
             f"Cannot open the catalog {without_password(database)}: {_first_line(error)}.",
             "Check LAKE_CATALOG and LAKE_CATALOG_URI, and that the server is running.",
         ) from error
@@ -74,7 +80,7 @@ def catalog_errors() -> Iterator[None]:
 def unreadable(error: Exception) -> UnavailableError:
     """What to say when PyIceberg fails at the catalog, or at the metadata that it names."""
     first_line = (str(error).splitlines() or [""])[0]
-    return UnavailableError(
+    return full_disk(error) or UnavailableError(
         f"Cannot read the catalog: {type(error).__name__}: {first_line}",
         "Check LAKE_CATALOG, LAKE_CATALOG_URI and LAKE_WAREHOUSE, and that what they refer to exists.",
     )
@@ -91,6 +97,15 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     if scheme_of(settings.catalog.warehouse_uri) == "file":
         own["py-io-impl"] = "lakeproof.file_io.PlainFileIO"
     return {"type": settings.catalog.kind} | own | _s3_file_io(settings.s3)
+
+
+def io_for_tasks(io: "FileIO") -> "FileIO":
+    """The same access to a table's files without the catalog's secrets, to be pickled.
+
+    Without keys, it finds those of the process that uses it as the AWS tools do.
+    """
+    own = {name: value for name, value in io.properties.items() if name.startswith(_OF_FILES)}
+    return type(io)({name: value for name, value in own.items() if not re.search(HIDDEN, name)})
 
 
 def served_properties(settings: Settings) -> dict[str, str]:
@@ -169,7 +184,9 @@ def _jdbc(database: str) -> dict[str, str]:
     user = query.pop("user", unquote(parts.username or ""))
     password = query.pop("password", unquote(parts.password or ""))
     where = parts.netloc.rpartition("@")[2]
-    properties = {"uri": f"jdbc:postgresql://{where}{parts.path}{'?' * bool(query)}{urlencode(query)}"}
+    # Spark's page hides a property by its name: not an address with sslpassword in it.
+    properties = {f"jdbc.{name}": query.pop(name) for name in [*query] if re.search(HIDDEN, name)}
+    properties["uri"] = f"jdbc:postgresql://{where}{parts.path}{'?' * bool(query)}{urlencode(query)}"
     if user:
         properties["jdbc.user"] = user
     if password:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from dotenv import dotenv_values
 from platformdirs import user_cache_path
@@ -27,8 +27,8 @@ from pydantic import (
     field_validator,
 )
 
-from lakeproof.addresses import as_plain_uri, as_uri, database, folder, place, sqlite_uri
-from lakeproof.errors import UsageError
+from lakeproof.addresses import as_plain_uri, as_uri, database, folder, place, sqlite_uri, without_password
+from lakeproof.errors import UsageError, expected
 from lakeproof.install.jars import hashes_of_spark
 from lakeproof.kafka.names import topic_name
 from lakeproof.kafka.offsets import starting_offsets
@@ -148,11 +148,40 @@ _Database = Annotated[str, _checked(database), BeforeValidator(_database_file)]
 
 
 class _Concern(BaseModel):
-    """Settings that belong together."""
+    """Settings that belong together.
+
+    A pickle, which travels to other processes, holds no secrets: whoever opens it takes them from its own environment.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, validate_by_alias=True, validate_by_name=True
     )
+    secrets: ClassVar[tuple[str, ...]] = ()
+    """Fields that hold a secret, or that say whose it is."""
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        public = {name: _public(getattr(self, name)) for name in self.secrets}
+        own = self.secrets if self.holds_secrets() else ()
+        return state | {"__dict__": state["__dict__"] | public, "from environment": own}
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        super().__setstate__(state)
+        for name in state["from environment"]:
+            field = type(self).model_fields[name]
+            if value := os.environ.get(field.alias or ""):
+                self.__dict__[name] = SecretStr(value) if "SecretStr" in repr(field.annotation) else value
+
+    def holds_secrets(self) -> bool:
+        """Whether one is set."""
+        return any(getattr(self, name) != _public(getattr(self, name)) for name in self.secrets)
+
+
+def _public(value: object) -> str | None:
+    """What others may see of a setting with a secret: of an address, all but the password."""
+    if isinstance(value, SecretStr) or value is None:
+        return None
+    return without_password(str(value)).replace(":***@", "@")  # libpq then looks at PGPASSWORD and .pgpass
 
 
 class _InHome(_Concern):
@@ -191,6 +220,8 @@ class LandingSettings(_InHome, title="Landing zone"):
 
 class KafkaSettings(_Concern, title="Kafka"):
     """How to reach Kafka, and what is read from it."""
+
+    secrets = ("sasl_password", "ssl_key_password")
 
     bootstrap_servers: str = Field(
         "localhost:9092",
@@ -248,6 +279,8 @@ class KafkaSettings(_Concern, title="Kafka"):
 class CatalogSettings(_InHome, title="Catalog and tables"):
     """Which catalog the tables are in, and where they lie."""
 
+    secrets = ("uri",)
+
     kind: Literal["sql", "rest"] = Field(
         "sql", alias="LAKE_CATALOG", description="kind of Iceberg catalog: sql (SQLite, Postgres) or rest"
     )
@@ -285,6 +318,8 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
 
 class StateSettings(_InHome, title="State"):
     """Where it is kept what was discovered, and how far each query is."""
+
+    secrets = ("database",)
 
     database: _Database = Field(
         default_factory=_in_home("landing-log.db"),
@@ -382,6 +417,8 @@ class TopicSettings(_Concern, title="Kafka topics"):
 
 class RegistrySettings(_Concern, title="Schema registry"):
     """How to reach a schema registry with Confluent's API."""
+
+    secrets = ("password",)
 
     url: Annotated[str, _checked(_web)] | None = Field(
         None,
@@ -512,6 +549,8 @@ class CollectorSettings(_Concern, title="Collector"):
 class ServeSettings(_Concern, title="Serve"):
     """Where `reader serve` listens, and whom it answers."""
 
+    secrets = ("token",)
+
     host: str = Field("127.0.0.1", alias="LAKE_SERVE_HOST", description="address that `reader serve` listens on")
     port: int = Field(
         8181, ge=0, le=65535, alias="LAKE_SERVE_PORT", description="port that `reader serve` listens on; 0: any"
@@ -533,6 +572,10 @@ class ModeSettings(_InHome):
     max_offsets: int = Field(100_000, ge=1, description="offsets that one micro-batch takes at most, of all partitions")
     event_id: str = Field("eventId", min_length=1, description="field with the id of an event")
     event_time: str = Field("eventTime", min_length=1, description="field with the time of an event")
+    event_time_format: str | None = Field(
+        None, description="format of these times, as in a contract; if it is not set, ISO 8601 with an offset"
+    )
+    event_time_zone: str | None = Field(None, description="time zone of times without an offset: UTC or an IANA name")
     watermark: str = Field("10 minutes", description="how much older than the newest event an event may be")
     parquet: _Place | None = Field(None, description="sink: a folder of Parquet files")
     kafka: Annotated[str, _checked(topic_name)] | None = Field(None, description="sink: a topic")
@@ -555,9 +598,13 @@ class DedupeSettings(ModeSettings, title="Mode dedupe", alias_generator=lambda n
 class WindowsSettings(ModeSettings, title="Mode windows", alias_generator=lambda name: f"LAKE_WINDOWS_{name.upper()}"):
     """The mode `windows`: each event of a topic once, in windows of each user."""
 
-    user_id: str = Field("userId", min_length=1, description="field with the user of an event")
-    amount: str = Field("amount", min_length=1, description="field with the amount of an event")
-    event_type: str = Field("eventType", min_length=1, description="field with the type of an event")
+    user_id: str = Field(
+        "userId", min_length=1, description="field with the user of an event: each window is of one user"
+    )
+    amount: str = Field("amount", min_length=1, description="field with the amount of an event: each window sums it")
+    event_type: str = Field(
+        "eventType", min_length=1, description="field with the type of an event: it is checked, and not kept"
+    )
     window: str = Field("5 minutes", description="length of a window")
     aside: _Place = Field(
         default_factory=_in_home("aside/windows"), description="folder of bad and late messages, as Parquet files"
@@ -566,6 +613,8 @@ class WindowsSettings(ModeSettings, title="Mode windows", alias_generator=lambda
 
 class S3Settings(_Concern, title="S3"):
     """How to reach S3 or MinIO. All empty means: as the AWS tools find it."""
+
+    secrets = ("access_key_id", "secret_access_key", "session_token")
 
     endpoint_url: str | None = Field(None, alias="AWS_ENDPOINT_URL", description="S3 endpoint, for MinIO and others")
     access_key_id: str | None = Field(None, alias="AWS_ACCESS_KEY_ID", description="name of the S3 key")
@@ -648,6 +697,18 @@ def load_settings(defaults: Mapping[str, str] | None = None, options: Mapping[st
         ) from None
 
 
+def export_secrets(settings: Settings) -> None:
+    """Put the secrets into the environment of this process, for those that it starts: see :class:`_Concern`."""
+    for name in filter(None, CONCERNS):
+        concern = getattr(settings, name)
+        for field in concern.secrets if concern.holds_secrets() else ():
+            value, variable = getattr(concern, field), str(type(concern).model_fields[field].alias)
+            if value is None:
+                os.environ.pop(variable, None)
+            else:
+                os.environ[variable] = value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
 def settings_of(variables: Mapping[str, Any]) -> Settings:
     """The settings that variables give, whatever the environment says.
 
@@ -671,7 +732,7 @@ def settings_of(variables: Mapping[str, Any]) -> Settings:
         return Settings.model_validate(fields.pop("") | fields)
     except ValidationError as error:
         first = error.errors()[0]
-        message, hint = f"{first['msg']}.", "Correct it in the environment or in .env."
+        message, hint = expected(first), "Correct it in the environment or in .env."
         if first["type"] == "value_error":
             message, hint = first["ctx"]["error"].args
         raise UsageError(f"{_variable(first['loc'])}: {message}", hint) from None

@@ -1,5 +1,6 @@
 """Scans of tables that PyIceberg makes: what the driver remembers of their files. No Spark."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,10 @@ import pyarrow.compute as pc
 import pytest
 from cachetools import LRUCache
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import BooleanExpression, GreaterThanOrEqual, IsNull, Or
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.transforms import DayTransform
 
 from consumer import scan as scans
 from consumer.scan import Scan, derived, of_micro_batches, plan, positions, read, whole_files
@@ -148,3 +151,22 @@ def test_positions_in_files_that_are_too_many_are_the_same(table: Table, monkeyp
     assert sorted(remembered.values()) == [[0], [0, 1]]
     monkeypatch.setattr(scans, "_REMEMBERED_ROWS", 0)
     assert found() == remembered
+
+
+def test_rows_without_the_time_that_a_table_is_partitioned_by_are_found(tmp_path: Path) -> None:
+    catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("silver")
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64())])
+    made = catalog.create_table("silver.events", schema)
+    with made.update_spec() as spec:
+        spec.add_field("at", DayTransform())
+    days = [None, *(datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3))]
+    made.append(pa.table({"at": pa.array(days, schema.field("at").type), "n": [0, 1, 2, 3]}))
+
+    def found(within: BooleanExpression) -> list[int]:
+        scan = plan(made.refresh(), "silver.events", {"n": "n"}, within=within)
+        return sorted(number for rows in read(scan) for number in rows.column("n").to_pylist())
+
+    since = GreaterThanOrEqual("at", "2026-01-02T00:00:00+00:00")
+    assert found(since) == [2, 3]
+    assert found(Or(since, IsNull("at"))) == [0, 2, 3]

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from consumer.session import _forward, pools_with
 
@@ -81,9 +82,25 @@ def test_urgent_pools_get_cores_before_others(spark: SparkSession, tmp_path: Pat
     assert root.getSchedulableByName("default").minShare() == 0
 
 
-def test_what_the_jvm_says_is_passed_on_but_for_one_warning(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_the_jvm_says_is_passed_on_but_for_one_warning(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ours, theirs = os.pipe()
     os.write(theirs, b"WARNING: Using incubator modules: jdk.incubator.vector\nOutOfMemoryError\nlast")
     os.close(theirs)
+    monkeypatch.setattr("consumer.session.logs_are_json", lambda: False)
     _forward(ours)
     assert capfd.readouterr().err == "OutOfMemoryError\nlast"
+
+
+def test_what_the_jvm_says_is_a_line_of_a_log_that_is_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("consumer.session.logs_are_json", lambda: True)
+    ours, theirs = os.pipe()
+    os.write(theirs, b'WARNING: Using incubator modules: jdk.incubator.vector\n"Out of memory"\n\xff')
+    os.close(theirs)
+    with capture_logs() as logs:
+        _forward(ours)
+    assert [(line["event"], line["message"]) for line in logs] == [
+        ("Spark's JVM", '"Out of memory"'),
+        ("Spark's JVM", "\N{REPLACEMENT CHARACTER}"),
+    ]

@@ -84,6 +84,7 @@ def test_a_wrong_value_names_its_variable(monkeypatch, tmp_path, name, value, in
         load_settings()
     assert refused.value.hint
     assert "\n" not in refused.value.message
+    assert "Input" not in refused.value.message  # pydantic's word
 
 
 @pytest.mark.parametrize(
