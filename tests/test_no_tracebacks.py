@@ -1,6 +1,5 @@
 """Bad settings, signals and closed pipes: no program answers them with a stack trace. None of this starts a JVM."""
 
-import json
 import os
 import re
 import signal
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.logs import failure
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {
@@ -53,18 +53,20 @@ def shell(folder: Path, command: str) -> "subprocess.CompletedProcess[str]":
 
 
 def assert_told(done: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
-    """It ended with `code`, an error of one line that has these words, and a hint; a log line may say the same."""
+    """It ended with `code`, an error of one line that has these words, and a hint; the last line of a log has both."""
     assert "Traceback" not in done.stdout + done.stderr
     assert done.returncode == code, done.stderr
+    if "consumer run" in " ".join(map(str, done.args)):
+        failed = failure(done.stderr)
+        assert failed["retryable"] == (code == 3)
+        assert failed["hint"]
+        assert all(word in failed["message"] for word in words), failed
+        return
     # Of a file, its line is shown below the error.
-    *logged, error, hint = [line for line in done.stderr.splitlines() if not re.match(r" +\d* \| ", line)]
+    error, hint = [line for line in done.stderr.splitlines() if not re.match(r" +\d* \| ", line)]
     assert error.startswith("Error: ")
     assert hint.startswith("  ")
     assert all(word in error for word in words), error
-    for line in map(json.loads, logged):
-        assert (line["event"], line["level"], line["retryable"]) == ("failed", "error", code == 3)
-        assert (f"Error: {line['message']}", f"  {line['hint']}") == (error, hint)
-    assert not logged or done.args[2:4] == ["consumer", "run"]  # the only command of these that logs
 
 
 BAD_SETTINGS = {
@@ -104,6 +106,14 @@ def test_a_file_of_defaults_that_is_not_utf_8(tmp_path: Path, program: str) -> N
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_an_argument_that_is_not_utf_8(tmp_path: Path, program: str) -> None:
     assert_told(run(tmp_path, program, PROGRAMS[program][0], b"\xff"), 2, "is not valid UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [((), "Missing argument 'STREAM...'"), (("events", "--nonsense"), "--nonsense"), (("--trigger",), "--trigger")],
+)
+def test_a_wrong_command_line_is_a_line_of_the_log(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    assert_told(run(tmp_path, "consumer", "run", *arguments), 2, words)
 
 
 def test_a_contract_that_is_wrong_is_told_before_spark_starts(tmp_path: Path) -> None:

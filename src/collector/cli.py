@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lakeproof.command import application, logged_errors, run
+from lakeproof.command import application, run
 from lakeproof.settings import load_settings
 
 app = application(
@@ -22,8 +22,7 @@ def run_collector() -> None:
     # FastAPI takes a second to import.
     from collector.server import run as serve
 
-    with logged_errors():
-        serve(settings)
+    serve(settings)
 
 
 @app.command()
@@ -51,4 +50,4 @@ def new_key(client: Annotated[str, typer.Argument(help="Name of the client.")]) 
 
 def main() -> None:
     """Run the program."""
-    run(app)
+    run(app, logs=["run"])

@@ -69,10 +69,10 @@ def read_events(body: bytes, bounds: Bounds) -> Events:
         if not 0 < len(events) <= bounds.events:
             raise _wrong_number(len(events), bounds)
         values = [bytes(value) for value in _VALUES.decode(body)]
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError):
         # Only odd JSON has an error here and no fault there.
         faults = find_faults(body.decode(), bounds)
-        raise (_refused(faults) if faults else _not_json(error)) from None
+        raise (_refused(faults) if faults else refusal(HTTPStatus.BAD_REQUEST, "not valid JSON")) from None
     if max(map(len, values)) > bounds.bytes or _may_be_too_deep(body, len(events), bounds):
         faults = find_excess(values, bounds)
         if faults:
@@ -90,10 +90,6 @@ def _wrong_number(count: int, bounds: Bounds) -> Refusal:
         return refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected at least 1 event, got an empty array")
     detail = f"expected at most {bounds.events} events, got {count}; send smaller posts"
     return refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
-
-
-def _not_json(error: Exception) -> Refusal:
-    return refusal(HTTPStatus.BAD_REQUEST, f"not valid JSON: {error}")
 
 
 def _refused(faults: list[Found]) -> Refusal:

@@ -9,7 +9,6 @@ from asyncio.events import TimerHandle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 import structlog
 import uvicorn
@@ -21,6 +20,7 @@ from collector.app import make_app
 from collector.sender import open_sender
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.client import client_properties
+from lakeproof.logs import Forward
 from lakeproof.settings import Settings
 from lakeproof.signals import end_at_once, ending_signals
 
@@ -198,17 +198,9 @@ def _most_connections(wanted: int) -> int:
     return min(wanted, allowed)
 
 
-class _Forward(logging.Handler):
-    """Passes what the libraries log on to structlog."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        details: dict[str, Any] = {"exc_info": record.exc_info} if record.exc_info else {}
-        structlog.get_logger().log(record.levelno, record.name, message=record.getMessage(), **details)
-
-
 def _forward_logs() -> None:
     for name, level in (("uvicorn", logging.ERROR), ("librdkafka", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.setLevel(level)
-        logger.handlers = [_Forward()]
+        logger.handlers = [Forward()]
         logger.propagate = False

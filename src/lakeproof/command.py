@@ -4,20 +4,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 import typer
 
 from lakeproof.errors import LakeproofError, OutputClosedError, OutputError, UsageError
-from lakeproof.logs import configure_logs, logs_are_json
+from lakeproof.logs import configure_logs, log_the_rest, log_unhandled, logs_are_json
 from lakeproof.settings_help import epilog
 from lakeproof.signals import end_at_once
-from lakeproof.streams import drop_output, open_standard_streams
+from lakeproof.storage.disk import full_disk
+from lakeproof.streams import drop_output, open_standard_streams, printable
 
 _INTERRUPTED = 128 + signal.SIGINT
 _PIPE_CLOSED = 128 + signal.SIGPIPE
@@ -43,15 +43,25 @@ def application(name: str, help_text: str, variables: Sequence[str] = ()) -> typ
     return app
 
 
-def run(app: Callable[[], object]) -> None:
+def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
     """Run an application and end the program.
 
     A user's mistake ends it with its own exit code, a line and a hint; Ctrl-C and a closed pipe end it as a shell
     expects, silently. None of them shows a stack trace.
+
+    Parameters
+    ----------
+    app
+        The application.
+    logs
+        Its commands whose standard error is a log: where that is JSON, errors of any kind are lines of it.
     """
     open_standard_streams()
     configure_logs()
     threading.excepthook = _told_of_thread
+    as_json = logs_are_json() and sys.argv[1:2] in [[command] for command in logs]
+    if as_json:
+        log_the_rest()
     interrupted = False
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
@@ -66,38 +76,25 @@ def run(app: Callable[[], object]) -> None:
     try:
         try:
             _check_arguments(sys.argv)
+            if as_json:  # then it raises errors of the command line instead of printing them
+                sys.exit(app(standalone_mode=False))
             app()
         finally:
             sys.stdout.flush()
     except BaseException as error:
         # A library may have made any error of the interruption; DuckDB does.
-        code = _INTERRUPTED if interrupted else _told(error)
+        code = _INTERRUPTED if interrupted else _told(error, as_json=as_json)
         if code is None:
             raise
         sys.exit(code)
 
 
-@contextmanager
-def logged_errors() -> Iterator[None]:
-    """Log the error that ends a command, as data: for commands that log, where their log is JSON.
-
-    The error is raised again, and :func:`run` prints it for people.
-    """
-    try:
-        yield
-    except Exception as error:
-        found = _user_error(error)
-        if found and logs_are_json():
-            structlog.get_logger().error("failed", message=found.message, hint=found.hint, retryable=found.retryable)
-        raise
-
-
 def print_error(error: LakeproofError) -> None:
     """Print an error for people: a line that says what is wrong, and a hint."""
-    sys.stderr.write(f"Error: {error}\n")
+    sys.stderr.write(f"Error: {printable(str(error))}\n")
 
 
-def _told(error: BaseException) -> int | None:
+def _told(error: BaseException, *, as_json: bool) -> int | None:
     """Say what went wrong; return the exit code, or None where it is for the interpreter to deal with."""
     if isinstance(error, OutputError):
         drop_output()
@@ -106,14 +103,33 @@ def _told(error: BaseException) -> int | None:
     if isinstance(error, KeyboardInterrupt):
         return _INTERRUPTED
     found = _user_error(error)
+    if as_json and isinstance(error, Exception):
+        return _logged(error, found)
     if found is None:
         return None
     print_error(found)
     return found.exit_code
 
 
+def _logged(error: Exception, found: LakeproofError | None) -> int:
+    """Log the error that ends a command; return the exit code."""
+    code, stack = 1, None
+    if found:
+        code = found.exit_code
+    elif click_says := getattr(error, "format_message", None):  # Typer has Click's classes in a private package
+        found, code = UsageError(click_says(), "Add --help for the options."), UsageError.exit_code
+    else:
+        message = f"{type(error).__name__}: {error}"
+        found, stack = LakeproofError(message, "This is a mistake in lakeproof: please report this line."), error
+    about = {"message": found.message, "hint": found.hint, "retryable": found.retryable}
+    structlog.get_logger().error("failed", **about, **({"exc_info": stack} if stack else {}))
+    return code
+
+
 def _user_error(error: BaseException) -> LakeproofError | None:
     """An error as one that a user can cause or repair; None for a mistake in the program."""
+    if isinstance(error, OSError) and (full := full_disk(error)):
+        return full
     if isinstance(error, OSError) and error.strerror:
         what = f"{os.fspath(error.filename)!r}: " if error.filename is not None else ""
         return LakeproofError(
@@ -129,6 +145,8 @@ def _told_of_thread(failed: threading.ExceptHookArgs) -> None:
     if isinstance(failed.exc_value, OSError):
         name = failed.thread.name if failed.thread else "?"
         structlog.get_logger().warning("a thread ended", thread=name, why=str(failed.exc_value))
+    elif logs_are_json():
+        log_unhandled(failed)
     else:
         threading.__excepthook__(failed)
 

@@ -19,6 +19,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.settings import Settings
 from lakeproof.storage import scheme_of
+from lakeproof.storage.disk import full_disk
 from lakeproof.storage.local import local_path
 
 _OLDEST_JAVA = 17
@@ -291,7 +292,7 @@ def _writable(folder: Path) -> str:
             file.write(b"lakeproof")
             file.flush()
     except OSError as error:
-        raise UnavailableError(
+        raise full_disk(error, folder) or UnavailableError(
             f"Cannot write to the folder {folder}: {nearest}: {error.strerror}.",
             "Check its permissions and the disk, or set LAKE_HOME to another folder.",
         ) from error

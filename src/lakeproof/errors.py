@@ -12,7 +12,43 @@ Packages have subclasses of their own. An exit code of 3 is always retryable. Th
 of `reader verify` have a meaning of their own.
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_LONGEST = 60
+_EXPECTED = {
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_type": "a number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a smaller number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+    "enum": "one of {expected}",
+    "literal_error": "one of {expected}",
+    "list_type": "a list",
+    "dict_type": "keys and values",
+    "model_type": "keys and values",
+    "model_attributes_type": "keys and values",
+    "json_invalid": "valid JSON",
+}
+_KINDS = {
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "keys and values",
+}
 
 
 class LakeproofError(Exception):
@@ -42,6 +78,34 @@ class LakeproofError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+def expected(error: "ErrorDetails") -> str:
+    """Say in our words what pydantic expected and got."""
+    kind, given = error["type"], error["input"]
+    if kind == "missing":
+        return "required, but missing."
+    context = {name: _plain(value) for name, value in error.get("ctx", {}).items()}
+    wanted = _EXPECTED.get(kind, "another value").format(**context)
+    if kind == "json_invalid":
+        return f"expected {wanted}."
+    is_of_that_kind = not kind.endswith("_type")
+    return f"expected {wanted}, got {_shown(given) if is_of_that_kind else _kind(given)}."
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("'", "").replace(" or ", ", ")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return _kind(value)
+    text = "null" if value is None else repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else _KINDS.get(type(value), "another type")
 
 
 def _restored(kind: type[LakeproofError], attributes: dict[str, object]) -> LakeproofError:

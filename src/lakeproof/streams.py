@@ -3,10 +3,23 @@
 import errno
 import io
 import os
+import re
 import sys
 from typing import Any, TextIO
 
 from lakeproof.errors import OutputClosedError, OutputError
+
+# What moves a terminal's cursor, reverses the text behind it, or cannot be seen. The joiners U+200C and U+200D are
+# left: Persian and emoji need them.
+_UNSAFE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def printable(text: str) -> str:
+    r"""Write what a terminal would obey, and not show, as an escape like ``\x1b`` or ``\u202e``. Lines stay lines."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def open_standard_streams() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.collector.conftest import own_topics
 from tests.collector.running import Collector
+from tests.logs import failure
 from tests.servers import KafkaServer, free_port
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +34,11 @@ def run(folder: Path, *arguments: str, **settings: str) -> "subprocess.Completed
 def assert_told(done: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
     assert "Traceback" not in done.stderr
     assert done.returncode == code, done.stderr
+    if done.args[3] == "run":
+        failed = failure(done.stderr)
+        assert failed["hint"]
+        assert all(word in failed["message"] for word in words), failed
+        return
     error, hint = done.stderr.splitlines()[-2:]
     assert error.startswith("Error: ")
     assert hint.startswith("  ")

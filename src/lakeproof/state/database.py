@@ -11,8 +11,10 @@ from sqlalchemy import Engine, create_engine, event, inspect
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from lakeproof.addresses import sqlite_path
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.state.schema import StateTooNewError, is_current, migrate
+from lakeproof.storage.disk import DiskFullError, full_disk
 
 
 def open_database(uri: str) -> Engine:
@@ -48,7 +50,7 @@ def open_database(uri: str) -> Engine:
             "Use that version or a newer one.",
         ) from None
     except (SQLAlchemyError, OSError) as error:
-        raise UnavailableError(
+        raise _full_disk(error, uri) or UnavailableError(
             f"Cannot use the landing log: {_first_line(error.__cause__ or error)}.", "Check LAKE_LANDING_LOG_URI."
         ) from error
     return engine
@@ -71,7 +73,7 @@ def transaction(engine: Engine) -> Iterator[Connection]:
     except IntegrityError:
         raise
     except SQLAlchemyError as error:
-        raise UnavailableError(
+        raise _full_disk(error, str(engine.url)) or UnavailableError(
             f"Cannot use the landing log: {_first_line(getattr(error, 'orig', error))}.",
             "Check LAKE_LANDING_LOG_URI, its server and the disk.",
         ) from error
@@ -84,6 +86,11 @@ def _refuse_unversioned(connection: Connection) -> None:
             "The landing log's database was created by a development version of lakeproof before 0.1.",
             "Lakes of that version cannot be read. Use a new LAKE_HOME, and land the files there again.",
         )
+
+
+def _full_disk(error: Exception, uri: str) -> DiskFullError | None:
+    path = sqlite_path(uri)
+    return full_disk(error, path) if path else None
 
 
 def _first_line(error: object) -> str:

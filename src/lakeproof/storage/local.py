@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from lakeproof.errors import UnavailableError
 from lakeproof.settings import S3Settings
 from lakeproof.storage.base import StoredFile
+from lakeproof.storage.disk import full_disk
 from lakeproof.storage.errors import FileAbsentError, FileChangedError
 
 # Longer than the tick of any file system's clock.
@@ -145,7 +146,7 @@ def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
             finally:
                 part.unlink(missing_ok=True)
     except OSError as error:
-        raise UnavailableError(
+        raise full_disk(error, path) or UnavailableError(
             f"Cannot write {path}: {error.strerror}.", "Check the folder, its permissions and the disk."
         ) from error
 

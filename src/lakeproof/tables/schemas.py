@@ -71,9 +71,6 @@ _KEPT_PROPERTIES = _NUMBERED_PROPERTIES | {HASH_KIND: CONTENT_HASH_KIND}
 GOLD_PROPERTIES = _PROPERTIES | {"format-version": "3"}
 """Properties of a table of gold. Its rows are replaced by deletion vectors, which version 3 has."""
 
-# A row is added by who has seen the newest one: a retry must not skip what came in between.
-_SCHEMA_CHANGES_PROPERTIES = {"commit.retry.num-retries": "0"}
-
 
 def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
     """Create the stream's namespaces and tables where they are missing.
@@ -185,9 +182,7 @@ def _ensure_numbered(ledger: "Table") -> None:
 def ensure_schema_changes(catalog: "Catalog") -> "Table":
     """Return ``ops.schema_changes``; create it where it is missing."""
     ensure_namespace(catalog, SCHEMA_CHANGES.split(".")[0])
-    table = catalog.create_table_if_not_exists(
-        SCHEMA_CHANGES, schema_changes_schema(), properties=_PROPERTIES | _SCHEMA_CHANGES_PROPERTIES
-    )
+    table = catalog.create_table_if_not_exists(SCHEMA_CHANGES, schema_changes_schema(), properties=_PROPERTIES)
     evolve(table, schema_changes_schema())
     return table
 
