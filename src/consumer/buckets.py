@@ -1,9 +1,11 @@
 """Buckets of keys in RocksDB, on the driver's disk: a copy of what is safe elsewhere, and is made again from there."""
 
 import shutil
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import MappingProxyType
+from typing import TypeVar
 
 import structlog
 from rocksdict import BlockBasedOptions, Cache, ColumnFamily, DBCompressionType, Options, Rdict, WriteBatch
@@ -14,14 +16,37 @@ log = structlog.get_logger()
 
 _BLOCK_CACHE_BYTES = 64 << 20
 _WRITE_BUFFER_BYTES = 16 << 20
+# RocksDB has no other exceptions than these texts. They name the lock of another process, and of this one.
+_LOCKED = ("IO error: While lock file", "IO error: lock hold by current process")
+_LOG_BLOCK_BYTES = 32 << 10
+_RECORD_HEADER = struct.Struct("<IHB")
+_LAST_RECORD_TYPE = 4
+
+ResultT = TypeVar("ResultT")
 
 
 class InUseError(LakeproofError):
     """Another process has a database open."""
 
 
+class DamagedError(LakeproofError):
+    """A database cannot be read or written: clear it, and fill it again."""
+
+
+def mended(work: Callable[[], ResultT], clear: Callable[[], None]) -> ResultT:
+    """Work with a database; where it is damaged, clear it and do the same again."""
+    try:
+        return work()
+    except DamagedError as error:
+        log.warning("key index is damaged: it is filled again", error=error.message)
+    clear()  # not in the handler: frames of the error would keep the database open
+    return work()
+
+
 class Buckets:
-    """A database in which each bucket can be removed as a whole. One that is damaged is replaced by an empty one.
+    """A database in which each bucket can be removed as a whole. One that cannot be opened is replaced by an empty one.
+
+    Damage within its files shows only where they are read: any other method may raise :class:`DamagedError`.
 
     Parameters
     ----------
@@ -45,52 +70,65 @@ class Buckets:
         self._open()
 
     @property
-    def all(self) -> Mapping[str, Rdict]:
-        """The buckets by their names."""
-        return MappingProxyType(self._buckets)
+    def names(self) -> list[str]:
+        """Names of the buckets."""
+        return list(self._buckets)
+
+    def find(self, name: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of some keys in a bucket; None where it has none."""
+        with self._damage():
+            return self._buckets[name][list(keys)] or []
 
     def property(self, name: bytes) -> bytes | None:
         """What was written with a name outside of the buckets."""
-        value: bytes | None = self._database.get(name)
-        return value
+        with self._damage():
+            value: bytes | None = self._database.get(name)
+            return value
 
     def write(self, batch: WriteBatch) -> None:
         """Write keys, whose buckets :meth:`handle` gave, and properties, at once."""
-        self._database.write(batch)
+        with self._damage():
+            self._database.write(batch)
 
     def handle(self, name: str) -> ColumnFamily:
         """A bucket, as a batch takes it; it is made if it is missing."""
-        if name not in self._buckets:
-            self._buckets[name] = self._database.create_column_family(name, _options())
-        return self._database.get_column_family_handle(name)
+        with self._damage():
+            if name not in self._buckets:
+                self._buckets[name] = self._database.create_column_family(name, _options())
+            return self._database.get_column_family_handle(name)
 
     def drop(self, name: str) -> None:
         """Remove a bucket with all that is in it."""
-        del self._buckets[name]
-        self._database.drop_column_family(name)
+        with self._damage():
+            del self._buckets[name]
+            self._database.drop_column_family(name)
 
     def clear(self) -> None:
         """Remove everything."""
         self.close()
-        shutil.rmtree(self._folder)
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._open()
 
     def close(self) -> None:
-        """Close it."""
+        """Close it. What cannot be flushed is missing when it is opened again, as after a crash."""
+        for each in (*self._buckets.values(), self._database):
+            with suppress(Exception):
+                each.close()
         self._buckets = {}
-        self._database.close()
 
     def _open(self) -> None:
         try:
-            self._database, names = _database(self._folder)
+            self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LakeproofError(f"Cannot write {self._folder}: {error.strerror}.", self._hint) from error
+        try:
+            self._database, names = _database(self._folder)
         except Exception as error:
-            if "lock" in str(error).lower():
+            if str(error).startswith(_LOCKED):
                 raise InUseError(
                     f"The key index {self._folder} is in use by another process.", "End the other consumer first."
                 ) from error
-            log.warning("key index is damaged, and is built again", folder=str(self._folder), error=str(error))
+            log.warning("key index is damaged: it is filled again", folder=str(self._folder), error=str(error))
             shutil.rmtree(self._folder, ignore_errors=True)
             try:
                 self._database, names = _database(self._folder)
@@ -98,13 +136,43 @@ class Buckets:
                 raise LakeproofError(f"Cannot write {self._folder}: {again}.", self._hint) from again
         self._buckets = {name: self._database.get_column_family(name) for name in names}
 
+    @contextmanager
+    def _damage(self) -> Iterator[None]:
+        """Turn what RocksDB fails with into one clear line."""
+        try:
+            yield
+        except Exception as error:
+            raise DamagedError(f"Cannot use the key index {self._folder}: {error}.", self._hint) from error
+
 
 def _database(folder: Path) -> tuple[Rdict, list[str]]:
     """Open or make the database; return it with the names of its buckets."""
     folder.mkdir(parents=True, exist_ok=True)
+    _check_logs(folder)
     names = Rdict.list_cf(str(folder), _options()) if (folder / "CURRENT").exists() else []
     buckets = [name for name in names if name != "default"]
     return Rdict(str(folder), _options(), {name: _options() for name in buckets}), buckets
+
+
+def _check_logs(folder: Path) -> None:
+    """Find the damage that RocksDB does not report: it would read for ever, or leave out the rest of its manifest.
+
+    Records have a checksum, a length and a type before their content. RocksDB takes a record that is longer than the
+    rest of the file for one that was never finished, and never ends where the type is of another kind of log.
+    """
+    for file in (*folder.glob("MANIFEST-*"), *folder.glob("*.log")):
+        content, at = file.read_bytes(), 0
+        while at + _RECORD_HEADER.size <= len(content):
+            left = _LOG_BLOCK_BYTES - at % _LOG_BLOCK_BYTES
+            _, length, kind = _RECORD_HEADER.unpack_from(content, at)
+            if left < _RECORD_HEADER.size or kind == length == 0:  # padding
+                at += left
+            elif kind > _LAST_RECORD_TYPE:
+                raise ValueError(f"{file.name} has a record of the type {kind} at {at}")
+            else:
+                at += _RECORD_HEADER.size + length
+        if at != len(content) and file.suffix != ".log":  # the last write of a process that was killed may be cut
+            raise ValueError(f"{file.name} ends within a record")
 
 
 def _options() -> Options:

@@ -99,16 +99,14 @@ def follow(
     keys: Keys, checkpoint: Checkpoint, commit: Commit | None, known: Sequence[Commit], oldest: Micros | None
 ) -> None:
     """Let `keys` have the ids of a commit: only what they lack, where they belong to one of the `known` commits."""
-    if commit is None:
-        if keys.progress:
-            keys.clear()
-        return
     has = keys.progress
-    if has and has.id == commit.id:
+    if commit and has and has.id == commit.id:
         return
     base = next((each for each in known if has and each.id == has.id), None)
-    if has and base is None:
+    if base is None:
         keys.clear()
+    if commit is None:
+        return
     for name in commit.keys:
         if base is None or name not in base.keys:
             rows = read_keys(checkpoint, name)

@@ -37,7 +37,8 @@ class Progress(NamedTuple):
 class Keys:
     """Ids with the times of their events.
 
-    They are in buckets by time. What cannot meet a duplicate any more is removed with its bucket.
+    They are in buckets by time. What cannot meet a duplicate any more is removed with its bucket. Each method may raise
+    :class:`consumer.buckets.DamagedError`.
 
     Parameters
     ----------
@@ -65,9 +66,8 @@ class Keys:
     def known(self, keys: Sequence[bytes], oldest: Micros | None) -> list[bool]:
         """Whether an event with each id was kept, whose time is not before `oldest`."""
         found = [False] * len(keys)
-        for bucket in self._buckets.all.values():
-            values: list[bytes | None] = bucket[list(keys)] or []
-            for index, value in enumerate(values):
+        for bucket in self._buckets.names:
+            for index, value in enumerate(self._buckets.find(bucket, keys)):
                 if value is not None and (oldest is None or _TIME.unpack(value)[0] >= oldest):
                     found[index] = True
         return found
@@ -88,7 +88,7 @@ class Keys:
         batch.put(_PROGRESS, json.dumps(progress).encode())
         self._buckets.write(batch)
         if oldest is not None:
-            for name in [name for name in self._buckets.all if name != _REST and int(name) < oldest // self._width]:
+            for name in [name for name in self._buckets.names if name != _REST and int(name) < oldest // self._width]:
                 self._buckets.drop(name)
 
     def clear(self) -> None:

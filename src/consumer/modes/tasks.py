@@ -127,7 +127,7 @@ class _Events:
     """The events of a task."""
 
     def __init__(self, work: Work, aside: "_Aside") -> None:
-        self._parse = parser(work.mode.fields)
+        self._parse = parser(work.mode.fields, work.mode.time)
         self._watermark = work.watermark
         self._mode = work.mode
         self._aside = aside

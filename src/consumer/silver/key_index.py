@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from rocksdict import WriteBatch
+from rocksdict import ColumnFamily, WriteBatch
 
 from consumer.buckets import Buckets
 from consumer.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
@@ -55,6 +55,8 @@ class Progress(NamedTuple):
 class KeyIndex:
     """An index of the keys of one stream.
 
+    Each method may raise :class:`consumer.buckets.DamagedError`.
+
     Parameters
     ----------
     folder
@@ -92,9 +94,8 @@ class KeyIndex:
         """
         left: list[Any] = keys.unique().to_pylist()
         found: list[tuple[bytes, bytes]] = []
-        for bucket in self._buckets.all.values():
-            values: list[bytes | None] = bucket[left] or []
-            pairs = list(zip(left, values, strict=True))
+        for bucket in self._buckets.names:
+            pairs = list(zip(left, self._buckets.find(bucket, left), strict=True))
             found += [(key, value) for key, value in pairs if value and _is_live(value, oldest)]
             left = [key for key, value in pairs if not (value and _is_live(value, oldest))]
         rows = [_VALUE.unpack_from(value) for _, value in found]
@@ -122,10 +123,13 @@ class KeyIndex:
             The greatest event time so far.
         """
         batch = WriteBatch(raw_mode=True)
+        buckets: dict[str, ColumnFamily] = {}
         for key, time, source, position, content in _values(rows):
-            bucket = self._bucket(time, watermark)
+            name = self._bucket(time, watermark)
+            if name not in buckets:
+                buckets[name] = self._buckets.handle(name)
             value = _VALUE.pack(_NO_TIME if time is None else time, position, content) + source.encode()
-            batch.put(key, value, self._buckets.handle(bucket))
+            batch.put(key, value, buckets[name])
         batch.put(_PROGRESS, json.dumps(progress._asdict()).encode())
         self._buckets.write(batch)
         self._drop_passed(watermark)
@@ -150,7 +154,7 @@ class KeyIndex:
         if self._width is None or watermark is None:
             return
         first = (watermark - self._width) // self._width
-        for name in [name for name in self._buckets.all if name != _REST and int(name) < first]:
+        for name in [name for name in self._buckets.names if name != _REST and int(name) < first]:
             self._buckets.drop(name)
 
 

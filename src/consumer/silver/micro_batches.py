@@ -234,8 +234,7 @@ class SilverMicroBatches:
         """What verdicts depend on of silver's rows with some keys."""
         oldest = _horizon(watermark, contract)
         if _strategy(contract) is SilverStrategy.STATE:
-            index = self._state.index(spark, catalog, kept, contract, _length(contract), oldest)
-            return index.find(keys, oldest)
+            return self._state.find(spark, catalog, kept, contract, keys, _length(contract), oldest)
         if kept.newest() is None:
             return COMPARED.empty_table()
         with catalog_errors():

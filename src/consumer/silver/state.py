@@ -10,7 +10,7 @@ import pyarrow as pa
 import structlog
 from pyspark.sql import SparkSession
 
-from consumer.buckets import InUseError
+from consumer.buckets import InUseError, mended
 from consumer.commit.append import OpenTable
 from consumer.commit.marker import Committed
 from consumer.silver.compared import kept_before
@@ -45,18 +45,19 @@ class State:
         self._index: KeyIndex | None = None
         self._pending: tuple[Range, pa.Table] | None = None
 
-    def index(
+    def find(
         self,
         spark: SparkSession,
         catalog: "Catalog",
         silver: OpenTable,
         contract: Contract,
+        keys: Any,
         horizon: Micros | None,
         oldest: Micros | None,
-    ) -> KeyIndex:
-        """Return the index with all keys of silver's newest commit.
+    ) -> pa.Table:
+        """Return the rows with some keys whose event time is not before the horizon, of silver's newest commit.
 
-        It is filled from silver where it is empty, behind, or of another point in time.
+        The index is filled from silver where it is empty, behind, damaged, or of another point in time.
 
         Parameters
         ----------
@@ -68,6 +69,8 @@ class State:
             The silver table.
         contract
             The contract that decides.
+        keys
+            The keys.
         horizon
             Length of the horizon in microseconds; None if it is unbounded.
         oldest
@@ -75,26 +78,44 @@ class State:
         """
         if self._index is None:
             self._index = _opened(Path(self._settings.silver.index) / self._stream, horizon)
-        index, newest = self._index, silver.newest()
+        index = self._index
+
+        def look_up() -> pa.Table:
+            self._follow(index, spark, catalog, silver, contract, horizon, oldest)
+            return index.find(keys, oldest)
+
+        return mended(look_up, index.clear)
+
+    def _follow(
+        self,
+        index: KeyIndex,
+        spark: SparkSession,
+        catalog: "Catalog",
+        silver: OpenTable,
+        contract: Contract,
+        horizon: Micros | None,
+        oldest: Micros | None,
+    ) -> None:
+        """Let the index have all keys of silver's newest commit."""
+        newest = silver.newest()
         pending, self._pending = self._pending, None
         wanted = _progress(silver, contract, newest) if newest else None
         has = index.progress
         if has == wanted:
-            return index
-        if has and not (wanted and has.is_same_silver(wanted) and silver.descends_from(has.snapshot_id)):
+            return
+        if not (has and wanted and has.is_same_silver(wanted) and silver.descends_from(has.snapshot_id)):
             index.clear()
             has = None
         if not wanted:
-            return index
+            return
         start = has.end if has else 0
         watermark = None if oldest is None or horizon is None else oldest + horizon
         if pending and (pending[0].start, pending[0].end) == (start, wanted.end):
             index.add(pending[1], wanted, watermark)
-            return index
+            return
         log.info("filling the key index from silver", stream=self._stream, micro_batches=f"{start} to {wanted.end - 1}")
         while start < wanted.end:
-            start = self._fill(spark, catalog, silver, contract, wanted, start, oldest, watermark)
-        return index
+            start = self._fill(index, spark, catalog, silver, contract, wanted, start, oldest, watermark)
 
     def close(self) -> None:
         """Close the index."""
@@ -120,6 +141,7 @@ class State:
 
     def _fill(
         self,
+        index: KeyIndex,
         spark: SparkSession,
         catalog: "Catalog",
         silver: OpenTable,
@@ -136,8 +158,7 @@ class State:
             taken = next_range(ledger, start, wanted.end, most, max_micro_batches=wanted.end)
             end = taken.end if taken else wanted.end
             rows = kept_before(spark, catalog, contract, silver.name, start, end, oldest)
-        if self._index:
-            self._index.add(rows, wanted._replace(end=end), watermark)
+        index.add(rows, wanted._replace(end=end), watermark)
         return end
 
 

@@ -154,7 +154,8 @@ def _between(lost: pa.Table, first: int, after: int) -> pa.Table:
     """The lost rows from one number to before another, numbered from there."""
     numbers: Any = lost[_ROW].to_numpy()
     begin, end = np.searchsorted(numbers, [first, after])
-    mine = lost.slice(begin, end - begin)
+    # A slice would be pickled with the whole buffers, for each task; `take` copies the rows.
+    mine = lost.take(np.arange(begin, end))
     return mine.set_column(0, _ROW, pa.array(numbers[begin:end] - first, pa.int64()))
 
 

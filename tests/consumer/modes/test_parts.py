@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.modes.checkpoint import Checkpoint, Commit
+from consumer.modes.checkpoint import Checkpoint, Commit, pinned
 from consumer.modes.kept import KeyFile, decide, follow, read_keys, write_keys
 from consumer.modes.keys import Keys, Progress
 from consumer.modes.plan import Plan, next_end, tasks_between
 from consumer.modes.sinks import Folder
 from consumer.modes.windows import AMOUNT, OPEN, as_final, merged, split_final, touched, windows_of
 from lakeproof.errors import LakeproofError
+from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.topic import Extent
 from lakeproof.settings import settings_of
@@ -154,6 +155,13 @@ def test_sums_are_exact_and_windows_of_the_first_and_last_year_have_an_end() -> 
     assert as_final(windows, 24 * HOUR)["amount_sum"].to_pylist() == [Decimal("999999999999.999999")] * 2
     many = merged(windows, windows)
     assert many["amount_sum"].to_pylist() == [Decimal("1999999999999.999998")] * 2
+
+
+def test_a_checkpoint_keeps_the_form_of_the_event_time() -> None:
+    plain = {"LAKE_DEDUPE_KAFKA": "k"}
+    settings = [settings_of(plain), settings_of(plain | {"LAKE_DEDUPE_EVENT_TIME_FORMAT": "epoch_ms"})]
+    old, new = (pinned(mode_of(ModeName.DEDUPE, each)) for each in settings)
+    assert new == old | {"event_time_format": "epoch_ms"}  # checkpoints from before do not have it
 
 
 def test_a_file_replaces_the_one_of_the_same_micro_batch(tmp_path: Path) -> None:

@@ -1,18 +1,26 @@
 """The index of keys: no Spark."""
 
+import random
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rocksdict import Cache
 
+from consumer import buckets
+from consumer.buckets import InUseError, mended
 from consumer.silver.key_index import KeyIndex, Progress
 from consumer.silver.verdicts import COMPARED, IN_SILVER, Micros
 from lakeproof.errors import LakeproofError
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
+MICRO_BATCHES = 4
 Found = dict[str, tuple[int | None, int, bytes]]
 
 
@@ -100,9 +108,120 @@ def test_it_can_be_cleared(tmp_path: Path) -> None:
 
 def test_two_processes_cannot_have_it(tmp_path: Path) -> None:
     index = KeyIndex(tmp_path, None)
-    with pytest.raises(LakeproofError, match="in use by another process"):
+    index.add(rows({"a": 0}), progress(0), 0)
+    with pytest.raises(InUseError, match="in use by another process"):
         KeyIndex(tmp_path, None)
+    other = "import sys; from pathlib import Path; from consumer.silver.key_index import KeyIndex\n"
+    other += "KeyIndex(Path(sys.argv[1]), None)"
+    ended = subprocess.run([sys.executable, "-c", other, tmp_path], capture_output=True, text=True, check=False)
+    assert "InUseError" in ended.stderr
+    assert find(index, ["a"], None)
     index.close()
+
+
+@pytest.fixture
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The index of a process that was killed: a part of four micro-batches is in tables, and the rest in logs."""
+    monkeypatch.setattr(buckets, "_CACHE", Cache(1))  # blocks that were read before would hide the damage
+    index = KeyIndex(tmp_path / "running", DAY)
+    for number in range(MICRO_BATCHES):
+        index.add(rows(of_micro_batch(number), number), progress(number + 1), DAY)
+        if number == 0:
+            for name in index._buckets.names:
+                index._buckets._buckets[name].flush()
+        if number == 1:
+            index._buckets._database.flush()
+    shutil.copytree(tmp_path / "running", tmp_path / "killed", ignore=shutil.ignore_patterns("LOG*", "OPTIONS*"))
+    index.close()
+    return tmp_path / "killed"
+
+
+def of_micro_batch(number: int) -> dict[str, Micros | None]:
+    return {f"{number} {place}": place * HOUR if place else None for place in range(30)}
+
+
+def check_flipped(file: Path, place: int, bit: int) -> bool:
+    """Whether a flipped bit shows; whether it does or not, nothing is wrong or missing."""
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1 << bit
+    file.write_bytes(content)
+    index = KeyIndex(file.parent, DAY)
+
+    def look_up() -> tuple[int, Found]:
+        has = index.progress
+        assert has is None or has == progress(has.end)
+        return has.end if has else 0, find(index, wanted, None)
+
+    wanted = [key for number in range(MICRO_BATCHES) for key in of_micro_batch(number)]
+    cleared = []
+    end, found = mended(look_up, lambda: cleared.append(index.clear()))
+    assert found.keys() == {key for number in range(end) for key in of_micro_batch(number)}
+    for number in range(end, MICRO_BATCHES):
+        index.add(rows(of_micro_batch(number), number), progress(number + 1), DAY)
+    assert look_up()[1].keys() == set(wanted)
+    index.close()
+    return end < MICRO_BATCHES
+
+
+def test_a_flipped_bit_is_noticed_wherever_it_is(killed: Path, tmp_path: Path) -> None:
+    chance = random.Random(0)
+    files = [file for file in sorted(killed.iterdir()) if file.stat().st_size]
+    assert {file.name.partition("-")[0] if "-" in file.name else file.suffix for file in files} >= {
+        "MANIFEST",
+        ".sst",
+        ".log",
+    }
+    noticed = dict.fromkeys((".sst", ".log"), 0)
+    for number, file in enumerate(files):
+        size = file.stat().st_size
+        for place in (10, *chance.sample(range(size), min(size, 3))):
+            folder = tmp_path / f"{number}-{place}"
+            shutil.copytree(killed, folder)
+            shown = check_flipped(folder / file.name, place % size, chance.randrange(8))
+            noticed[file.suffix] = noticed.get(file.suffix, 0) + shown
+            shutil.rmtree(folder)
+    assert min(noticed[".sst"], noticed[".log"]) > 3
+
+
+@pytest.mark.parametrize("pattern", ["MANIFEST*", "*.log"])
+def test_a_record_that_rocksdb_would_read_for_ever_is_damage(killed: Path, pattern: str) -> None:
+    """The type of the second record becomes that of a recycled log, which the first one was not."""
+    file, starts = records(killed, pattern)
+    assert file.read_bytes()[starts[1] + 6] == 1
+    assert check_flipped(file, starts[1] + 6, 2)
+
+
+@pytest.mark.parametrize("number", [-1, -2, -3])
+def test_a_record_of_the_manifest_that_seems_to_be_longer_is_damage(killed: Path, number: int) -> None:
+    """RocksDB would leave it out with all after it: tables that it names would not be looked at."""
+    file, starts = records(killed, "MANIFEST*")
+    assert check_flipped(file, starts[number] + 5, 6)
+
+
+def records(folder: Path, pattern: str) -> tuple[Path, list[int]]:
+    """The first log of RocksDB that has several records, and where each starts."""
+    for file in sorted(folder.glob(pattern)):
+        content, starts = file.read_bytes(), [0]
+        while starts[-1] < len(content):
+            starts.append(starts[-1] + 7 + int.from_bytes(content[starts[-1] + 4 : starts[-1] + 6], "little"))
+        if len(starts) > 2:
+            return file, starts[:-1]
+    raise AssertionError(f"no {pattern} has several records")
+
+
+@pytest.mark.parametrize("pattern", ["*.sst", "*.log", "MANIFEST*", "CURRENT"])
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "zeroed"])
+def test_a_file_that_lost_its_content_is_noticed(killed: Path, pattern: str, how: str) -> None:
+    *_, file = sorted(killed.glob(pattern))
+    content = file.read_bytes()
+    left = {"empty": b"", "cut": content[: len(content) // 2], "zeroed": bytes(len(content))}
+    file.unlink()
+    if how in left:
+        file.write_bytes(left[how] or b"\0")
+        assert check_flipped(file, 0, 0)
+    else:
+        (killed / "other").write_bytes(b"\0")
+        assert check_flipped(killed / "other", 0, 0)
 
 
 def test_a_damaged_one_is_built_again(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from rocksdict import Cache
 from tests.consumer.lake import Drain, SessionOf
-from tests.consumer.silver.lakes import NOON, check, days, decide_all, land, with_strategy
+from tests.consumer.silver.lakes import NOON, check, days, decide_all, land, silver_of, with_strategy
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import back_up, restore
 
+from consumer import buckets
 from consumer.silver.key_index import KeyIndex
 from consumer.silver.rebuild import rebuild_silver
 from lakeproof.contracts import load_contract
@@ -63,6 +65,43 @@ def test_the_index_may_be_lost_old_or_of_another_strategy(
     shutil.copytree(copy, index)
     tables.maintain(session_of(lake), "silver.events")  # its commit is no longer in silver's history
     steps.step()
+
+
+def test_a_damaged_index_is_filled_again(
+    lake: Settings,
+    drain_directly: Drain,
+    session_of: SessionOf,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Damage within a file shows at a look-up, in a consumer that runs, too."""
+    monkeypatch.setattr(buckets, "_CACHE", Cache(1))  # blocks that were read before would hide it
+    steps = Lake(lake, drain_directly, session_of)
+    steps.step()
+    steps.step()
+    flip_a_bit(lake.silver.index / "events")
+    steps.step()
+    assert "block checksum mismatch" in capfd.readouterr().out
+    assert list(lake.silver.index.iterdir()) == [lake.silver.index / "events"]  # it was not taken to be in use
+    with silver_of(lake) as process:
+        process.take(session_of(lake))
+        land(lake, "a.json", ("k0", NOON, "x"))
+        drain_directly(lake)
+        process.take(session_of(lake))
+        flip_a_bit(lake.silver.index / "events")
+        land(lake, "b.json", ("k0", NOON, "x"), ("k1", NOON, "other"), ("b", NOON, "x"))
+        drain_directly(lake)
+        process.take(session_of(lake))
+    assert "block checksum mismatch" in capfd.readouterr().out
+    check(lake)
+
+
+def flip_a_bit(index: Path) -> None:
+    """In a block of keys of each table of an index."""
+    for table in index.glob("*.sst"):
+        content = bytearray(table.read_bytes())
+        content[10] ^= 1
+        table.write_bytes(content)
 
 
 def test_an_index_of_another_silver_is_not_used(

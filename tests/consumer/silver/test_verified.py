@@ -24,6 +24,7 @@ status: active
 customProperties:
   - {property: eventTime, value: when.at}
   - {property: silverHorizon, value: 2 days}
+  - {property: silverStrategy, value: STRATEGY}
 schema:
   - name: samples
     logicalType: object
@@ -49,8 +50,10 @@ def sample(device: int, day: int, **changes: str) -> str:
     return "{" + ", ".join(f'"{name}": {text}' for name, text in record.items()) + "}"
 
 
+NO_TIME = '{"at": null}'
 MICRO_BATCHES = [
-    [sample(1, 10), sample(2, 10), sample(3, 10), sample(4, 10)],
+    # The last two are without event time: never late, and known for ever.
+    [sample(1, 10), sample(2, 10), sample(3, 10), sample(4, 10), sample(8, 1, when=NO_TIME), sample(9, 1, when="null")],
     [
         # Duplicates: of these, the maps have another order, a number another sign of zero, or other digits.
         sample(1, 10, tags='{"b": null, "a": 1}'),
@@ -67,16 +70,23 @@ MICRO_BATCHES = [
     [sample(1, 20), sample(1, 20, ratio="0.1"), sample(7, 12)],
     # What was kept before is behind the horizon: kept again, its duplicate, late, kept again.
     [sample(2, 18), sample(2, 18), sample(3, 10), sample(1, 20)],
+    # Without event time again: of what was kept first, and of what was kept with a time before the horizon.
+    [sample(8, 1, when=NO_TIME), sample(9, 20), sample(7, 1, when=NO_TIME), sample(4, 1, when=NO_TIME)],
 ]
-COUNTS: dict[str, Any] = {"kept": 8, "duplicates": 4, "conflicts": 4, "late": 2}
+COUNTS: dict[str, Any] = {"kept": 12, "duplicates": 5, "conflicts": 5, "late": 2}
 
 
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(("strategy", "together"), [("merge", False), ("merge", True), ("state", False)])
 def test_it_is_clean(
-    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path, together: bool
+    lake_settings: Settings,
+    drain_directly: Drain,
+    session_of: SessionOf,
+    tmp_path: Path,
+    strategy: str,
+    together: bool,
 ) -> None:
-    """Whether micro-batches are decided one by one or together."""
-    (tmp_path / "samples.yaml").write_text(CONTRACT)
+    """With each strategy, whether micro-batches are decided one by one or together."""
+    (tmp_path / "samples.yaml").write_text(CONTRACT.replace("STRATEGY", strategy))
     settings = changed(lake_settings, LAKE_CONTRACTS=tmp_path)
     landing = settings.home / "landing" / "samples"
     landing.mkdir(parents=True)
