@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,32 @@ import pytest
 from tests.consumer.lake import rows
 from tests.consumer.test_cli import environment
 from tests.evolving import NEW, OLD, V2, land, write_contract
+from tests.logs import failure
 
 from lakeproof.settings import Settings
 
 DEADLINE_SECONDS = 240
+BUSY = """\
+name: busy
+silver: orders
+keys: [count]
+window: {size: 1 hour}
+measures:
+  units: sum(count)
+  spent: sum(total)
+"""
 
 
 @pytest.fixture
 def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
-    return lake_settings.model_copy(update={"contracts": tmp_path / "contracts"})
+    (tmp_path / "gold").mkdir()
+    return lake_settings.model_copy(update={"contracts": tmp_path / "contracts", "gold": tmp_path / "gold"})
 
 
 def run(settings: Settings, *command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", *command],
-        env=environment(settings),
+        env=environment(settings) | {"LAKE_GOLD": str(settings.gold)},
         capture_output=True,
         text=True,
         timeout=DEADLINE_SECONDS,
@@ -37,18 +49,22 @@ def run(settings: Settings, *command: str) -> "subprocess.CompletedProcess[str]"
 @pytest.mark.spark
 def test_a_consumer_that_runs_takes_a_contract_that_is_applied(settings: Settings, tmp_path: Path) -> None:
     write_contract(settings, "1.0.0")
+    (settings.gold / "busy.yaml").write_text(BUSY)
     land(settings, "1.json", OLD, OLD | {"id": "early", "note": "not yet"})
     log = tmp_path / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "consumer", "run", "orders", "--trigger", "200 milliseconds"],
-            env=environment(settings),
+            env=environment(settings) | {"LAKE_GOLD": str(settings.gold)},
             stderr=output,
         )
 
+    def lines(event: str) -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in log.read_text().splitlines() if line[:1] == "{"]
+        return [line for line in found if line["event"] == event]
+
     def micro_batches() -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in log.read_text().splitlines() if line[:1] == "{"]
-        return [line for line in lines if line["event"] == "micro-batch" and line["files"]]
+        return [line for line in lines("micro-batch") if line["files"]]
 
     def until(done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + DEADLINE_SECONDS
@@ -58,12 +74,12 @@ def test_a_consumer_that_runs_takes_a_contract_that_is_applied(settings: Setting
             time.sleep(0.1)
 
     try:
-        until(lambda: len(micro_batches()) == 1)
+        until(lambda: len(lines("gold micro-batch")) == 1)
         write_contract(settings, "1.1.0", V2)
         applied = run(settings, "lakeproof", "contract", "apply", "orders")
         assert applied.returncode == 0, applied.stderr
         land(settings, "2.json", NEW, NEW | {"id": "late", "count": 7, "note": "now"})
-        until(lambda: len(micro_batches()) == 2)
+        until(lambda: len(lines("gold micro-batch")) == 2)
         process.terminate()
         assert process.wait(DEADLINE_SECONDS) == 0, log.read_text()
     finally:
@@ -81,8 +97,15 @@ def test_a_consumer_that_runs_takes_a_contract_that_is_applied(settings: Setting
         "late": ("1.1.0", "now", 7),
     }
     assert [row["_contract_version"] for row in rows(settings, "dead_letters.orders")] == ["1.0.0"]
+    of_gold = {row["count"]: (row["units"], row["spent"]) for row in rows(settings, "gold.busy")}
+    assert of_gold == {
+        7: (14, Decimal("123456789013580246.14")),
+        NEW["count"]: (NEW["count"], Decimal("123456789012345678.25")),
+    }
     checked = run(settings, "reader", "verify", "orders", "--values")
     assert checked.returncode == 0, checked.stdout + checked.stderr
+    again = run(settings, "consumer", "run", "orders", "--available-now")
+    assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.spark
@@ -93,6 +116,6 @@ def test_a_contract_that_was_not_applied_is_refused_when_a_consumer_starts(setti
     done = run(settings, "consumer", "run", "orders", "--available-now")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    [error] = [line for line in done.stderr.splitlines() if line.startswith("Error:")]
-    assert "1.1.0 of orders has not been applied" in error
-    assert "Run `lakeproof contract apply orders`." in done.stderr
+    failed = failure(done.stderr)
+    assert "1.1.0 of orders has not been applied" in failed["message"]
+    assert "Run `lakeproof contract apply orders`." in failed["hint"]

@@ -12,6 +12,7 @@ import pytest
 from tests.consumer.lake import rows
 from tests.consumer.test_cli import environment, land
 from tests.lakes import changed, variables
+from tests.logs import failure
 from tests.servers import PostgresServer, RestCatalogServer, Server
 
 from lakeproof.settings import Settings
@@ -41,15 +42,13 @@ class Dependent:
         return subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=300, check=False)
 
     def check_words(self, said: str) -> None:
-        """One line that names what is away and no password, and a hint."""
+        """The last line of the log names what is away and no password, and has a hint."""
         assert "Traceback" not in said
         assert not [form for form in (PASSWORD, "p%40ss", "%2Frd") if form in said]
-        lines = said.splitlines()
-        error, *hint = lines[next(number for number, line in enumerate(lines) if line.startswith("Error: ")) :]
+        failed = failure(said)
         # Of the queries, whichever comes first to what is away: while it opens the catalog, or while it reads a table.
-        assert re.match(rf"Error: (?:\S+-\S+: )?{self.words}", error), error
-        assert len(hint) == 1
-        assert "LAKE_" in hint[0]
+        assert re.match(rf"(?:\S+-\S+: )?{self.words}", failed["message"]), failed
+        assert "LAKE_" in failed["hint"]
 
     def check_rows(self, count: int) -> None:
         done = self.drain()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from consumer.commit.data_files import field_at
 from consumer.judge.judged import arrow_type
 from consumer.judge.rule_checks import evaluate
-from lakeproof.contracts.rules.expression import Expression, fields_in
+from lakeproof.contracts.rules.expression import Column, Expression
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Aggregate, Measure, Product
 from lakeproof.tables.names import UPDATED_AT
 
@@ -29,10 +29,9 @@ _compute: Any = pc  # its stubs lack functions
 
 def columns_of(product: Product, event_time: str, *, measures: bool = True) -> list[str]:
     """Names of the columns of silver that :func:`in_windows` takes."""
-    paths = [str(key) for key in product.keys]
-    if measures:
-        paths += sorted(set().union(*(fields_in(each) for measure in product.measures for each in measure.expressions)))
-    return list(dict.fromkeys(path.partition(".")[0] for path in [*paths, event_time]))
+    keys = [str(key) for key in product.keys]
+    paths = [*keys, *(sorted(product.fields - {*keys}) if measures else ()), event_time]
+    return list(dict.fromkeys(path.partition(".")[0] for path in paths))
 
 
 def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measures: bool = True) -> pa.Table:
@@ -50,7 +49,8 @@ def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measu
         columns = {name: column.filter(at.is_valid()) for name, column in columns.items()}
         at = at.drop_null()
     found = {
-        name: _normal(field_at(columns, str(key))) for key, name in zip(product.keys, key_names(product), strict=True)
+        name: _normal(evaluate(Column(key.path, key.type), columns))
+        for key, name in zip(product.keys, key_names(product), strict=True)
     }
     for index, measure in enumerate(product.measures if measures else ()):
         if measure.argument:

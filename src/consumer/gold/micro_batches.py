@@ -25,7 +25,7 @@ from consumer.commit.tasks import Written
 from consumer.commit.upsert import OldRows, upsert_once
 from consumer.gold.columns import columns_of, micros
 from consumer.gold.sessions import Sessions, touched_sessions
-from consumer.gold.table import rebuild_gold_hint
+from consumer.gold.table import ensure_gold_table, rebuild_gold_hint
 from consumer.gold.tasks import Wanted, write_windows
 from consumer.gold.touched import Windows, old_rows, touched_windows, within
 from consumer.scan import Scan, of_micro_batches, plan
@@ -33,9 +33,11 @@ from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product, Publish
+from lakeproof.gold.read import read_under
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
+from lakeproof.tables.columns import renamed_columns
 from lakeproof.tables.names import gold_query, silver_query, silver_tables
 
 if TYPE_CHECKING:
@@ -105,6 +107,7 @@ class GoldMicroBatches:
         self._silver = silver_tables(product.stream).kept
         self._contracts = contracts
         self._lease = lease
+        self._digest: str | None = None
         self.count = 0
 
     def take(self, spark: SparkSession) -> bool:
@@ -120,6 +123,7 @@ class GoldMicroBatches:
         decided = decided_by_silver(source, self._product.stream)
         if decided is None:
             return False
+        self._follow_contract(spark)
         table = open_table(spark, self._table, gold_query(self._product.name))
         try:
             taken = self._next(table, source.table_id(), decided)
@@ -139,6 +143,20 @@ class GoldMicroBatches:
         silver = f"{taken.start} to {taken.end - 1}"
         log.info("gold micro-batch", product=self._product.name, micro_batches=silver, rows=written, seconds=seconds)
         return True
+
+    def _follow_contract(self, spark: SparkSession) -> None:
+        """Read the product under the current contract, which every row that silver has decided by now fits.
+
+        One may have been applied since the consumer was started.
+        """
+        digest = self._contracts.current(self._product.stream)
+        if digest is None or digest == self._digest:
+            return
+        contract = recorded_contract(self._contracts, digest, _missing(self._silver, digest))
+        product = read_under(self._product, contract)
+        if product != self._product:
+            ensure_gold_table(spark, product, self._table)
+        self._product, self._digest = product, digest
 
     def _next(self, table: OpenTable, silver: str, decided: Committed) -> _Taken | None:
         """What to take; None if there is nothing."""
@@ -221,10 +239,11 @@ class GoldMicroBatches:
         since: int = 0,
         within: "BooleanExpression | None" = None,
     ) -> Scan:
-        columns = columns_of(self._product, taken.contract.event_time)
+        renamed = renamed_columns(silver.properties)
+        columns = {name: renamed.get(name, name) for name in columns_of(self._product, taken.contract.event_time)}
         numbers = of_micro_batches(since, taken.end)
         with catalog_errors():
-            return plan(silver, self._silver, {name: name for name in columns}, numbers, within=within)
+            return plan(silver, self._silver, columns, numbers, within=within)
 
     def _upsert(self, taken: _Taken, marker: Marker, written: Written, find_old: Callable[[int], OldRows]) -> int:
         self._lease.check()
@@ -241,8 +260,11 @@ def _marker(product: Product, taken: _Taken) -> Marker:
 def contract_of(decided: Committed, silver: str, contracts: ContractLog) -> Contract:
     """The contract under which the newest rows of a silver table were decided."""
     digest = decided.marker.contract
-    missing = f"{silver} was filled under the contract {digest[:12]}…, which the landing log does not have."
-    return recorded_contract(contracts, digest, missing)
+    return recorded_contract(contracts, digest, _missing(silver, digest))
+
+
+def _missing(silver: str, digest: str) -> str:
+    return f"{silver} was filled under the contract {digest[:12]}…, which the landing log does not have."
 
 
 def horizon_after(decided: Committed, contract: Contract) -> int | None:

@@ -86,7 +86,7 @@ def remembered(spark: SparkSession, silver: Scan, product: Product, event_time: 
     fits, rest = whole_files(silver)
     if not fits.files or rest.files:
         return None
-    kind = (product.digest, event_time)
+    kind = (product, event_time)
     return derived(spark, fits, lambda batch: in_windows(batch, product, event_time), kind)
 
 

@@ -21,16 +21,19 @@ from consumer.commit.tasks import map_in_arrow
 from consumer.gold.columns import EPOCH, micros
 from consumer.judge.batch import Judge
 from consumer.sensors.reading import Sampler
-from lakeproof.contracts import Bound, Contract, Field, PrimitiveType
+from lakeproof.contracts import ISO_8601, Bound, Contract, Field, PrimitiveType
 from lakeproof.gold.samples import Samples
 from lakeproof.kafka.offsets import OFFSET_DIGITS, source_name
 from lakeproof.settings import Limits
 from lakeproof.tables.names import POSITION, SOURCE
 
 _MOST_BYTES = 64 << 10
+_STRING = r'"([^"\\\x00-\x1f]*)"'
+_NUMBER = r"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
 _TOKENS = {
-    PrimitiveType.STRING: r'"([^"\\\x00-\x1f]*)"',
-    PrimitiveType.DOUBLE: r"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)",
+    PrimitiveType.STRING: _STRING,
+    PrimitiveType.SCALAR: f"(?:{_STRING}|{_NUMBER})",  # true and false are left to the judge
+    PrimitiveType.DOUBLE: _NUMBER,
     PrimitiveType.TIMESTAMP: (
         r'"((?!000[01]|9999)[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]'
         r'(?:\.[0-9]{1,6})?(?:Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9]))"'
@@ -45,9 +48,11 @@ def why_never_plain(contract: Contract) -> str:
         return "the contract has rules"
     for field in contract.live:
         if field.type not in _TOKENS:
-            return f"{field.name} is neither a string, nor a double, nor a timestamp"
+            return f"{field.name} is not a string, a scalar, a double or a timestamp"
         if field.allowed or field.constraints.pattern:
             return f"{field.name} has a pattern or an enum"
+        if field.time != ISO_8601:
+            return f"{field.name} has the format {field.time.format}"
     return ""
 
 
@@ -159,7 +164,8 @@ def _kind(field: Field) -> PrimitiveType:
 
 
 def _text(field: Field) -> Column:
-    return F.regexp_extract(_message(), _pair(field), 1)
+    groups = (1, 2) if field.type is PrimitiveType.SCALAR else (1,)  # a group that does not match is empty
+    return F.concat(*(F.regexp_extract(_message(), _pair(field), group) for group in groups))
 
 
 def _double(field: Field) -> Column:
@@ -174,7 +180,7 @@ def _meets(field: Field) -> Iterator[Column]:
     """Conditions for a value that has the usual form to meet its type and constraints."""
     limits = field.constraints
     match field.type:
-        case PrimitiveType.STRING:
+        case PrimitiveType.STRING | PrimitiveType.SCALAR:
             length = F.char_length(_text(field))
             yield length >= (limits.min_length or 0)
             if limits.max_length is not None:

@@ -223,7 +223,10 @@ class SamplesMicroBatches:
     def _readings(self, spark: SparkSession, taken: _Taken, since: int | None) -> DataFrame:
         """What silver has kept from a time on and before the horizon; it may be ahead by now."""
         event_time = F.col(f"`{self._samples.event_time.name}`")
+        used = (self._samples.device.name, self._samples.value.name)
+        renamed = open_table(spark, self._silver, silver_query(self._samples.stream)).renamed()
         rows = spark.table(f"{CATALOG}.{self._silver}").where(F.col(MICRO_BATCH_ID) < taken.end)
+        rows = rows.withColumnsRenamed({new: old for old, new in renamed.items() if old in used})
         rows = rows.where(event_time < timestamp(taken.until))
         if since is not None:
             rows = rows.where(event_time >= timestamp(since))

@@ -4,7 +4,7 @@ Each kind of table says so by numbers of micro-batches that are columns or marke
 the table or expires its snapshots changes nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -13,7 +13,7 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from consumer.commit.append import OpenTable
+from consumer.commit.append import OpenTable, open_table
 from consumer.commit.marker import Committed
 from consumer.gold.columns import START, key_names
 from consumer.gold.times import timestamp, window_starts
@@ -144,10 +144,11 @@ def _corrected(
     if since is None:
         yield Change(of_gold(rows, product), newest)
         return
-    silver = _rows(spark, silver_tables(product.stream).kept)
+    name = silver_tables(product.stream).kept
+    silver, renamed = _rows(spark, name), open_table(spark, name, silver_query(product.stream)).renamed()
     number = F.col(MICRO_BATCH_ID)
     new = silver.where((number >= since.next_number) & (number < newest.next_number))
-    touched = _windows_of(new, product, contract.event_time).persist()
+    touched = _windows_of(new, product, contract.event_time, renamed).persist()
     try:
         edges = touched.agg(F.min(START).alias("first"), F.max(START).alias("last")).first()
         if edges is None or edges.first is None:
@@ -180,15 +181,16 @@ def _rows(spark: SparkSession, table: str) -> DataFrame:
     return spark.table(f"{CATALOG}.{table}")
 
 
-def _windows_of(rows: DataFrame, product: Product, event_time: str) -> DataFrame:
+def _windows_of(rows: DataFrame, product: Product, event_time: str, renamed: Mapping[str, str]) -> DataFrame:
     """Start and keys of the windows that rows of silver are in."""
     starts = window_starts(F.unix_micros(F.col(event_time)), product.window)
-    keys = [F.col(_path(key)).alias(name) for key, name in zip(product.keys, key_names(product), strict=True)]
+    keys = [F.col(_path(key, renamed)).alias(name) for key, name in zip(product.keys, key_names(product), strict=True)]
     return rows.where(F.col(event_time).isNotNull()).select(starts.alias(START), *keys).distinct()
 
 
-def _path(key: Key) -> str:
-    return ".".join(f"`{name}`" for name in key.path)
+def _path(key: Key, renamed: Mapping[str, str]) -> str:
+    top, *within = key.path
+    return ".".join(f"`{name}`" for name in (renamed.get(top, top), *within))
 
 
 def _same_keys(product: Product) -> list[Column]:

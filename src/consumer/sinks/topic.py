@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from time import monotonic, sleep
+from time import monotonic
 
 import pyarrow as pa
 import structlog
@@ -12,19 +12,15 @@ from consumer.commit.append import OpenTable, open_table
 from consumer.commit.marker import Committed, MarkerLostError
 from consumer.commit.tasks import write_in_tasks
 from consumer.sinks.changes import Followed
-from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.errors import LakeproofError
 from lakeproof.kafka.create import Topic as Wanted
-from lakeproof.kafka.create import ensure_topic
+from lakeproof.kafka.create import ready_topic
 from lakeproof.kafka.sending import Outgoing, Sending
-from lakeproof.kafka.topic import Topic
 from lakeproof.settings import KafkaSettings, Settings
 from lakeproof.state.lease import Lease
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 
 log = structlog.get_logger()
-
-_KNOWN_SECONDS = 10.0
-_POLL_SECONDS = 0.1
 
 
 def sink_name(table: str, topic: str) -> str:
@@ -75,7 +71,7 @@ class TopicSink:
         since = self._since(position, table, newest)
         if since and since.next_number == newest.next_number:
             return False
-        topic_id = self._ready()
+        topic_id = ready_topic(self._settings.kafka, Wanted.of(self._topic, self._settings.topics))
         if position and position.topic_id != topic_id:
             log.warning("the topic was created again: sending the whole table", table=table.name, topic=self._topic)
             since = None
@@ -118,21 +114,6 @@ class TopicSink:
                 f"The topic {self._topic} has rows that {table.name} has no longer: {error.message}", hint
             ) from error
         return since
-
-    def _ready(self) -> str:
-        """Create the topic if it is missing; return its id."""
-        kafka = self._settings.kafka
-        created = ensure_topic(kafka, Wanted.of(self._topic, self._settings.topics))
-        if created:
-            log.info("topic created", topic=self._topic, partitions=self._settings.topics.partitions)
-        known_by = monotonic() + (_KNOWN_SECONDS if created else 0)
-        while True:
-            try:
-                return Topic(kafka, self._topic).identity()[0]
-            except UnavailableError:  # a broker hears of a new topic a moment after the one that created it
-                if monotonic() >= known_by:
-                    raise
-                sleep(_POLL_SECONDS)
 
 
 @dataclass

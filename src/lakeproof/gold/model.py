@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
 from lakeproof.contracts.duration import duration_text
 from lakeproof.contracts.model import Type
-from lakeproof.contracts.rules.expression import Expression
+from lakeproof.contracts.rules.expression import Expression, fields_in
 from lakeproof.gold.meaning import meaning
 
 WINDOW_START = "window_start"
@@ -183,6 +183,8 @@ class Product:
         When the row of a window is published.
     sinks
         Where rows are published.
+    text
+        The bytes of its file.
     """
 
     name: str
@@ -193,6 +195,13 @@ class Product:
     measures: tuple[Measure, ...]
     publish: Publish
     sinks: tuple[Sink, ...]
+    text: bytes = field(default=b"", compare=False, repr=False)
+
+    @property
+    def fields(self) -> set[str]:
+        """Paths of the fields that it uses."""
+        of_measures = (fields_in(each) for measure in self.measures for each in measure.expressions)
+        return {str(key) for key in self.keys}.union(*of_measures)
 
     @property
     def digest(self) -> str:

@@ -1,6 +1,7 @@
 """Read a data product from its file."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,9 +10,9 @@ from pydantic import BaseModel, ConfigDict
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import DecimalType, Field, ObjectType, PrimitiveType, type_name
 from lakeproof.contracts.read.names import identifier
-from lakeproof.contracts.read.problems import ContractError, Problems, expected, located_at, refused, validated
+from lakeproof.contracts.read.problems import ContractError, Problems, located_at, refused, validated
 from lakeproof.contracts.read.source import Place, read_source
-from lakeproof.errors import UsageError
+from lakeproof.errors import UsageError, expected
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Key, Kind, Measure, Product, Publish, Sink, SinkKind, Window
 from lakeproof.gold.window import read_session, read_window
 from lakeproof.kafka.names import topic_name
@@ -167,7 +168,33 @@ def parse_product(text: bytes, origin: str, name: str, contract_of: Callable[[st
     product = _product(source.document, name, contract_of, problems)
     if problems.found or product is None:
         raise refused(source, origin, problems.found, path_text)
-    return product
+    return replace(product, text=text)
+
+
+def read_under(product: Product, contract: Contract) -> Product:
+    """The same product over the fields of a newer contract, which was applied while it is filled.
+
+    Fields have their new types, but the names by which the product has them: its definition is still that of its table.
+    Those that were dropped are null from now on.
+
+    Raises
+    ------
+    UsageError
+        A type is too wide for a measure, or the stream has no silver any more.
+    """
+    used = {path.partition(".")[0] for path in product.fields}
+    fields = tuple(_as_used(each, used) for each in contract)
+    return parse_product(
+        product.text, f"gold/{product.name}.yaml", product.name, lambda _: replace(contract, fields=fields)
+    )
+
+
+def _as_used(field: Field, used: Container[str]) -> Field:
+    name = next((name for name in field.former_names if name in used), field.name)
+    kind = field.type
+    if isinstance(kind, ObjectType):
+        kind = ObjectType(tuple(_as_used(each, ()) for each in kind.fields))
+    return replace(field, name=name, type=kind, dropped=False)
 
 
 def told(error: "ErrorDetails") -> ContractError:

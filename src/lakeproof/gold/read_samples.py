@@ -9,7 +9,7 @@ from pydantic import Field as Limits
 
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.duration import FORM, FORM_HINT, read_duration
-from lakeproof.contracts.model import Field, PrimitiveType, Type, type_name
+from lakeproof.contracts.model import Field, PrimitiveType, type_name
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, refused, validated
 from lakeproof.contracts.read.source import Place, read_source
@@ -171,7 +171,7 @@ def _samples(
         return None
     device = value = event_time = None
     with problems.caught():
-        device = _field(document.device, ("device",), contract, PrimitiveType.STRING)
+        device = _field(document.device, ("device",), contract, PrimitiveType.STRING, PrimitiveType.SCALAR)
     with problems.caught():
         value = _field(document.value, ("value",), contract, PrimitiveType.DOUBLE)
     with problems.caught():
@@ -206,17 +206,16 @@ def _check_anomalies(document: _Document, others: Sequence[str]) -> None:
         raise ContractError(place, f"{document.anomalies!r} is the name of a product.", "Use another name.")
 
 
-def _field(name: str, place: Place, contract: Contract, kind: Type) -> Field:
+def _field(name: str, place: Place, contract: Contract, *kinds: PrimitiveType) -> Field:
+    expected = " or ".join(kinds)
     field = next((field for field in contract.live if field.name == name), None)
     if field is None:
-        known = ", ".join(field.name for field in contract.live if field.type == kind and field.required) or "none"
-        hint = f"Required fields of the type {type_name(kind)}: {known}."
+        known = ", ".join(field.name for field in contract.live if field.type in kinds and field.required) or "none"
+        hint = f"Required fields of the type {expected}: {known}."
         raise ContractError(place, f"unknown field {name!r}.", renamed_hint(name, contract) or hint)
-    if field.type != kind or not field.required:
+    if field.type not in kinds or not field.required:
         found = type_name(field.type) if field.required else f"an optional {type_name(field.type)}"
-        raise ContractError(
-            place, f"expected a required {type_name(kind)}, but {name} is {found}.", "Use another field."
-        )
+        raise ContractError(place, f"expected a required {expected}, but {name} is {found}.", "Use another field.")
     if name.lower() in _RESERVED:
         raise ContractError(place, f"the name {name!r} is reserved.", "The tables have a column of this name.")
     return field

@@ -27,7 +27,7 @@ from consumer.judge.batch import Judge
 from consumer.queries.alerts import AlertsQuery
 from consumer.queries.bronze import Trigger
 from consumer.sensors.alerts import is_plain, other_alerts, plain_alerts, why_never_plain
-from lakeproof.contracts import Contract, load_contract
+from lakeproof.contracts import Contract, TimeForm, TimeFormat, load_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.samples import AlertMode, Alerts, Samples
 from lakeproof.kafka.offsets import source_name
@@ -37,6 +37,7 @@ pytestmark = pytest.mark.spark
 
 GOOD = '{"device_id": "d1", "sensor_freq": -1.5, "event_time": "2026-11-21T06:00:00Z"}'
 DEVICES = ['"d"', '"ä\U0001f600"', '""', '"' + 64 * "x" + '"', '"' + 65 * "x" + '"', '"\\u0064"', "null", "5", '"a\tb"']
+DEVICES += ["377412", "-0", "1.50", "1e400", "01", "true", "-", "{}", "[1]"]
 DEVICES += ['"event_time\\": 1"', '"{}"', '"\\ud800"', '"a"b"']
 VALUES = ["-1", "0", "-0.0", "0.5", "-1e5", "-1E-400", "1e400", "-1e400", "01", "-.5", "1.", "NaN", "-Infinity", '"-1"']
 VALUES += ["null", "-0", "-1.7976931348623157e308", "-" + 400 * "9", "-1d", "-0x1", "[-1]", "-4.9e-324", "-0.1e-1"]
@@ -134,8 +135,10 @@ def test_contracts_of_which_no_message_is_plain(lake_settings: Settings, samples
     device, value, at = contract.fields
     assert why_never_plain(contract) == ""
     assert "device_id" in why_never_plain(replace(contract, fields=(replace(device, allowed=("a",)), value, at)))
+    epoch = replace(at, time=TimeForm(TimeFormat.EPOCH_MS))
+    assert "has the format epoch_ms" in why_never_plain(replace(contract, fields=(device, value, epoch)))
     other = load_contract(lake_settings.contracts, "clickstream")
-    assert "neither" in why_never_plain(other)
+    assert "id is not a string" in why_never_plain(other)
     with pytest.raises(UsageError, match="cannot be sent in real time") as refused:
         AlertsQuery(lake_settings, samples, other, Trigger())
     assert "mode: micro_batch" in refused.value.hint

@@ -33,6 +33,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.samples import Samples
 from lakeproof.settings import Settings
+from lakeproof.tables.columns import renaming
 from lakeproof.tables.schemas import ensure_silver_tables
 
 pytestmark = pytest.mark.spark
@@ -69,6 +70,20 @@ def some(chance: random.Random, now: float) -> list[Reading]:
         for device in ("a", "b", "c")
         for _ in range(chance.randint(0, 8))
     ]
+
+
+def test_a_field_that_is_renamed_while_it_runs_keeps_its_name_in_the_product(
+    lake: Settings, session: SparkSession, silver: Silver
+) -> None:
+    samples = write_samples(lake, TEXT)
+    silver.keep([at(0), at(20, -1.0), at(300)])
+    table = open_catalog(lake).load_table(SILVER.kept)
+    with table.transaction() as transaction:
+        with transaction.update_schema() as update:
+            update.rename_column("sensor_freq", "frequency")
+        transaction.set_properties(renaming({"sensor_freq": "frequency"}))
+    assert fill(session, lake, samples) == 1
+    check(lake, silver, samples)
 
 
 @pytest.mark.parametrize(("text", "seed"), [(TEXT, 1), (BY_WINDOW, 3)])
