@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from consumer.modes.plan import Micros, Plan
+from lakeproof.contracts import ISO_8601
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode
 from lakeproof.kafka.offsets import Offsets
@@ -121,6 +122,7 @@ class Identity:
 def pinned(mode: Mode) -> dict[str, Any]:
     """The fields of a mode that cannot change under a checkpoint; durations are in microseconds."""
     fields = {name: value for name, value in asdict(mode.fields).items() if value}
+    fields |= {"event_time_format": str(mode.time)} if mode.time != ISO_8601 else {}
     window = {"window": mode.window} if mode.window else {}
     return {"mode": str(mode.name), "topic": mode.topic, **fields, "watermark": mode.watermark, **window}
 

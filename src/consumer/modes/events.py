@@ -2,13 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
-from consumer.judge.scalars import UnfitError, shown, to_timestamp
+from consumer.judge.scalars import FloatToken, IntToken, UnfitError, shown
+from consumer.judge.times import field_converter
+from lakeproof.contracts import ISO_8601, PrimitiveType, TimeForm
 from lakeproof.kafka.modes import Fields
 from lakeproof.reasons import Reason
 
@@ -56,14 +59,20 @@ class Event(NamedTuple):
     amount: Decimal | None = None
 
 
-def parser(fields: Fields) -> Callable[[bytes], Event]:
+def parser(fields: Fields, form: TimeForm = ISO_8601) -> Callable[[bytes], Event]:
     """Return what reads the value of a message, a JSON object in UTF-8.
 
     It raises :class:`BadMessageError` for a message that is none, lacks a field, or has one of another type.
     """
     names = {name: field for name, field in vars(fields).items() if field}
-    types = {name: msgspec.Raw if name == "amount" else str for name in names}
+    read_time: Callable[[Any], Any] = field_converter(PrimitiveType.TIMESTAMP, form)
+    numbers = {"amount"}
+    if form.format.per_second:
+        numbers.add("event_time")
+        read_time = partial(_read_number, read_time)
+    types = {name: msgspec.Raw if name in numbers else str for name in names}
     model = msgspec.defstruct("Fields", list(types.items()), rename=names)
+    kinds = {names[name]: kind for name, kind in types.items()}
     decode: Callable[[bytes], Any] = msgspec.json.Decoder(model).decode
     quoted = [json.dumps(field).encode() for field in names.values()]
     of_user = fields.user_id is not None
@@ -74,13 +83,16 @@ def parser(fields: Fields) -> Callable[[bytes], Event]:
             if not value.isascii():
                 value.decode()
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise _bad(error) from error
+            bad = _bad(error, value, kinds)
+            if bad.reason is Reason.MISSING_FIELD and bad.detail.startswith(f"{fields.user_id}:"):
+                bad.detail += ": each window is of one user"
+            raise bad from error
         for name in quoted:
             if value.count(name) > 1:
                 _check_keys(value, names.values())
         if not found.event_id:
             raise BadMessageError(Reason.WRONG_LENGTH, f"{fields.event_id}: expected an id, got an empty string")
-        time = _read(fields.event_time, to_timestamp, found.event_time)
+        time = _read(fields.event_time, read_time, found.event_time)
         if not of_user:
             return Event(found.event_id, time)
         return Event(found.event_id, time, found.user_id, _read(str(fields.amount), _amount, found.amount))
@@ -96,40 +108,59 @@ def _read(field: str, convert: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _amount(raw: msgspec.Raw) -> Decimal:
+    number = _number(raw)
+    try:
+        amount = Decimal(number)
+        return _UNIT * 0 if not amount else amount.quantize(_UNIT, context=_EXACT)
+    except (Inexact, InvalidOperation):
+        raise UnfitError(
+            Reason.OUT_OF_RANGE,
+            f"expected a number with at most {AMOUNT_PRECISION - AMOUNT_SCALE} digits before the decimal point and "
+            f"{AMOUNT_SCALE} after it, got {shown(number)}",
+        ) from None
+
+
+def _read_number(convert: Callable[[Any], Any], raw: msgspec.Raw) -> Any:
+    return convert(_number(raw))
+
+
+def _number(raw: msgspec.Raw) -> IntToken | FloatToken:
     text = bytes(raw)
     if not _NUMBER.fullmatch(text):
         raise UnfitError(
             Reason.NULL_FIELD if text == b"null" else Reason.WRONG_TYPE,
             f"expected a number, got {shown(msgspec.json.decode(text))}",
         )
-    try:
-        number = Decimal(text.decode())
-        return _UNIT * 0 if not number else number.quantize(_UNIT, context=_EXACT)
-    except (Inexact, InvalidOperation):
-        raise UnfitError(
-            Reason.OUT_OF_RANGE,
-            f"expected a number with at most {AMOUNT_PRECISION - AMOUNT_SCALE} digits before the decimal point and "
-            f"{AMOUNT_SCALE} after it, got {shown(text.decode())}",
-        ) from None
+    digits = text.decode()
+    return IntToken(digits) if digits.lstrip("-").isdigit() else FloatToken(digits)
 
 
-def _bad(error: Exception) -> BadMessageError:
-    """Say why a value is not read."""
-    if isinstance(error, RecursionError):
-        return BadMessageError(Reason.TOO_DEEP, "nested too deeply")
+def _bad(error: Exception, value: bytes, fields: Mapping[str, type]) -> BadMessageError:
+    """Say why a value is not read: what msgspec refuses is read again with Python's reader, field by field."""
     if isinstance(error, UnicodeDecodeError):
         return BadMessageError(Reason.INVALID_UTF8, f"{error.reason} at byte {error.start}")
-    detail = str(error)
-    if not isinstance(error, msgspec.ValidationError):
-        return BadMessageError(Reason.MALFORMED_RECORD, detail)
-    code = Reason.WRONG_TYPE
-    if "missing required field" in detail:
-        code = Reason.MISSING_FIELD
-    elif "`null`" in detail:
-        code = Reason.NULL_FIELD
-    elif detail.startswith("Expected `object`"):
-        code = Reason.NOT_AN_OBJECT
-    return BadMessageError(code, detail)
+    text = value.decode(errors="surrogateescape")
+    try:
+        found = json.loads(text, parse_int=IntToken, parse_float=FloatToken)
+    except RecursionError:
+        return BadMessageError(Reason.TOO_DEEP, "nested too deeply")
+    except json.JSONDecodeError as wrong:
+        place = len(text[: wrong.pos].encode(errors="surrogateescape"))
+        return BadMessageError(Reason.MALFORMED_RECORD, f"not valid JSON at byte {place}")
+    if not isinstance(found, dict):
+        return BadMessageError(Reason.NOT_AN_OBJECT, f"expected an object, got {shown(found)}")
+    for field, kind in fields.items():
+        if field not in found:
+            return BadMessageError(Reason.MISSING_FIELD, f"{field}: required, but missing")
+        if found[field] is None:
+            return BadMessageError(Reason.NULL_FIELD, f"{field}: required, but null")
+        if kind is str and type(found[field]) is not str:
+            return BadMessageError(Reason.WRONG_TYPE, f"{field}: expected a string, got {shown(found[field])}")
+    try:
+        _check_keys(value, fields)
+    except BadMessageError as twice:
+        return twice
+    return BadMessageError(Reason.MALFORMED_RECORD, "not valid JSON")
 
 
 def _check_keys(value: bytes, fields: Any) -> None:
@@ -141,7 +172,7 @@ def _check_keys(value: bytes, fields: Any) -> None:
     try:
         found = json.loads(value, object_pairs_hook=keys)
     except (RecursionError, ValueError) as error:  # ValueError: a number with thousands of digits
-        raise BadMessageError(Reason.MALFORMED_RECORD, str(error)) from error
+        raise BadMessageError(Reason.MALFORMED_RECORD, "not valid JSON, or a number has too many digits") from error
     for field in fields:
         if found.count(field) > 1:
             raise BadMessageError(Reason.DUPLICATE_KEY, f"{field}: the object has it twice")

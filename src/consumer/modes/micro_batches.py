@@ -7,6 +7,7 @@ says what was known before it, and so every message gets the same verdict, and e
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ import structlog
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
+from consumer.buckets import DamagedError, mended
 from consumer.modes.checkpoint import Checkpoint, Commit, Counts, Identity, with_totals
 from consumer.modes.kept import decide, follow, write_keys
 from consumer.modes.keys import Keys, Progress
@@ -29,6 +31,8 @@ from consumer.modes.tasks import Piece, Work, judge, write_kept
 from consumer.modes.windows import OPEN, as_final, merged, split_final, touched, windows_of
 from consumer.sources.kafka.read import MessagesLostError
 from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.kafka.create import Topic as Wanted
+from lakeproof.kafka.create import ready_topic
 from lakeproof.kafka.modes import Mode
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.sending import Sending
@@ -62,33 +66,39 @@ class MicroBatches:
         self._responded = time.monotonic()
 
     def prepare(self) -> None:
-        """Make sure that topics, folders and checkpoint are there and fit, and load what is known.
+        """Make sure that topics, folders and checkpoint fit together, and load what is known.
+
+        Topics of sinks are created if they are missing.
 
         Raises
         ------
         LakeproofError
-            One is missing, or they do not fit together.
+            The topic that is read is missing, or they do not fit together.
         """
         mode, settings = self._mode, self._settings
         topic = Topic(settings.kafka, mode.topic)
         topic_id, partitions = topic.identity()
         for sink in (mode.kafka, mode.aside_topic):
             if sink:
-                Topic(settings.kafka, sink).identity()
+                ready_topic(settings.kafka, Wanted.of(sink, settings.topics))
         checkpoint = Checkpoint(mode.checkpoint, settings.s3)
         identity = checkpoint.identity()
+        roots = (mode.parquet, None if mode.aside_topic else mode.aside)
+        folders = [Folder(root, settings.s3) for root in roots if root]
         if identity is None:
+            for folder in folders:
+                folder.check_unclaimed()  # a first run that is refused leaves no checkpoint
             identity = checkpoint.create(mode, topic_id, topic.starting(mode.starting_offsets, partitions))
         checkpoint.check(identity, mode, topic_id)
         commit, plan = checkpoint.newest()
         next_number = plan.number + 1 if plan else commit.number + 1 if commit else 0
-        for folder in (mode.parquet, None if mode.aside_topic else mode.aside):
-            if folder:
-                Folder(folder, settings.s3).claim(identity.id, next_number)
+        for folder in folders:
+            folder.claim(identity.id, next_number)
         self.close()
         keys = Keys(Path(settings.home) / "modes" / identity.id, mode.watermark)
         oldest = self._oldest(commit.watermark if commit else None)
-        follow(keys, checkpoint, commit, checkpoint.recent(), oldest)
+        recent = checkpoint.recent()
+        mended(lambda: follow(keys, checkpoint, commit, recent, oldest), keys.clear)
         end = None
         if self._to_the_end:
             extents = topic.extents(partitions)
@@ -195,7 +205,13 @@ class MicroBatches:
         """Which events of each piece are kept."""
         tables = [from_bytes(piece.events) for piece in pieces]
         ids = pa.concat_tables(tables)["id"].combine_chunks()
-        kept = decide(ids, self._prepared.keys, self._oldest(plan.watermark))
+        ready, oldest = self._prepared, self._oldest(plan.watermark)
+
+        def look_up() -> Any:
+            follow(ready.keys, ready.checkpoint, ready.commit, (), oldest)
+            return decide(ids, ready.keys, oldest)
+
+        kept = mended(look_up, ready.keys.clear)
         edges = np.cumsum([table.num_rows for table in tables])[:-1]
         return list(np.split(kept, edges))
 
@@ -246,7 +262,8 @@ class MicroBatches:
         ready.checkpoint.commit(commit)
         # Only now: ids of a micro-batch that is repeated would be duplicates of themselves.
         pairs: Any = zip(rows["id"].to_pylist(), rows["time"].to_pylist(), strict=True)
-        ready.keys.add(pairs, Progress(commit.number, commit.id), oldest)
+        with suppress(DamagedError):  # the next micro-batch fills them again from the checkpoint
+            ready.keys.add(pairs, Progress(commit.number, commit.id), oldest)
         ready.commit, ready.plan = commit, None
         if windows is not None:
             ready.open = windows

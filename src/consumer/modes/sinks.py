@@ -40,6 +40,17 @@ class Folder:
         self.root = root
         self._storage: Storage = open_storage(root, s3)
 
+    def check_unclaimed(self) -> None:
+        """Make sure that its files do not come from any checkpoint.
+
+        Raises
+        ------
+        LakeproofError
+            They do.
+        """
+        if self._storage.stat(f"{self.root}/{_MARKER}"):
+            raise self._claimed()
+
     def claim(self, checkpoint: str, next_number: int) -> None:
         """Make sure that the files of the folder come from a checkpoint, and from no later point of it.
 
@@ -60,10 +71,7 @@ class Folder:
             self._storage.write_new(f"{self.root}/{_MARKER}", marker)
         except FileExistsError:
             if self._storage.read(f"{self.root}/{_MARKER}") != marker:
-                raise LakeproofError(
-                    f"The folder {self.root} has the files of another checkpoint.",
-                    "Use a new folder, or restore that checkpoint.",
-                ) from None
+                raise self._claimed() from None
         later = [number for name in self._names() if (number := _number(name)) >= next_number]
         if later:
             raise LakeproofError(
@@ -80,6 +88,12 @@ class Folder:
             pq.write_table(rows, output, compression="zstd")
             name = f"{kind}-{number:0{_DIGITS}}-{piece}.parquet"
             self._storage.replace(f"{self.root}/{name}", output.getvalue().to_pybytes())
+
+    def _claimed(self) -> LakeproofError:
+        return LakeproofError(
+            f"The folder {self.root} has the files of another checkpoint.",
+            "Use a new folder, or restore that checkpoint.",
+        )
 
     def _names(self) -> Iterable[str]:
         return (file.uri.rpartition("/")[2] for file in self._storage.list())

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from time import monotonic, sleep
 from typing import Any
 
+import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -14,10 +16,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.client import client_properties
+from lakeproof.kafka.topic import Topic as Existing
 from lakeproof.kafka.topic import unavailable
 from lakeproof.settings import KafkaSettings, TopicSettings
 
+log = structlog.get_logger()
+
 _PATIENCE_SECONDS = 5.0
+_KNOWN_SECONDS = 10.0
+_POLL_SECONDS = 0.1
 _BROKER_DEFAULT = -1
 
 
@@ -135,6 +142,27 @@ def ensure_topic(kafka: KafkaSettings, topic: Topic) -> bool:
     except KafkaException as error:
         admin.poll(0)  # calls `error_cb`
         raise unavailable(kafka, topic.name, error.args[0], problems) from error
+
+
+def ready_topic(kafka: KafkaSettings, topic: Topic) -> str:
+    """Create a topic if it does not exist, wait until it is known, and return its id.
+
+    Raises
+    ------
+    UnavailableError, UsageError
+        As of :func:`ensure_topic`.
+    """
+    created = ensure_topic(kafka, topic)
+    if created:
+        log.info("topic created", topic=topic.name, partitions=topic.partitions)
+    known_by = monotonic() + (_KNOWN_SECONDS if created else 0)
+    while True:
+        try:
+            return Existing(kafka, topic.name).identity()[0]
+        except UnavailableError:  # a broker hears of a new topic a moment after the one that created it
+            if monotonic() >= known_by:
+                raise
+            sleep(_POLL_SECONDS)
 
 
 def _create(admin: AdminClient, topic: Topic) -> bool:

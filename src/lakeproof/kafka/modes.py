@@ -12,6 +12,8 @@ from pydantic.fields import FieldInfo
 
 from lakeproof.addresses import as_uri, encoded
 from lakeproof.contracts.duration import FORM, FORM_HINT, read_duration
+from lakeproof.contracts.model import ISO_8601, TimeForm
+from lakeproof.contracts.times import FORMAT, TimeFormError, time_form
 from lakeproof.errors import UsageError
 from lakeproof.settings import CONCERNS, Settings, WindowsSettings, load_settings
 
@@ -66,6 +68,8 @@ class Mode:
         The sinks: URI of a folder, name of a topic. At least one is set.
     aside, aside_topic
         Where bad and late messages go: URI of a folder, unless there is a topic.
+    time
+        How the event time is written.
     """
 
     name: ModeName
@@ -80,6 +84,7 @@ class Mode:
     kafka: str | None
     aside: str
     aside_topic: str | None
+    time: TimeForm = ISO_8601
 
 
 def fields_of(name: ModeName) -> dict[str, FieldInfo]:
@@ -139,6 +144,7 @@ def mode_of(name: ModeName, settings: Settings) -> Mode:
         kafka=own.kafka,
         aside=as_uri(own.aside),
         aside_topic=own.aside_topic,
+        time=_time(own.event_time_format, own.event_time_zone),
     )
     _check(mode)
     return mode
@@ -169,6 +175,14 @@ def _check(mode: Mode) -> None:
                 )
             if place:
                 seen[place] = field
+
+
+def _time(pattern: str | None, zone: str | None) -> TimeForm:
+    try:
+        return time_form(pattern, zone)
+    except TimeFormError as error:
+        field = "event_time_format" if error.option == FORMAT else "event_time_zone"
+        raise UsageError(f"{field}: {error.message}", error.hint) from None
 
 
 def _duration(field: str, text: str) -> timedelta:

@@ -1,6 +1,7 @@
 """A topic as the brokers describe it: its identity, its partitions and the offsets that they have."""
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from lakeproof.settings import KafkaSettings
 
 _MOST_REQUEST_SECONDS = 10.0
+# A broker answers that a topic does not exist until it has heard of its creation.
+_NEW_TOPIC_SECONDS = 3.0
+_NEW_TOPIC_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,8 @@ class Topic:
         """
         from confluent_kafka import TopicCollection
 
-        asked = self._admin.describe_topics(TopicCollection([self.name]), request_timeout=self._seconds)
-        found = self._wait(asked[self.name])
+        topics = TopicCollection([self.name])
+        found = self._ask(lambda: self._admin.describe_topics(topics, request_timeout=self._seconds))[self.name]
         return str(found.topic_id), sorted(partition.id for partition in found.partitions)
 
     def extents(self, partitions: Iterable[int]) -> dict[int, Extent]:
@@ -144,27 +148,34 @@ class Topic:
             As of :meth:`identity`.
         """
         resource = _admin().ConfigResource(_admin().ConfigResource.Type.TOPIC, self.name)
-        config = self._wait(self._admin.describe_configs([resource], request_timeout=self._seconds)[resource])
+        config = self._ask(lambda: self._admin.describe_configs([resource], request_timeout=self._seconds))[resource]
         return "compact" in str(config["cleanup.policy"].value)
 
     def _offsets(self, partitions: list[int], spec: Any) -> dict[int, int]:
         from confluent_kafka import IsolationLevel, TopicPartition
 
         asked = {TopicPartition(self.name, partition): spec for partition in partitions}
-        futures = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._seconds
+        committed = IsolationLevel.READ_COMMITTED
+        found = self._ask(
+            lambda: self._admin.list_offsets(asked, isolation_level=committed, request_timeout=self._seconds)
         )
-        return {place.partition: int(self._wait(future).offset) for place, future in futures.items()}
+        return {place.partition: int(answer.offset) for place, answer in found.items()}
 
-    def _wait(self, asked: "Future[Any]") -> Any:
-        from confluent_kafka import KafkaException
+    def _ask(self, ask: "Callable[[], Mapping[Any, Future[Any]]]") -> dict[Any, Any]:
+        """Ask the brokers, again if they do not know the topic: it may be new."""
+        from confluent_kafka import KafkaError, KafkaException
 
-        try:
-            return asked.result(self._seconds + 5)
-        except KafkaException as error:
-            raise self._unavailable(error.args[0]) from error
-        except TimeoutError as error:
-            raise self._unavailable(None) from error
+        deadline = time.monotonic() + _NEW_TOPIC_SECONDS
+        while True:
+            try:
+                return {key: future.result(self._seconds + 5) for key, future in ask().items()}
+            except KafkaException as error:
+                is_new = error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
+                if not is_new or time.monotonic() > deadline:
+                    raise self._unavailable(error.args[0]) from error
+                time.sleep(_NEW_TOPIC_POLL_SECONDS)
+            except TimeoutError as error:
+                raise self._unavailable(None) from error
 
     def _unavailable(self, error: "KafkaError | None") -> LakeproofError:
         self._admin.poll(0)  # calls `_note`

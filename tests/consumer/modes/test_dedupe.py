@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from rocksdict import Cache
 from tests.consumer.modes.conftest import Made, Run, parquet, read_topic
 from tests.consumer.modes.model import event, expected, random_stream
 from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer, free_port
 
+from consumer import buckets
 from consumer.modes.checkpoint import Checkpoint, Counts
 from consumer.modes.micro_batches import MicroBatches
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -123,24 +126,38 @@ def test_a_micro_batch_that_was_interrupted_is_repeated(
     assert len(ids) == (2 if step == "tidy" else 3)
 
 
-@pytest.mark.parametrize("lost", ["everything", "the newest", "damaged"])
+@pytest.mark.parametrize("lost", ["everything", "the newest", "damaged", "a bit flipped"])
+@pytest.mark.parametrize("mode", ["dedupe", "windows"])
 def test_the_copy_of_the_ids_may_be_lost_or_old(
-    run: Run, kafka: KafkaServer, lake_settings: Settings, tmp_path: Path, lost: str
+    run: Run,
+    kafka: KafkaServer,
+    lake_settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    lost: str,
 ) -> None:
+    monkeypatch.setattr(buckets, "_CACHE", Cache(1))  # blocks that were read before would hide damage
     topic = kafka.new_topic()
     send(kafka, topic, [event(1, 0)])
-    run("dedupe", topic=topic).close()
+    run(mode, topic=topic).close()
     (folder,) = (lake_settings.home / "modes").iterdir()
     shutil.copytree(folder, tmp_path / "copy")
     send(kafka, topic, [event(2, 0)])
-    run("dedupe", topic=topic).close()
-    shutil.rmtree(folder)
-    if lost != "everything":
+    run(mode, topic=topic).close()
+    if lost != "a bit flipped":
+        shutil.rmtree(folder)
+    if lost in ("the newest", "damaged"):
         shutil.copytree(tmp_path / "copy", folder)
     if lost == "damaged":
         (folder / "CURRENT").write_text("nothing")
+    if lost == "a bit flipped":
+        for table in folder.glob("*.sst"):
+            content = bytearray(table.read_bytes())
+            content[10] ^= 1
+            table.write_bytes(content)
     send(kafka, topic, [event(1, 0), event(2, 0), event(3, 0)])
-    assert run("dedupe", topic=topic).totals == Counts(kept=3, duplicates=2)
+    assert run(mode, topic=topic).totals == Counts(kept=3, duplicates=2)
 
 
 def test_a_changed_key_is_refused_and_a_changed_sink_is_not(run: Run, made: Made, kafka: KafkaServer) -> None:
@@ -165,6 +182,7 @@ def test_sinks_of_another_checkpoint_and_older_checkpoints_are_refused(
     run("dedupe", topic=topic, checkpoint=checkpoint)
     with pytest.raises(LakeproofError, match="has the files of another checkpoint"):
         made("dedupe", topic=topic, checkpoint=tmp_path / "new").prepare()
+    assert not (tmp_path / "new" / "mode.json").exists()  # a first run that is refused leaves nothing
     with pytest.raises(LakeproofError, match=r"has files of micro-batch 1, but the checkpoint is at micro-batch 0"):
         made("dedupe", topic=topic, checkpoint=tmp_path / "older").prepare()
     (checkpoint / "mode.json").unlink()
@@ -191,14 +209,21 @@ def test_of_two_consumers_one_gets_an_error(
 
 
 def test_what_is_missing_is_named(made: Made, kafka: KafkaServer, lake_settings: Settings) -> None:
-    topic = kafka.new_topic()
-    for field in ("topic", "kafka", "aside_topic"):
-        with pytest.raises(UnavailableError, match="has no topic missing"):
-            made("dedupe", **{"topic": topic, field: "missing"}).prepare()
+    with pytest.raises(UnavailableError, match="has no topic missing"):
+        made("dedupe", topic="missing", kafka="unused").prepare()
     away = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}", "LAKE_KAFKA_TIMEOUT_SECONDS": 1}
     settings = changed(lake_settings, LAKE_DEDUPE_KAFKA="k", **away)
     with pytest.raises(UnavailableError, match="does not respond"):
         MicroBatches(settings, mode_of(ModeName.DEDUPE, settings), to_the_end=True).prepare()
+
+
+def test_topics_of_sinks_are_created(made: Made, kafka: KafkaServer) -> None:
+    topic, sinks = kafka.new_topic(), {"kafka": "sink-of-dedupe", "aside_topic": "aside-of-dedupe"}
+    made("dedupe", topic=topic, **sinks).prepare()
+    created = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=10).topics
+    assert {*sinks.values()} <= created.keys()
+    assert "unused" not in created
+    made("dedupe", topic=topic, **sinks).prepare()
 
 
 def test_messages_that_are_lost_and_a_topic_that_was_created_again_stop_it(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.modes.events import BadMessageError, Event, parser
+from lakeproof.contracts import TimeForm, TimeFormat
 from lakeproof.kafka.modes import Fields
 
 DEDUPE = Fields("eventId", "eventTime")
@@ -38,22 +39,43 @@ def test_names_of_fields_can_be_others() -> None:
 
 
 @pytest.mark.parametrize(
+    ("form", "token"),
+    [
+        (TimeForm(TimeFormat.EPOCH_S), "1704067200.000"),
+        (TimeForm(TimeFormat.EPOCH_MS), "1704067200000"),
+        (TimeForm(TimeFormat.SPACE_LOCAL, "Europe/Berlin"), '"2024-01-01 01:00:00"'),
+        (TimeForm(TimeFormat.DATE), '"2024-01-01"'),
+    ],
+)
+def test_the_event_time_can_have_another_form(form: TimeForm, token: str) -> None:
+    read = parser(WINDOWS, form)
+    rest = '"eventId":"1","userId":"u","amount":1.5,"eventType":"b"}'
+    assert read(f'{{"eventTime":{token},{rest}'.encode()).time == TIME
+    for other, reason in (("null", "null_field"), ("true", "wrong_type"), ('"x"', None), ("[1]", "wrong_type")):
+        with pytest.raises(BadMessageError) as caught:
+            read(f'{{"eventTime":{other},{rest}'.encode())
+        assert caught.value.reason == (reason or ("wrong_type" if form.format.per_second else "wrong_format"))
+    with pytest.raises(BadMessageError):
+        parser(DEDUPE)(f'{{"eventTime":{token},{rest}'.encode())
+
+
+@pytest.mark.parametrize(
     ("text", "reason", "words"),
     [
-        (b"", "malformed_record", "truncated"),
-        (b"\x00\xff\xfe", "malformed_record", "invalid character"),
-        (b"[]", "not_an_object", "array"),
-        (b'"text"', "not_an_object", "str"),
-        (b'{"eventTime":"2024-01-01T00:00:00Z"}', "missing_field", "eventId"),
-        (b'{"eventId":null,"eventTime":"2024-01-01T00:00:00Z"}', "null_field", "eventId"),
-        (b'{"eventId":1,"eventTime":"2024-01-01T00:00:00Z"}', "wrong_type", "eventId"),
+        (b"", "malformed_record", "not valid JSON at byte 0"),
+        (b"\x00\xff\xfe", "malformed_record", "not valid JSON at byte 0"),
+        (b"[]", "not_an_object", "expected an object, got an array"),
+        (b'"text"', "not_an_object", 'expected an object, got "text"'),
+        (b'{"eventTime":"2024-01-01T00:00:00Z"}', "missing_field", "eventId: required, but missing"),
+        (b'{"eventId":null,"eventTime":"2024-01-01T00:00:00Z"}', "null_field", "eventId: required, but null"),
+        (b'{"eventId":1,"eventTime":"2024-01-01T00:00:00Z"}', "wrong_type", "eventId: expected a string, got 1"),
         (b'{"eventId":"","eventTime":"2024-01-01T00:00:00Z"}', "wrong_length", "eventId"),
-        (b'{"eventId":"1","eventTime":1704067200}', "wrong_type", "eventTime"),
+        (b'{"eventId":"1","eventTime":1704067200}', "wrong_type", "eventTime: expected a string, got 1704067200"),
         (b'{"eventId":"1","eventTime":"2024-01-01"}', "wrong_format", "eventTime"),
         (b'{"eventId":"1","eventTime":"2024-01-01T00:00:00"}', "wrong_format", "eventTime"),
         (b'{"eventId":"1","eventId":"2","eventTime":"2024-01-01T00:00:00Z"}', "duplicate_key", "eventId"),
         (b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z","x":"\xff"}', "invalid_utf8", "byte"),
-        (b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z"} {}', "malformed_record", "trailing"),
+        (b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z"} {}', "malformed_record", "not valid JSON at byte 51"),
         (b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z","x":' + b"[" * 100_000, "too_deep", "deeply"),
     ],
 )
@@ -62,6 +84,15 @@ def test_a_message_that_is_no_event_has_a_reason(text: bytes, reason: str, words
         parser(DEDUPE)(text)
     assert caught.value.reason == reason
     assert words in caught.value.detail
+
+
+def test_windows_say_what_the_user_is_for() -> None:
+    """The event of docs/modes.md for `dedupe` has none."""
+    hello = b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z","payload":"hello"}'
+    with pytest.raises(BadMessageError) as caught:
+        parser(WINDOWS)(hello)
+    assert caught.value.reason == "missing_field"
+    assert caught.value.detail == "userId: required, but missing: each window is of one user"
 
 
 def test_an_object_within_may_have_a_field_of_the_same_name() -> None:

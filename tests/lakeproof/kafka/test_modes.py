@@ -1,5 +1,6 @@
 """The settings files of the modes, and what overrides them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,13 +35,15 @@ def test_every_field_can_be_set_by_each_of_the_three(
     name: ModeName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = {"watermark": "2 hours", "window": "1 hour", "max_offsets": "7", "starting_offsets": "latest"}
+    values |= {"event_time_format": "epoch_ms", "event_time_zone": "Europe/Berlin"}
     fields = [field for field in CONCERNS[name].model_fields if field != "home"]
     for field in fields:
         value = values.get(field, f"a-{field}")
         file = tmp_path / "mode.yaml"
-        file.write_text(f"kafka: k\n{field}: {value}\n" if field != "kafka" else f"kafka: {value}\n")
+        others = {"kafka": "k"} | ({"event_time_format": "yyyy-MM-dd"} if field == "event_time_zone" else {})
+        file.write_text(json.dumps(others | {field: value}))
         from_file = load_mode(name, file)
-        file.write_text("kafka: k")
+        file.write_text(json.dumps(others))
         assert load_mode(name, file, {field: value}) == from_file
         with monkeypatch.context() as patch:
             patch.setenv(f"LAKE_{name.upper()}_{field.upper()}", value)
@@ -71,6 +74,9 @@ def test_the_files_in_the_repository_are_valid(name: ModeName) -> None:
         ("parquet: [a]", [], ["field: value"]),
         ("parquet: 'a", [], ["not valid YAML"]),
         ("parquet: out\nmax_offsets: 0", [], ["LAKE_DEDUPE_MAX_OFFSETS"]),
+        ("parquet: out\nevent_time_format: epoch", [], ["event_time_format: unknown format 'epoch'"]),
+        ("parquet: out\nevent_time_format: yyyy-MM-dd HH:mm:ss", [], ["event_time_format:", "no zone is set"]),
+        ("parquet: out\nevent_time_zone: UTC", [], ["event_time_zone: the zone has no effect"]),
         ("parquet: ftp://x", [], ["LAKE_DEDUPE_PARQUET"]),
     ],
 )

@@ -24,7 +24,7 @@ def changed(fields: tuple[Field, ...], version: str) -> Contract:
     return replace(CONTRACT, fields=fields, version=version, digest=version)
 
 
-WIDER = changed((*CONTRACT.fields, Field("more", PrimitiveType.STRING)), "3.1.0")
+WIDER = changed((*CONTRACT.fields, Field("more", PrimitiveType.STRING)), "3.2.0")
 NARROWER = changed(tuple(field for field in CONTRACT if field.name != "type"), "4.0.0")
 OTHER = changed(
     tuple(replace(field, type=PrimitiveType.STRING) if field.name == "id" else field for field in CONTRACT), "4.1.0"

@@ -1,6 +1,8 @@
 """A topic as its brokers describe it, and where in it a stream begins."""
 
 import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -58,6 +60,15 @@ def test_compaction_is_known(kafka: KafkaServer, settings: KafkaSettings) -> Non
 def test_a_topic_that_is_missing_is_named(settings: KafkaSettings) -> None:
     with pytest.raises(UnavailableError, match=r"has no topic nothing(?s:.*)Create the topic"):
         Topic(settings, "nothing").identity()
+
+
+def test_a_topic_that_is_just_being_created_is_waited_for(kafka: KafkaServer, settings: KafkaSettings) -> None:
+    name = f"late-{uuid.uuid4().hex}"
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: Topic(settings, name).identity())
+        time.sleep(0.5)
+        kafka.new_topic(name=name, partitions=2)
+        assert found.result()[1] == [0, 1]
 
 
 def test_settings_that_the_client_does_not_accept_are_refused() -> None:

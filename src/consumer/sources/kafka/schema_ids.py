@@ -9,7 +9,7 @@ from time import monotonic
 
 import structlog
 
-from lakeproof.catalog import open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.registry import IncompatibleError, Registry
@@ -93,9 +93,10 @@ class SchemaIds:
             return
         if self._ids.get(contract.digest) != found:
             self._ids[contract.digest] = found
-            ledger = open_catalog(self._settings).load_table(stream_tables(self._stream).ledger)
-            with ledger.transaction() as transaction:
-                transaction.set_properties({SCHEMA_IDS: json.dumps(self._ids, sort_keys=True)})
+            with catalog_errors():
+                ledger = open_catalog(self._settings).load_table(stream_tables(self._stream).ledger)
+                with ledger.transaction() as transaction:
+                    transaction.set_properties({SCHEMA_IDS: json.dumps(self._ids, sort_keys=True)})
             log.info("schema registered", stream=self._stream, subject=registry.subject, id=found)
 
     def _warn(self, error: LakeproofError) -> None:

@@ -72,7 +72,7 @@ def test_the_ledger_keeps_the_id_while_the_registry_is_away(lake: Settings) -> N
 
 def test_a_new_contract_has_no_id_until_the_registry_is_back(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     ids_of(lake)
-    edit(lake, "version: 3.0.0", "version: 3.0.1")
+    edit(lake, "version: 3.1.0", "version: 3.1.1")
     ids, contract = ids_of(away(lake))
     assert ids.of(contract) is None
     monkeypatch.setattr(ids, "_registry", SchemaIds(lake, "clickstream")._registry)
@@ -92,7 +92,7 @@ def test_without_a_registry_there_are_no_ids(lake: Settings) -> None:
 def test_an_incompatible_contract_starts_nothing_and_changes_no_table(lake: Settings) -> None:
     query = BronzeQuery(lake, "clickstream", Trigger(available_now=True))
     query.prepare()
-    edit(lake, "version: 3.0.0", "version: 3.1.0")
+    edit(lake, "version: 3.1.0", "version: 3.2.0")
     edit(lake, "maxLength: 64", "maxLength: 8")
     with pytest.raises(IncompatibleError) as error:
         BronzeQuery(lake, "clickstream", Trigger(available_now=True)).prepare()
@@ -108,7 +108,7 @@ def apply(settings: Settings, *options: str) -> Result:
 
 def test_apply_asks_the_registry_before_it_changes_a_table(lake: Settings) -> None:
     ids_of(lake)
-    edit(lake, "version: 3.0.0", "version: 3.1.0")
+    edit(lake, "version: 3.1.0", "version: 3.2.0")
     edit(lake, "maxLength: 64", "maxLength: 8")
     for options in ([], ["--dry-run"]):
         refused = apply(lake, *options)
@@ -120,15 +120,15 @@ def test_apply_asks_the_registry_before_it_changes_a_table(lake: Settings) -> No
     assert isinstance(silent.exception, UnavailableError)
     assert "LAKE_SCHEMA_REGISTRY_URL" in silent.exception.hint
     assert len(rows(lake, "ops.schema_changes")) == 1
-    assert apply(lake).stdout.startswith("clickstream: 3.0.0 → 3.1.0 applied.")
+    assert apply(lake).stdout.startswith("clickstream: 3.1.0 → 3.2.0 applied.")
     assert len(rows(lake, "ops.schema_changes")) == 2
     # What is applied already needs no registry.
-    assert apply(away(lake)).stdout == "clickstream: 3.1.0 is already applied.\n"
+    assert apply(away(lake)).stdout == "clickstream: 3.2.0 is already applied.\n"
 
 
 def test_a_contract_that_is_refused_while_the_stream_runs_has_no_id(lake: Settings) -> None:
     ids, _ = ids_of(lake)
-    edit(lake, "version: 3.0.0", "version: 3.1.0")
+    edit(lake, "version: 3.1.0", "version: 3.2.0")
     edit(lake, "maxLength: 64", "maxLength: 8")
     narrower = load_contract(lake.contracts, "clickstream")
     with structlog.testing.capture_logs() as logs:

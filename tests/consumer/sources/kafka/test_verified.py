@@ -87,7 +87,7 @@ def test_a_clean_topic(lake: Lake, kafka: KafkaServer) -> None:
     counted = (stream["landed_units"], stream["bronze_rows"], stream["dead_letters"], stream["sampled_rows"])
     assert counted == (7, 4, 3, 4)
     send(kafka, lake.topic, [event(9)])
-    assert lake.faults() == {"0": ("pending", "1 offsets are not consumed yet")}
+    assert lake.faults() == {"0": ("pending", "1 offset is not consumed yet")}
     kafka.delete_records(lake.topic, 0, 3)
     assert lake.faults() == {"0": ("expired", "3 offsets are gone; tables and ledger agree")}
 
