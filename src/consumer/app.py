@@ -114,32 +114,32 @@ def run_queries(
     """
     with ExitStack() as leases:
         held = [leases.enter_context(lease(settings.state.database, query.lease_name)) for query in queries]
-        clear_failures(settings.state.database, [query.name for query in queries])
+        clear_failures(settings.state.database, [query.lease_name for query in queries])
         with ThreadPoolExecutor(1) as pool:
             preparing = pool.submit(_prepare, settings, queries)
             spark = session()
-        with catalog_errors():
-            preparing.result()
+        preparing.result()
         for query, its_lease in zip(queries, held, strict=True):
             with _noting_failure(settings, query):
-                try:
-                    query.resume(spark, its_lease)
-                except (Py4JError, PySparkException) as error:
-                    raise query.explain(error) from error
+                query.resume(spark, its_lease)
         with _bulletin() as bulletin:
             _run(settings, spark, queries, held, bulletin, available_now=available_now)
 
 
 def _prepare(settings: Settings, queries: Sequence[Query]) -> None:
     for query in queries:
-        with _noting_failure(settings, query):
+        with _noting_failure(settings, query), catalog_errors():
             query.prepare()
 
 
 @contextmanager
 def _noting_failure(settings: Settings, query: Query) -> Iterator[None]:
+    """Raise what Spark fails with as the query explains it, and leave it for `consumer status`."""
     try:
-        yield
+        try:
+            yield
+        except (Py4JError, PySparkException) as error:
+            raise query.explain(error) from error
     except LakeproofError as error:
         _note_failure(settings, query, error)
         raise
@@ -148,7 +148,7 @@ def _noting_failure(settings: Settings, query: Query) -> Iterator[None]:
 def _note_failure(settings: Settings, query: Query, error: LakeproofError) -> None:
     """Leave the error of a query for `consumer status`."""
     with suppress(UnavailableError):  # then that is not what the user has to hear of
-        record_failure(settings.state.database, query.name, error)
+        record_failure(settings.state.database, query.lease_name, error)
 
 
 def _run(
@@ -163,7 +163,8 @@ def _run(
     running: dict[str, Running] = {}
     try:
         for query in queries:
-            running[query.name] = _start(spark, query, bulletin)
+            with _noting_failure(settings, query):
+                running[query.name] = _start(spark, query, bulletin)
         if available_now:
             failed = _wait_until_done(running, {each.name: each.follows for each in queries}, bulletin.stop_file)
         else:

@@ -14,7 +14,7 @@ import structlog
 import typer
 
 from consumer.mode_options import option_of, with_mode_options
-from lakeproof.command import application, logged_errors, run
+from lakeproof.command import application, run
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import LakeproofError, UsageError
@@ -25,6 +25,7 @@ from lakeproof.gold.samples import Samples
 from lakeproof.kafka.modes import ModeName, load_mode
 from lakeproof.kafka.names import topic_name
 from lakeproof.kafka.offsets import time_with_zone
+from lakeproof.move.outside import check_tables
 from lakeproof.settings import Settings, load_settings
 from lakeproof.signals import AskedToEnd, asked_to_end
 
@@ -140,7 +141,7 @@ def run_streams(
     On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits.
     """
     try:
-        with logged_errors(), asked_to_end():
+        with asked_to_end():
             _check_trigger(trigger)
             if mode := _mode_of(streams):
                 others = {
@@ -276,18 +277,26 @@ def rebuild_layer(
     contract = load_contract(settings.contracts, product.stream if product else name)
     _has_silver(contract, Layer(layer))
     check_environment(settings, Program.CONSUMER)
+    check_tables(settings)
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     from consumer.gold.rebuild import rebuild_gold
+    from consumer.queries.failures import explained
     from consumer.sensors.rebuild import rebuild_samples
     from consumer.session import start_session
     from consumer.silver.rebuild import rebuild_silver
 
     session = partial(start_session, settings, f"lakeproof rebuild {layer} {name}")
-    if isinstance(product, Samples):
-        typer.echo(rebuild_samples(settings, product, session))
-    elif product:
-        typer.echo(rebuild_gold(settings, product, session))
-    else:
-        typer.echo(rebuild_silver(settings, contract, session))
+    try:
+        if isinstance(product, Samples):
+            typer.echo(rebuild_samples(settings, product, session))
+        elif product:
+            typer.echo(rebuild_gold(settings, product, session))
+        else:
+            typer.echo(rebuild_silver(settings, contract, session))
+    except (Py4JError, PySparkException) as error:
+        raise explained(error, settings, contract.stream) from error
 
 
 @app.command("archive")
@@ -322,6 +331,7 @@ def _run(
     with_silver = [stream for stream in streams if _has_silver(contracts[stream], to)]
     products, samples = _products(settings, with_silver, to)
     check_environment(settings, Program.CONSUMER)
+    check_tables(settings)
 
     # Spark takes a second to import: only when everything cheap has been checked.
     from consumer.queries.alerts import AlertsQuery
@@ -523,4 +533,4 @@ def _check_data_source(settings: Settings, data_source: DataSource | None) -> No
 
 def main() -> None:
     """Run the program."""
-    run(app)
+    run(app, logs=["run", "rebuild"])

@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING, TextIO
 from consumer.commit.marker import Committed, committed, property_of
 from consumer.modes.pipelines import Pipeline, pipelines
 from lakeproof.catalog import catalog_errors, open_catalog
-from lakeproof.checkpoint import bronze_query
-from lakeproof.contracts import load_contract
+from lakeproof.checkpoint import alerts_queries, bronze_query, read_checkpoint
+from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Publish
 from lakeproof.gold.read import load_products
+from lakeproof.gold.read_samples import load_all_samples
+from lakeproof.gold.samples import AlertMode, Samples
 from lakeproof.kafka.modes import ModeName
 from lakeproof.kafka.offsets import Offsets
-from lakeproof.kafka.recorded import recorded_topic
+from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.failures import failures
 from lakeproof.state.landing_log import LandingLog, Position
-from lakeproof.state.lease import State, gold_lease, silver_lease, state_of
+from lakeproof.state.lease import State, alerts_lease, gold_lease, silver_lease, state_of
 from lakeproof.state.sink_positions import SinkPositions, sink_lease
+from lakeproof.streams import printable
 from lakeproof.tables.names import (
     gold_query,
     gold_table,
@@ -66,7 +69,8 @@ class QueryStatus:
     state
         Running, stopped or failed.
     lag, unit
-        How much it has not taken yet: files, messages or micro-batches; None where that is not known.
+        How much it has not taken yet: files, messages or micro-batches; None where that is not known, as of alerts
+        that are sent in real time: Spark notes their offsets every two minutes.
     rows_per_second
         Rows that it committed in the last minute, per second; None of a sink.
     last_commit
@@ -155,7 +159,7 @@ def write_table(found: Sequence[QueryStatus], out: TextIO) -> None:
             console.print("  " + ", ".join(f"{heading} {cell}" for heading, cell in named if cell))
     for each in found:
         if each.problem:
-            console.print(f"{each.query}: {each.problem}", markup=False)
+            console.print(printable(f"{each.query}: {each.problem}"), markup=False)
 
 
 def _cells(each: QueryStatus) -> list[str]:
@@ -173,8 +177,8 @@ def _cells(each: QueryStatus) -> list[str]:
 def _of_mode(each: Pipeline, database: str, failed: dict[str, str]) -> QueryStatus:
     watermark = None if each.watermark is None else _from_micros(str(each.watermark))
     return _status(
-        each.name, database, each.lease, {each.name: failed[each.mode]} if each.mode in failed else {}, each.behind,
-        "messages", each.per_second, each.last_commit, watermark, each.problem,
+        each.name, database, each.lease, failed, each.behind, "messages", each.per_second, each.last_commit, watermark,
+        each.problem,
     )  # fmt: skip
 
 
@@ -203,7 +207,8 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str, failed: dict
     tables = {names.dead_letters: committed(catalog.load_table(names.dead_letters).properties, query)}
     if kept:
         tables[silver_tables(stream).kept] = decided
-    for product in load_products(settings.gold, [stream], partial(load_contract, settings.contracts)):
+    contract_of = partial(load_contract, settings.contracts)
+    for product in load_products(settings.gold, [stream], contract_of):
         table = _found(catalog, gold_table(product.name))
         if table is None:
             continue
@@ -216,6 +221,17 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str, failed: dict
             "micro-batches", _rate(table, name), _last(table, name),
             _from_micros(computed.marker.contents) if final and computed else None,
         )  # fmt: skip
+    for samples in load_all_samples(settings.gold, [stream], contract_of):
+        if table := _found(catalog, gold_table(samples.name)):
+            name = gold_query(samples.name)
+            computed = committed(table.properties, name)
+            yield _status(
+                name, database, gold_lease(samples.name), failed,
+                _samples_behind(contract_of(stream), decided, computed), "micro-batches", _rate(table, name),
+                _last(table, name), _from_micros(computed.marker.contents) if computed else None,
+            )  # fmt: skip
+        if alerts := _of_alerts(settings, samples, recorded_topic(ledger.properties), failed):
+            yield alerts
     positions = SinkPositions(database)
     for table_name, newest_marker in tables.items():
         for sink in positions.sinks_of(table_name):
@@ -239,25 +255,20 @@ def _status(
     watermark: datetime | None,
     problem: str = "",
 ) -> QueryStatus:
-    state = {State.RUNNING: Doing.RUNNING, State.STOPPED: Doing.STOPPED, State.DIED: Doing.FAILED}
     held = state_of(database, lease)
-    doing = state[held]
+    doing = {State.RUNNING: Doing.RUNNING, State.DIED: Doing.FAILED}.get(held, Doing.STOPPED)
     if held is State.DIED:
         problem = "It was killed, or its machine died."
-    if held is State.STOPPED and name in failed:
-        doing, problem = Doing.FAILED, failed[name]
+    if doing is Doing.STOPPED and lease in failed:
+        doing, problem = Doing.FAILED, failed[lease]
     return QueryStatus(name, doing, lag, unit, rate, last, watermark, problem)
 
 
 def _behind(settings: Settings, stream: str, ledger: "Table", accounted: Committed | None) -> tuple[int, str]:
     """What has landed and is in no table yet."""
     if recorded := recorded_topic(ledger.properties):
-        topic = Topic(settings.kafka, recorded.topic)
-        topic_id, partitions = topic.identity()
-        recorded.check_id(topic_id)
         at = Offsets.parse(accounted.marker.end) if accounted else recorded.start
-        extents = topic.extents(partitions)
-        return sum(max(extent.end - at.next(partition), 0) for partition, extent in extents.items()), "messages"
+        return _messages_behind(settings, recorded, at), "messages"
     log = LandingLog(settings.state.database, stream)
     seq = Position.parse(accounted.marker.end).seq if accounted else 0
     undiscovered = sum(not log.knows(name) for name, _ in landing_zone(settings, stream).list() if not is_hidden(name))
@@ -267,6 +278,44 @@ def _behind(settings: Settings, stream: str, ledger: "Table", accounted: Committ
 def _behind_of(followed: Committed | None, follower: Committed | None) -> int:
     """Micro-batches that one table has and another one does not."""
     return max((followed.next_number if followed else 0) - (follower.next_number if follower else 0), 0)
+
+
+def _samples_behind(contract: Contract, decided: Committed | None, computed: Committed | None) -> int:
+    """Micro-batches that samples have not taken; none while the horizon of silver has not passed theirs."""
+    length = contract.silver.horizon if contract.silver else None
+    if length is None or decided is None or not decided.marker.contents:
+        return 0
+    horizon = int(decided.marker.contents) - length // timedelta(microseconds=1)
+    return 0 if computed and horizon <= int(computed.marker.contents) else _behind_of(decided, computed)
+
+
+def _of_alerts(
+    settings: Settings, samples: Samples, recorded: Recorded | None, failed: dict[str, str]
+) -> QueryStatus | None:
+    """The alerts of a product, as the checkpoints of its two queries show them; None if they have never run."""
+    database, lease, queries = settings.state.database, alerts_lease(samples.name), alerts_queries(samples.name)
+    if samples.alerts is None or recorded is None or state_of(database, lease) is State.NEVER:
+        return None
+    lag, last, problem = None, None, ""
+    try:
+        checkpoints = [read_checkpoint(settings, query, Offsets.from_spark) for query in queries]
+        last = max((each.committed_at for each in checkpoints if each and each.committed_at), default=None)
+        if samples.alerts.mode is AlertMode.MICRO_BATCH or state_of(database, lease) is not State.RUNNING:
+            lag = max(
+                _messages_behind(settings, recorded, (each.passed if each else None) or recorded.start)
+                for each in checkpoints
+            )
+    except LakeproofError as error:
+        problem = error.message
+    return _status(queries[0], database, lease, failed, lag, "messages", None, last, None, problem)
+
+
+def _messages_behind(settings: Settings, recorded: Recorded, at: Offsets) -> int:
+    """Messages of the topic of a stream behind some offsets."""
+    topic = Topic(settings.kafka, recorded.topic)
+    topic_id, partitions = topic.identity()
+    recorded.check_id(topic_id)
+    return sum(max(extent.end - at.next(partition), 0) for partition, extent in topic.extents(partitions).items())
 
 
 def _found(catalog: "Catalog", name: str) -> "Table | None":

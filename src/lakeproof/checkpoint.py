@@ -3,7 +3,8 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Generic, TypeVar, overload
 from urllib.parse import urlsplit
 
@@ -29,11 +30,14 @@ class Checkpoint(Generic[PositionT]):
         Where it ends.
     committed
         Whether Spark has noted that it is done.
+    committed_at
+        When Spark noted so of a micro-batch, UTC; None where it has not.
     """
 
     start: PositionT | None
     end: PositionT
     committed: bool
+    committed_at: datetime | None = field(default=None, compare=False)
 
     def fits(self, accounted: PositionT) -> bool:
         """Whether a query that goes on from here takes what comes behind `accounted`, and nothing else.
@@ -51,6 +55,11 @@ class Checkpoint(Generic[PositionT]):
 def bronze_query(stream: str) -> str:
     """Name of the query from a stream's landing zone to bronze."""
     return f"bronze-{stream}"
+
+
+def alerts_queries(product: str) -> tuple[str, str]:
+    """Names of the two queries from a topic to the alerts of a product: of plain messages, and of all others."""
+    return f"alerts-{product}", f"alerts-{product}-others"
 
 
 def checkpoint_folder(settings: Settings, query: str) -> str:
@@ -91,19 +100,19 @@ def read_checkpoint(
     """
     root = encoded(checkpoint_folder(settings, query))
     storage = open_storage(root, settings.s3)
-    numbers: dict[str, set[int]] = {"offsets": set(), "commits": set()}
+    numbers: dict[str, dict[int, datetime]] = {"offsets": {}, "commits": {}}
     for file in storage.list():
         *_, folder, name = urlsplit(file.uri).path.split("/")
         if folder in numbers and name.isdecimal():
-            numbers[folder].add(int(name))
+            numbers[folder][int(name)] = file.modified_at
     if not numbers["offsets"]:
         if numbers["commits"]:
             raise _unusable(root)
         return None
-    newest = max(numbers["offsets"])
-
+    newest, commits = max(numbers["offsets"]), numbers["commits"]
     before = _offset(settings, root, newest - 1, parse) if newest - 1 in numbers["offsets"] else None
-    return Checkpoint(before, _offset(settings, root, newest, parse), newest in numbers["commits"])
+    at = commits[max(commits)] if commits else None
+    return Checkpoint(before, _offset(settings, root, newest, parse), newest in commits, at)
 
 
 def read_offset(settings: Settings, query: str, number: int, parse: Callable[[str], PositionT]) -> PositionT:

@@ -126,6 +126,36 @@ def test_one_that_fails_is_named_and_the_others_end(lake_settings: Settings, ses
     assert len(rows(lake_settings, "bronze.events")) == 1
 
 
+@pytest.mark.parametrize("step", ["resume", "start"])
+def test_what_spark_fails_with_before_a_query_runs_is_explained_and_kept(
+    lake_settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    ticks = Ticks(lake_settings)
+
+    def fail(spark: SparkSession, *_: object) -> None:
+        jvm: Any = spark._jvm
+        jvm.java.util.ArrayList().get(3)
+
+    monkeypatch.setattr(ticks, step, fail)
+    with pytest.raises(LakeproofError, match=r"^The ticks failed\."):
+        run_queries(lake_settings, [ticks], lambda: session_of(lake_settings), available_now=True)
+    assert failures(lake_settings.state.database) == {"ticks": "The ticks failed."}
+
+
+def test_what_a_query_cannot_prepare_is_kept(
+    lake_settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = Ticks(lake_settings)
+
+    def fail() -> None:
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr(ticks, "prepare", fail)
+    with pytest.raises(UnavailableError, match="Cannot read the catalog: ConnectionError: refused"):
+        run_queries(lake_settings, [ticks], lambda: session_of(lake_settings), available_now=True)
+    assert failures(lake_settings.state.database)["ticks"].startswith("Cannot read the catalog")
+
+
 def test_one_that_was_taken_over_says_so_whatever_it_failed_with(
     lake_settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,5 +258,5 @@ def test_silver_that_fails_is_named_and_ends_bronze(lake_settings: Settings, ses
                 available_now=available_now,
             )
         said = failures(lake_settings.state.database)
-        assert said.keys() == {"silver-events"}
-        assert said["silver-events"].startswith("bronze.events has 0 rows")
+        assert said.keys() == {"silver.events"}
+        assert said["silver.events"].startswith("bronze.events has 0 rows")

@@ -22,12 +22,14 @@ from tests.messages import event, send
 from tests.operations import tables
 from tests.servers import KafkaServer, free_port
 
-from consumer.commit.marker import committed
+from consumer.commit.marker import Committed, Marker, committed, property_of
 from consumer.modes.checkpoint import Checkpoint, Commit, Counts
 from consumer.status import Doing, QueryStatus, exit_code, status, write_table
 from lakeproof.catalog import open_catalog
+from lakeproof.checkpoint import alerts_queries, checkpoint_folder
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.gold.read_samples import load_all_samples
 from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, record_topic
@@ -35,13 +37,14 @@ from lakeproof.kafka.topic import Topic
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database, transaction
 from lakeproof.state.failures import clear_failures, record_failure
-from lakeproof.state.lease import lease, mode_lease
+from lakeproof.state.lease import alerts_lease, gold_lease, lease, mode_lease
 from lakeproof.state.schema import LEASES
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions, sink_lease
 from lakeproof.storage.local import local_path
-from lakeproof.tables.names import silver_query
-from lakeproof.tables.schemas import ensure_tables
+from lakeproof.tables.names import gold_query, samples_tables, silver_query, silver_tables
+from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables, ensure_tables
 
+ROOT = Path(__file__).parents[2]
 SINK = "silver.events-to-acme"
 
 
@@ -93,11 +96,11 @@ def test_a_lake_of_files(lake_settings: Settings, drain_directly: Drain, session
         running = status(settings, ["events"])
         assert {each.state for each in running} == {Doing.RUNNING}
         assert exit_code(running) == 0
-    record_failure(settings.state.database, "silver-events", LakeproofError("no space left.", "Clean up."))
+    record_failure(settings.state.database, "silver.events", LakeproofError("no space left.", "Clean up."))
     found = by_name(status(settings, []))
     assert (found["silver-events"].state, found["silver-events"].problem) == (Doing.FAILED, "no space left.")
     assert exit_code([*found.values()]) == 1
-    clear_failures(settings.state.database, ["silver-events"])
+    clear_failures(settings.state.database, ["silver.events"])
     assert exit_code(status(settings, [])) == 4
     kill(settings, sink_lease(SINK))
     found = by_name(status(settings, []))
@@ -173,7 +176,11 @@ def test_modes(lake_settings: Settings, kafka: KafkaServer) -> None:
     assert (windows.watermark, windows.rows_per_second) == (NOON, 0.0)
     assert windows.query == f"windows {mode.checkpoint}"
     assert windows.last_commit
-    record_failure(settings.state.database, "windows", LakeproofError("no space left.", "Clean up."))
+    # Another pipeline of the mode was refused: that says nothing of this one.
+    record_failure(settings.state.database, mode_lease("windows", "file:///other"), LakeproofError("no topic.", ""))
+    assert {each.state for each in status(settings, [])} == {Doing.STOPPED}
+    own = mode_lease("windows", mode.checkpoint)
+    record_failure(settings.state.database, own, LakeproofError("no space left.", "Clean up."))
     dedupe, windows = status(settings, [])
     assert (dedupe.state, windows.state, windows.problem) == (Doing.STOPPED, Doing.FAILED, "no space left.")
     kafka.delete_topic(topic)
@@ -182,6 +189,67 @@ def test_modes(lake_settings: Settings, kafka: KafkaServer) -> None:
     assert f"has no topic {topic}" in dedupe.problem
     shutil.rmtree(local_path(mode.checkpoint))
     assert [each.query.partition(" ")[0] for each in status(settings, [])] == ["dedupe"]
+
+
+def test_samples_and_alerts(lake_settings: Settings, kafka: KafkaServer, tmp_path: Path) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(number) for number in range(5)])
+    product = tmp_path / "sensor_samples.yaml"
+    product.write_text((ROOT / "gold" / "sensor_samples.yaml").read_text())
+    settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers, LAKE_GOLD=str(tmp_path))
+    catalog, contract = open_catalog(settings), load_contract(settings.contracts, "sensors")
+    ensure_tables(catalog, contract)
+    ensure_silver_tables(catalog, contract, silver_tables("sensors"))
+    topic_id, _ = Topic(settings.kafka, topic).identity()
+    record_topic(catalog, "sensors", Recorded(topic_id, Offsets.of(topic, {0: 0})))
+    (samples,) = load_all_samples(settings.gold, ["sensors"], lambda _: contract)
+    assert by_name(status(settings, [])).keys() == {"bronze-sensors", "silver-sensors"}
+
+    tables = samples_tables(samples.name, samples.anomalies)
+    ensure_samples_tables(catalog, samples, tables)
+    query, lease_name = gold_query(samples.name), gold_lease(samples.name)
+    assert by_name(status(settings, []))[query].lag == 0
+
+    def mark(table: str, query: str, micro_batch: int, at: datetime) -> None:
+        """Commit nothing but a marker whose contents are a time."""
+        contents = str(int(at.timestamp()) * 1_000_000)
+        marker = Marker("", micro_batch, contract.digest, "0", str(micro_batch + 1), contents=contents)
+        text = Committed(marker, 1, 1).as_text()
+        loaded = catalog.load_table(table)
+        loaded.append(loaded.schema().as_arrow().empty_table(), snapshot_properties={property_of(query): text})
+        with loaded.transaction() as transaction:
+            transaction.set_properties({property_of(query): text})
+
+    mark("silver.sensors", "silver-sensors", 2, NOON)
+    assert by_name(status(settings, []))[query].lag == 3
+    horizon = NOON - timedelta(seconds=30)
+    mark(tables.samples, query, 1, horizon)
+    found = by_name(status(settings, []))[query]
+    assert (found.state, found.lag, found.watermark) == (Doing.STOPPED, 0, horizon)  # the horizon has passed no more
+    assert found.last_commit
+    mark("silver.sensors", "silver-sensors", 4, NOON + timedelta(seconds=1))
+    record_failure(settings.state.database, lease_name, LakeproofError("no space left.", "Clean up."))
+    found = by_name(status(settings, []))[query]
+    assert (found.state, found.lag, found.problem) == (Doing.FAILED, 3, "no space left.")
+
+    names = alerts_queries(samples.name)
+    with leases(settings, alerts_lease(samples.name)):
+        alerts = by_name(status(settings, []))[names[0]]
+    assert (alerts.state, alerts.lag, alerts.last_commit) == (Doing.RUNNING, None, None)  # in real time
+    for name, offset in zip(names, (4, 3), strict=True):
+        root = local_path(checkpoint_folder(settings, name))
+        for file, text in (("offsets/0", f'v1\n{{}}\n{{"{topic}":{{"0":{offset}}}}}'), ("commits/0", "v1\n{}")):
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_text(text)
+    alerts = by_name(status(settings, []))[names[0]]
+    assert (alerts.state, alerts.lag, alerts.unit) == (Doing.STOPPED, 2, "messages")
+    assert alerts.last_commit
+    product.write_text(product.read_text().replace("real_time", "micro_batch"))
+    with leases(settings, alerts_lease(samples.name)):
+        alerts = by_name(status(settings, []))[names[0]]
+    assert (alerts.state, alerts.lag) == (Doing.RUNNING, 2)
+    kafka.delete_topic(topic)
+    assert f"has no topic {topic}" in by_name(status(settings, []))[names[0]].problem
 
 
 @pytest.mark.parametrize("width", ["60", "80", "200"])

@@ -14,7 +14,7 @@ from consumer.commit.jvm import java_class
 from consumer.queries.bronze import Trigger
 from consumer.queries.failures import explained
 from consumer.sensors.alerts import other_alerts, plain_alerts, why_never_plain
-from lakeproof.checkpoint import checkpoint_folder
+from lakeproof.checkpoint import alerts_queries, checkpoint_folder
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.samples import AlertMode, Alerts, Samples
@@ -24,7 +24,7 @@ from lakeproof.kafka.create import create_topics
 from lakeproof.kafka.offsets import starting_offsets
 from lakeproof.kafka.topic import Topic
 from lakeproof.settings import KafkaSettings, Settings
-from lakeproof.state.lease import Lease
+from lakeproof.state.lease import Lease, alerts_lease
 
 log = structlog.get_logger()
 
@@ -73,8 +73,8 @@ class AlertsQuery:
         self._trigger = trigger
         self._topic = settings.kafka.topic or samples.stream
         self._running: Sequence[StreamingQuery] = ()
-        self.name = f"alerts-{samples.name}"
-        self.lease_name = f"alerts.{samples.name}"
+        self.name, self._others = alerts_queries(samples.name)
+        self.lease_name = alerts_lease(samples.name)
         self.follows: str | None = None
 
     @property
@@ -116,7 +116,7 @@ class AlertsQuery:
         every = None if self._alerts.mode is AlertMode.REAL_TIME else _MICRO_BATCH_EVERY
         self._running = [
             self._start(plain, self.name, every),
-            self._start(others, f"{self.name}-others", _OTHERS_EVERY),
+            self._start(others, self._others, _OTHERS_EVERY),
         ]
         log.info("started", query=self.name, topic=self._alerts.topic, mode=str(self._alerts.mode))
         return Running(self._running)

@@ -9,8 +9,8 @@ from consumer.bronze.tasks import warm_up
 from consumer.bulletin import Bulletin
 from consumer.modes.micro_batches import MicroBatches
 from consumer.queries.bronze import Trigger
+from consumer.queries.failures import explained
 from consumer.queries.following import Following, follow
-from consumer.session import first_cause
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode
 from lakeproof.settings import Settings
@@ -68,10 +68,4 @@ class ModeQuery:
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""
-        if isinstance(error, LakeproofError):
-            return error
-        return LakeproofError(
-            f"The query failed: {first_cause(error)}",
-            "What was committed is safe. Run the command again to resume. Details: "
-            f"{self._settings.logs / 'spark.log'}",
-        )
+        return explained(error, self._settings)

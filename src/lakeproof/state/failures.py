@@ -1,4 +1,7 @@
-"""Why queries failed, until they run again: for `consumer status`."""
+"""Why queries failed, until they run again: for `consumer status`.
+
+They are known by their leases: two pipelines of one mode, with a checkpoint each, are two queries of one name.
+"""
 
 import time
 
@@ -9,22 +12,22 @@ from lakeproof.state.database import open_database, transaction
 from lakeproof.state.schema import QUERY_FAILURES
 
 
-def record_failure(database: str, query: str, error: LakeproofError) -> None:
+def record_failure(database: str, lease: str, error: LakeproofError) -> None:
     """Write down why a query failed."""
-    values = {"query": query, "message": error.message, "hint": error.hint, "failed_at": time.time()}
+    values = {"query": lease, "message": error.message, "hint": error.hint, "failed_at": time.time()}
     with transaction(open_database(database)) as connection:
-        connection.execute(delete(QUERY_FAILURES).where(QUERY_FAILURES.c.query == query))
+        connection.execute(delete(QUERY_FAILURES).where(QUERY_FAILURES.c.query == lease))
         connection.execute(insert(QUERY_FAILURES), values)
 
 
-def clear_failures(database: str, queries: list[str]) -> None:
+def clear_failures(database: str, leases: list[str]) -> None:
     """Forget why queries failed: they run again."""
     with transaction(open_database(database)) as connection:
-        connection.execute(delete(QUERY_FAILURES).where(QUERY_FAILURES.c.query.in_(queries)))
+        connection.execute(delete(QUERY_FAILURES).where(QUERY_FAILURES.c.query.in_(leases)))
 
 
 def failures(database: str) -> dict[str, str]:
-    """What failed queries said, by their names."""
+    """What failed queries said, by their leases."""
     with transaction(open_database(database)) as connection:
         found = connection.execute(select(QUERY_FAILURES.c.query, QUERY_FAILURES.c.message))
         return {row.query: row.message for row in found}

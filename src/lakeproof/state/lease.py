@@ -15,7 +15,7 @@ from threading import Event, Thread
 
 import psutil
 import structlog
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -41,6 +41,11 @@ def gold_lease(product: str) -> str:
     return f"gold.{product}"
 
 
+def alerts_lease(product: str) -> str:
+    """Name of the lease that keeps a second query from sending a product's alerts."""
+    return f"alerts.{product}"
+
+
 def mode_lease(mode: str, checkpoint: str) -> str:
     """Name of the lease that keeps a second consumer from the checkpoint of a mode."""
     return f"{mode} {checkpoint}"  # no stream has a space in its name
@@ -57,6 +62,8 @@ def modes_with_leases(database: str, mode: str) -> list[str]:
 class State(StrEnum):
     """What a lease says of the query that holds or held it."""
 
+    NEVER = "never"
+    """It has not run."""
     RUNNING = "running"
     STOPPED = "stopped"
     DIED = "died"
@@ -64,10 +71,17 @@ class State(StrEnum):
 
 
 def state_of(database: str, name: str) -> State:
-    """What a lease says; a query that never ran is stopped."""
+    """What a lease says."""
     with transaction(open_database(database)) as connection:
-        row = connection.execute(select(LEASES).where(LEASES.c.stream == name)).one_or_none()
-    if row is None or row.expires_at == _GIVEN_BACK:
+        return state_in(connection, name)
+
+
+def state_in(connection: Connection, name: str) -> State:
+    """What a lease says, as an open connection sees it."""
+    row = connection.execute(select(LEASES).where(LEASES.c.stream == name)).one_or_none()
+    if row is None:
+        return State.NEVER
+    if row.expires_at == _GIVEN_BACK:
         return State.STOPPED
     gone = row.host == platform.node() and not _lives(row.pid, row.started)
     return State.RUNNING if row.expires_at > time.time() and not gone else State.DIED

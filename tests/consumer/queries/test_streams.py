@@ -1,6 +1,7 @@
 """Every contract that is shipped makes a stream: one good and one bad record, read by PyIceberg and DuckDB."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -90,5 +91,40 @@ def test_fields_may_be_called_as_columns_of_dead_letters_are(
     [dead] = rows(settings, "dead_letters.things")
     assert (row["raw"], row["reasons"]) == ("its raw", "its reasons")
     assert (json.loads(dead["raw"])["reasons"], dead["reasons"][0]["path"]) == ("its reasons", "$.raw")
+    (found,) = verify(settings, "things", values=True)
+    assert not found.off
+
+
+def test_the_event_time_and_other_times_can_have_another_form(
+    lake_settings: Settings, drain: Drain, tmp_path: Path
+) -> None:
+    forms = {
+        "at": ("{format: epoch_ms, minimum: 2020-01-01T00:00:00Z}", 1795240800123),
+        "seconds": ("{format: epoch_s}", 1795240800.123),
+        "local": ("{format: yyyy-MM-dd HH:mm:ss, defaultTimezone: Europe/Berlin}", "2026-11-21 07:00:00.123"),
+        "day": ("{format: yyyy-MM-dd, defaultTimezone: Asia/Tokyo}", "2026-11-21"),
+    }
+    fields = "".join(
+        f"      - {{name: {name}, logicalType: timestamp, required: true, logicalTypeOptions: {options}}}\n"
+        for name, (options, _) in forms.items()
+    )
+    (tmp_path / "things.yaml").write_text(
+        THINGS.replace("      - {name: at, logicalType: timestamp, required: true}\n", fields)
+    )
+    settings = changed(lake_settings, LAKE_CONTRACTS=str(tmp_path))
+    landing = settings.home / "landing" / "things"
+    landing.mkdir(parents=True)
+    good = {"raw": "r", "reasons": "r"} | {name: value for name, (_, value) in forms.items()}
+    wrong = {"at": 1795240800, "local": "2026-03-29 02:30:00", "day": "2026-11-21T00:00:00Z", "seconds": "1795240800"}
+    bad = [good | {name: value} for name, value in wrong.items()]
+    (landing / "1.json").write_text(json.dumps([good, *bad]))
+    drain(settings, "things")
+    [row] = rows(settings, "bronze.things")
+    at = datetime(2026, 11, 21, 6, 0, 0, 123_000, UTC)
+    assert [row[name] for name in forms] == [at, at, at, datetime(2026, 11, 20, 15, tzinfo=UTC)]
+    dead = [each["reasons"] for each in rows(settings, "dead_letters.things")]
+    assert {(each[0]["path"], each[0]["code"]) for each in dead} == {
+        ("$.at", "out_of_range"), ("$.local", "wrong_format"), ("$.day", "wrong_format"), ("$.seconds", "wrong_type"),
+    }  # fmt: skip
     (found,) = verify(settings, "things", values=True)
     assert not found.off
