@@ -34,11 +34,22 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A source, its status, and why."""
+    """A source, its status, and why.
+
+    Parameters
+    ----------
+    source, status
+        Its name, and its status.
+    details
+        Why.
+    waiting
+        Of a pending partition: how many offsets are not consumed yet.
+    """
 
     source: str
     status: Status
     details: tuple[str, ...] = ()
+    waiting: int = 0
 
 
 @dataclass(frozen=True)

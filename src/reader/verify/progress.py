@@ -1,17 +1,21 @@
-"""Whether a position is behind files that no table has: they would never be read."""
+"""What the state database says: which files a position has passed, and whether a query has run."""
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
+from typing import TypeVar
 
-from sqlalchemy import create_engine, select
+from sqlalchemy import Connection, create_engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakeproof.checkpoint import Checkpoint, bronze_query
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import Position
+from lakeproof.state.lease import State, state_in
 from lakeproof.state.schema import FILES
 from lakeproof.tables.names import MARKER
+
+FoundT = TypeVar("FoundT")
 
 
 @dataclass(frozen=True)
@@ -71,12 +75,23 @@ def passed_files(
 
 def _names(settings: Settings, stream: str, end: int) -> frozenset[str]:
     """Names of the files up to a position of the landing log."""
-    engine = create_engine(settings.state.database.replace("postgresql://", "postgresql+psycopg://", 1))
     before = select(FILES.c.name).where(FILES.c.stream == stream, FILES.c.seq <= end)
+    # Where the database cannot be read, the problem is reported in any case.
+    return _read(settings, lambda connection: frozenset(connection.scalars(before)), frozenset())
+
+
+def query_state(settings: Settings, lease: str) -> State:
+    """Whether the query that holds a lease has run; never, if the database cannot be read."""
+    return _read(settings, lambda connection: state_in(connection, lease), State.NEVER)
+
+
+def _read(settings: Settings, read: Callable[[Connection], FoundT], otherwise: FoundT) -> FoundT:
+    """Read the state database as it is: unlike the consumer, without bringing it to the newest version."""
+    engine = create_engine(settings.state.database.replace("postgresql://", "postgresql+psycopg://", 1))
     try:
         with engine.connect() as connection:
-            return frozenset(connection.scalars(before))
+            return read(connection)
     except SQLAlchemyError:
-        return frozenset()  # the problem is reported in any case
+        return otherwise
     finally:
         engine.dispose()

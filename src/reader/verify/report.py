@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
+from lakeproof.streams import printable
 from reader.output import console, print_counts
 from reader.verify.gold.report import gold_as_json, print_gold
 from reader.verify.receipts.report import print_receipts, receipts_as_json
@@ -40,6 +41,7 @@ def _as_json(verifications: Sequence["Verification"]) -> dict[str, Any]:
 
     return {
         "clean": all(verification.clean for verification in verifications),
+        "complete": all(verification.complete for verification in verifications),
         "streams": [
             {
                 "stream": found.stream,
@@ -85,13 +87,15 @@ def _print(verifications: Sequence["Verification"]) -> None:
         if found.sampled_rows:
             out.print(f"{found.stream}: compared the values of {found.sampled_rows:,} bronze rows.")
         if found.resent:
-            out.print(_resent(found), soft_wrap=True, highlight=False)
+            out.print(printable(_resent(found)), markup=False, soft_wrap=True, highlight=False)
         if found.hidden:
-            out.print(f"{found.stream}: ignored {found.hidden:,} files with hidden names (such as _SUCCESS).")
+            out.print(
+                f"{found.stream}: ignored {_count(found.hidden, 'file', 'files')} with hidden names (such as _SUCCESS)."
+            )
         if found.off:
             _print_off(found.off, f"{found.stream}: sources with problems")
         for problem in found.problems:
-            out.print(Text(f"{found.stream}: {problem}", "red"), soft_wrap=True)
+            out.print(Text(printable(f"{found.stream}: {problem}"), "red"), soft_wrap=True)
     print_silver({found.stream: found.silver for found in verifications if found.silver})
     print_gold({found.stream: found.gold for found in verifications if found.gold})
     print_receipts({found.stream: found.receipts for found in verifications if found.receipts})
@@ -102,6 +106,7 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
     from rich.text import Text
 
     from reader.verify.findings import Status
+    from reader.verify.receipts.findings import Outcome
 
     silver = [found.silver for found in verifications if found.silver]
     gold = [each for found in verifications for each in found.gold]
@@ -117,18 +122,30 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
         wrong.append("receipts are not kept")
     if wrong:
         return Text(f"Not clean: {', and '.join(wrong)} (see above).", "red")
-    pending = sum(found.counts()[Status.PENDING] for found in verifications)
+    pending = [each for found in verifications for each in found.findings if each.status is Status.PENDING]
+    partitions = [each for each in pending if each.waiting]
+    files = len(pending) - len(partitions)
     undecided = sum(each.undecided for each in silver)
-    behind = [each for each in gold if each.behind]
+    behind = [each for each in gold if each.behind and each.exists]
     waiting = sum(each.waiting for each in receipts)
-    if pending or undecided or behind or waiting:
+    if not all(found.complete for found in verifications):
         text = "Nothing is lost or doubled so far."
-        if pending:
-            text += f" {_are(pending, 'file', 'files')} not consumed yet."
+        if files:
+            text += f" {_are(files, 'file', 'files')} not consumed yet."
+        if partitions:
+            of = f"of {_count(len(partitions), 'partition', 'partitions')}"
+            offsets = sum(each.waiting for each in partitions)
+            text += f" {_are(offsets, f'offset {of}', f'offsets {of}')} not consumed yet."
         if undecided:
             text += f" {_are(undecided, 'row of bronze', 'rows of bronze')} not decided in silver yet."
         for each in behind:
             text += f" gold.{each.product} is behind by {_count(each.behind, 'row', 'rows')} of silver."
+        for found in verifications:
+            absent = [f"silver.{found.stream}"] * bool(found.silver and not found.silver.exists)
+            absent += [f"gold.{each.product}" for each in found.gold if not each.exists]
+            if absent:
+                text += f" {', '.join(absent)} {'does' if len(absent) == 1 else 'do'} not exist yet: "
+                text += f"`consumer run {found.stream}` fills {'it' if len(absent) == 1 else 'them'}."
         if waiting:
             text += f" {_are(waiting, 'receipt', 'receipts')} not in silver yet."
         return Text(text, "yellow")
@@ -138,8 +155,14 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
     if gold:
         clean += " Each window of gold agrees with silver."
     if receipts:
-        clean += " Each receipt is kept."
-    return Text(clean, "green")
+        clean += " Each receipt is in one table, once."
+    conflicts = sum(each.outcomes[Outcome.CONFLICT] for each in receipts)
+    if conflicts:
+        clean += (
+            f" But {_are(conflicts, 'event with a receipt', 'events with receipts')} not in silver: it has another "
+        )
+        clean += "event with the same key. Send a post again with the same events in the same order."
+    return Text(clean, "yellow" if conflicts else "green")
 
 
 def _are(count: int, one: str, several: str) -> str:
@@ -157,7 +180,7 @@ def _print_off(off: Sequence["Finding"], title: str) -> None:
     table = Table("source", "status", "details", title=f"{title}: {len(off):,}")
     table.columns[0].overflow = table.columns[2].overflow = "fold"
     for finding in off[:_NAMED]:
-        table.add_row(Text(finding.source), finding.status, Text("\n".join(finding.details)))
+        table.add_row(Text(printable(finding.source)), finding.status, Text(printable("\n".join(finding.details))))
     out = console()
     out.print(table)
     if len(off) > _NAMED:
@@ -167,6 +190,5 @@ def _print_off(off: Sequence["Finding"], title: str) -> None:
 def _resent(found: "Verification") -> str:
     copies = sum(len(names) - 1 for names in found.resent)
     first = " = ".join(found.resent[0][:2])
-    return f"{found.stream}: {copies:,} files are copies of another file, with the same bytes: {first}" + (
-        ", …" if copies > 1 else ""
-    )
+    are = f"{_are(copies, 'file', 'files')} {'a copy' if copies == 1 else 'copies'}"
+    return f"{found.stream}: {are} of another file, with the same bytes: {first}" + (", …" if copies > 1 else "")

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic, sleep, time
 
 from lakeproof.catalog import catalog_errors, open_catalog
@@ -102,6 +102,18 @@ class Verification:
         layers = (self.silver, self.receipts, *self.gold)
         return self.accounted and all(each is None or each.clean for each in layers)
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is wrong, and all layers have all that landed."""
+        waiting = self.receipts.waiting if self.receipts else 0
+        undecided = self.silver.undecided if self.silver else 0
+        layers = (self.silver, *self.gold)
+        return (
+            self.clean
+            and not (waiting or undecided or self.counts()[Status.PENDING] or any(each.behind for each in self.gold))
+            and all(each is None or each.exists for each in layers)
+        )
+
     def counts(self) -> dict[Status, int]:
         """How many sources are what."""
         counted = Counter(finding.status for finding in self.findings)
@@ -130,7 +142,17 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
     lake = StreamLake(session, stream)
     show(f"{stream}: tables", 0, 0)
     if recorded := recorded_topic(_ledger_properties(settings, stream)):
-        return _verify_topic(settings, session, lake, stream, recorded, values, show)
+        landed = _verify_topic(settings, session, lake, stream, recorded, values, show)
+    else:
+        landed = _verify_files(settings, lake, stream, values, show)
+    show(f"{stream}: silver", 0, 0)
+    silver = verify_silver(settings, session, stream)
+    show(f"{stream}: gold", 0, 0)
+    return replace(landed, silver=silver, gold=verify_gold(settings, session, stream))
+
+
+def _verify_files(settings: Settings, lake: StreamLake, stream: str, values: bool, show: Show) -> Verification:
+    """Compare the landing zone with bronze, dead letters and ledger."""
     zone = landing_zone(settings, stream)
     checkpoint = read_checkpoint(settings, bronze_query(stream))  # before the ledger, which is never behind it
     ledger = _ledger_properties(settings, stream)  # before its rows, which are never behind them
@@ -150,14 +172,9 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
         settings.limits,
         lambda done, due: show(f"{stream}: landing zone", done, due),
     )
-    findings = _judge(lake, books, recounted, passed.names)
-    show(f"{stream}: silver", 0, 0)
-    silver = verify_silver(settings, session, stream)
-    show(f"{stream}: gold", 0, 0)
-    gold = verify_gold(settings, session, stream)
     return Verification(
         stream=stream,
-        findings=findings,
+        findings=_judge(lake, books, recounted, passed.names),
         problems=passed.problems,
         hidden=books.hidden,
         landed_units=sum(units.count for units in recounted.units.values()),
@@ -165,14 +182,13 @@ def verify_stream(settings: Settings, session: Session, stream: str, values: boo
         dead_letters=sum(account.rows - account.bronze for account in books.accounts.values()),
         sampled_rows=len(sample) if sample else 0,
         resent=recounted.resent,
-        silver=silver,
-        gold=gold,
     )
 
 
 def _verify_topic(
     settings: Settings, session: Session, lake: StreamLake, stream: str, recorded: Recorded, values: bool, show: Show
 ) -> Verification:
+    """Compare the topic with bronze, dead letters and ledger."""
     sample: Sample | None = None
 
     def sampled() -> Sample | None:
@@ -189,7 +205,6 @@ def _verify_topic(
         sampled,
         lambda done, due: show(f"{stream}: topic {recorded.topic}, offsets", done, due),
     )
-    show(f"{stream}: silver", 0, 0)
     return Verification(
         stream=stream,
         findings=found.findings,
@@ -200,7 +215,6 @@ def _verify_topic(
         dead_letters=found.dead_letters,
         sampled_rows=len(sample) if sample else 0,
         resent=(),
-        silver=verify_silver(settings, session, stream),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.history.applied import applied_contracts
 from lakeproof.settings import Settings
 from lakeproof.tables.names import stream_tables
 from reader.connect import connect
@@ -86,7 +87,11 @@ def _streams(settings: Settings, stream: str | None) -> Sequence[str]:
     contracts = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
     missing = {name: _missing_tables(catalog, name) for name in ([stream] if stream else contracts)}
     # A stream that nothing was read from yet has none of its own tables; one that lost a table is reported.
-    begun = [name for name, lacking in missing.items() if stream or not _own_tables(name) <= lacking]
+    begun = [
+        name
+        for name, lacking in missing.items()
+        if stream or not _own_tables(name) <= lacking or _had_tables(catalog, name)
+    ]
     if not begun:
         raise UnavailableError("The lake has no tables yet.", "Run `make start`, or the producer and the consumer.")
     for name in begun:
@@ -101,6 +106,12 @@ def _streams(settings: Settings, stream: str | None) -> Sequence[str]:
 def _missing_tables(catalog: "Catalog", stream: str) -> set[str]:
     with catalog_errors():
         return {name for name in _own_tables(stream) if not catalog.table_exists(name)}
+
+
+def _had_tables(catalog: "Catalog", stream: str) -> bool:
+    """Whether a contract was applied to the tables of a stream."""
+    with catalog_errors():
+        return bool(applied_contracts(catalog, stream))
 
 
 def _own_tables(stream: str) -> set[str]:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from lakeproof.streams import printable
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -27,5 +29,7 @@ def findings_table(findings: Sequence["TableFinding"], title: str) -> "Table":
     table.columns[3].overflow = "fold"
     for finding in findings:
         more = ["…"] * (finding.rows > len(finding.examples))
-        table.add_row(finding.table, finding.what, f"{finding.rows:,}", Text("\n".join([*finding.examples, *more])))
+        table.add_row(
+            finding.table, finding.what, f"{finding.rows:,}", Text(printable("\n".join([*finding.examples, *more])))
+        )
     return table

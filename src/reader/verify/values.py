@@ -10,12 +10,25 @@ import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
-from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.contracts import (
+    ISO_8601,
+    Contract,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    TimeForm,
+    TimeFormat,
+    Type,
+)
 from lakeproof.tables.names import CONTRACT_VERSION, POSITION, RESCUED, SOURCE
 from reader.verify.places import Place, parse_path, text_at
 
@@ -25,6 +38,7 @@ if TYPE_CHECKING:
 _SHOWN = 60
 _DAY = 86_400 * 1_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
+_A_DAY = timedelta(days=1)
 # The calendar repeats every 400 years: year 0, which Python does not have, is year 2000 that many days earlier.
 _DAYS_FROM_0_TO_2000 = 5 * 146_097
 
@@ -145,10 +159,12 @@ def _short(text: str) -> str:
 def _is_field_same(field: Field, token: Any, kept: "pa.Scalar[Any]", within: Place, missing: _Missing) -> bool:
     if field.required and not kept.is_valid:
         return False
-    return _is_same(field.type, token, kept, (*within, field.name), missing)
+    return _is_same(field.type, token, kept, (*within, field.name), missing, field.time)
 
 
-def _is_same(kind: Type, token: Any, kept: "pa.Scalar[Any]", place: Place, missing: _Missing) -> bool:
+def _is_same(
+    kind: Type, token: Any, kept: "pa.Scalar[Any]", place: Place, missing: _Missing, time: TimeForm = ISO_8601
+) -> bool:
     """Whether a column's value has the value of the JSON `token` (None for null). What is missing is collected."""
     if token is None:
         return not kept.is_valid
@@ -156,7 +172,7 @@ def _is_same(kind: Type, token: Any, kept: "pa.Scalar[Any]", place: Place, missi
         missing[place] = token
         return True
     try:
-        return _has_value(kind, token, kept, place, missing)
+        return _has_value(kind, token, kept, place, missing, time)
     except (ValueError, TypeError, ArithmeticError):
         return False  # not a token of that type
 
@@ -166,7 +182,7 @@ def _unknown(fields: Sequence[Field], record: Mapping[str, Any], place: Place) -
     return {(*place, name): token for name, token in record.items() if name not in known}
 
 
-def _has_value(kind: Type, token: Any, kept: Any, place: Place, missing: _Missing) -> bool:
+def _has_value(kind: Type, token: Any, kept: Any, place: Place, missing: _Missing, time: TimeForm) -> bool:
     match kind:
         case ObjectType():
             if not isinstance(token, dict):
@@ -197,11 +213,13 @@ def _has_value(kind: Type, token: Any, kept: Any, place: Place, missing: _Missin
         case DecimalType():
             return isinstance(token, _Number) and Fraction(Decimal(token)) == Fraction(kept.as_py())
         case PrimitiveType():
-            return _is_scalar(kind, token, kept)
+            return _is_scalar(kind, token, kept, time)
 
 
-def _is_scalar(kind: PrimitiveType, token: Any, kept: Any) -> bool:
+def _is_scalar(kind: PrimitiveType, token: Any, kept: Any, time: TimeForm) -> bool:
     match kind:
+        case PrimitiveType.TIMESTAMP if time.format.per_second:
+            return isinstance(token, _Number) and _is_epoch(token, time.format, kept.value)
         case PrimitiveType.SCALAR:
             text = json.dumps(token) if isinstance(token, bool) else token
             return isinstance(text, str) and str(text) == kept.as_py()
@@ -217,7 +235,7 @@ def _is_scalar(kind: PrimitiveType, token: Any, kept: Any) -> bool:
         return False
     match kind:
         case PrimitiveType.TIMESTAMP:
-            return bool(_microseconds(token) == kept.value)
+            return bool(_time(token, time) == kept.value)
         case PrimitiveType.DATE:
             return bool(date.fromisoformat(token).toordinal() - _EPOCH == kept.value)
         case _:
@@ -229,6 +247,41 @@ def _is_nearest_float(token: str, kept: float) -> bool:
     twice: float = struct.unpack("<f", struct.pack("<f", float(token)))[0]
     exact = Fraction(Decimal(token))
     return kept == twice or abs(Fraction(kept) - exact) < abs(Fraction(twice) - exact)
+
+
+def _is_epoch(token: str, unit: TimeFormat, kept: int) -> bool:
+    if unit is TimeFormat.EPOCH_S:
+        return Decimal(token) == Decimal(kept).scaleb(-6)  # exact, whatever the exponents
+    return int(token) * {TimeFormat.EPOCH_MS: 1_000, TimeFormat.EPOCH_US: 1}[unit] == kept
+
+
+def _time(text: str, form: TimeForm) -> int:
+    """Microseconds since 1970 of a timestamp that is written in `form`."""
+    is_date = form.format is TimeFormat.DATE
+    if not is_date and text[10] != (" " if " " in form.format else "T"):
+        raise ValueError(text)
+    local = datetime.fromisoformat(text) if form.format.may_lack_offset else None
+    if local is None or local.tzinfo:
+        return _microseconds(text)
+    zone = ZoneInfo(form.zone)
+    found = _when_clocks_show(local, zone)
+    if not found and is_date:  # the clock was put forward at midnight
+        found = [local - _offset_at(local - _A_DAY, zone)]
+    if len(found) != 1 and not is_date:
+        raise ValueError(text)
+    return _microseconds(f"{min(found).isoformat()}Z")
+
+
+def _when_clocks_show(local: datetime, zone: ZoneInfo) -> list[datetime]:
+    """The times in UTC at which clocks in a zone show a local time: of those that may be, the ones that do."""
+    near = max(local, datetime.min + 2 * _A_DAY) - _A_DAY, min(local, datetime.max - 2 * _A_DAY) + _A_DAY
+    times = {local - _offset_at(at, zone) for at in near}
+    return [at for at in times if at + _offset_at(at, zone) == local]
+
+
+def _offset_at(at: datetime, zone: ZoneInfo) -> timedelta:
+    """The offset of a zone at a time in UTC."""
+    return at.replace(tzinfo=UTC).astimezone(zone).utcoffset() or timedelta()
 
 
 def _microseconds(text: str) -> int:

@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from tests.consumer.lake import SessionOf, rows
 from tests.lakes import changed
-from tests.servers import PostgresServer, RestCatalogServer
+from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.app import run_queries
 from consumer.queries.bronze import BronzeQuery, Trigger
@@ -34,7 +34,6 @@ from reader.verify.streams import verify
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[3]
-PASSWORD = "p@ss:w/rd% ü'?#&"
 EVENT = {
     "user_id": "u1",
     "event_timestamp": "2026-11-21T06:00:00Z",

@@ -26,11 +26,13 @@ class ProductVerification:
         How many windows were recomputed: one for each combination of keys.
     behind
         Rows that silver has kept since the newest micro-batch of the table, which are not in it yet. Where windows are
-        published once, only if one of them can be.
+        published once, only if one of them can be. All rows of silver, if the table does not exist.
     findings
         What is wrong with the rows of the table.
     problems
         What is wrong with the table as a whole, in words.
+    exists
+        Whether the table exists. If not, and that is no problem, it has not been filled yet.
     """
 
     product: str
@@ -38,6 +40,7 @@ class ProductVerification:
     behind: int = 0
     findings: tuple[TableFinding, ...] = ()
     problems: tuple[str, ...] = ()
+    exists: bool = True
 
     @property
     def clean(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lakeproof.streams import printable
 from reader.output import console, print_counts
 from reader.verify.table_report import findings_as_json, findings_table
 
@@ -15,6 +16,7 @@ def gold_as_json(gold: Sequence["ProductVerification"]) -> list[dict[str, Any]]:
     return [
         {
             "product": found.product,
+            "exists": found.exists,
             "windows": found.windows,
             "behind": found.behind,
             "problems": found.problems,
@@ -44,4 +46,4 @@ def print_gold(gold: Mapping[str, Sequence["ProductVerification"]]) -> None:
         if findings:
             out.print(findings_table(findings, f"{stream}: tables of gold with problems"))
         for problem in (problem for found in products for problem in found.problems):
-            out.print(Text(f"{stream}: {problem}", "red"), soft_wrap=True)
+            out.print(Text(printable(f"{stream}: {problem}"), "red"), soft_wrap=True)

@@ -4,6 +4,7 @@ A table is read as of the snapshot that its marker was read with. The marker say
 has everything, so later rows of silver are left out, and the rest must agree.
 """
 
+import json
 from typing import TYPE_CHECKING
 
 from lakeproof.catalog import catalog_errors, open_catalog
@@ -12,7 +13,10 @@ from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product, Publish
 from lakeproof.gold.read import load_products, product_names
 from lakeproof.gold.read_samples import load_all_samples
 from lakeproof.settings import Settings
+from lakeproof.state.lease import State, gold_lease
 from lakeproof.tables.names import (
+    MARKER,
+    MICRO_BATCH_ID,
     PRODUCT,
     REBUILDING,
     gold_query,
@@ -27,6 +31,7 @@ from reader.verify.gold.findings import ProductVerification
 from reader.verify.gold.layers import Layer, horizons, layer_of, rebuild_hint, time_text
 from reader.verify.gold.samples import verify_samples
 from reader.verify.gold.windows import Taken, Windows
+from reader.verify.progress import query_state
 from reader.verify.silver.run import silver_contract
 from reader.verify.tables import Findings
 
@@ -40,7 +45,7 @@ def verify_gold(settings: Settings, session: Session, stream: str) -> tuple[Prod
     Returns
     -------
     tuple[ProductVerification, ...]
-        Of each product whose table exists, by name.
+        Of each product, by name; those whose table does not exist are left out while silver has no row.
 
     Raises
     ------
@@ -50,31 +55,55 @@ def verify_gold(settings: Settings, session: Session, stream: str) -> tuple[Prod
     name, query = silver_tables(stream).kept, silver_query(stream)
     with catalog_errors():
         catalog = open_catalog(settings)
-        known = product_names(settings.gold)
+        known = set(product_names(settings.gold))
         tables = _tables(catalog)
-        if not tables:
+        if not (tables or known):
             return ()
         silver = layer_of(catalog, name, query)
         contract = silver_contract(settings, catalog, stream, silver.marker if silver else {})
-    found = []
+    if not contract.silver:
+        return ()  # the consumer does not look at products of such a stream, either
+    found: list[ProductVerification | None] = []
     for product in load_products(settings.gold, [stream], lambda _: contract):
         with catalog_errors():
             gold = layer_of(catalog, gold_table(product.name), gold_query(product.name))
             silver = layer_of(catalog, name, query)  # after gold, which is never ahead of it
-        if gold:
-            found.append(_verify(session, product, contract, gold, silver))
+        found.append(
+            _verify(session, product, contract, gold, silver)
+            if gold
+            else _without(settings, session, product.name, silver)
+        )
     for samples in load_all_samples(settings.gold, [stream], lambda _: contract):
         names, query_of = samples_tables(samples.name, samples.anomalies), gold_query(samples.name)
         with catalog_errors():
             kept, anomalies = (layer_of(catalog, each, query_of) for each in (names.samples, names.anomalies))
             silver = layer_of(catalog, name, query)
-        if kept:
-            found.append(verify_samples(session, samples, contract, kept, anomalies, silver))
+        known.add(samples.anomalies)
+        found.append(
+            verify_samples(session, samples, contract, kept, anomalies, silver)
+            if kept
+            else _without(settings, session, samples.name, silver, has_part=anomalies is not None)
+        )
     if silver:
         with catalog_errors():
             unknown = [each for each in tables if each not in known and _follows(catalog, each, silver)]
         found += [ProductVerification(each, problems=(_unknown(settings, each, name),)) for each in unknown]
-    return tuple(sorted(found, key=lambda each: each.product))
+    return tuple(sorted(filter(None, found), key=lambda each: each.product))
+
+
+def _without(
+    settings: Settings, session: Session, product: str, silver: Layer | None, *, has_part: bool = False
+) -> ProductVerification | None:
+    """What is said of a product without its table: it was lost, or has not been filled yet."""
+    rows = 0
+    if silver and silver.rows:
+        ((rows,),) = session.fetch(f"SELECT count(*) FROM {silver.rows} WHERE {MICRO_BATCH_ID} < {silver.end}")  # noqa: S608
+    state = query_state(settings, gold_lease(product))
+    is_lost = state in (State.STOPPED, State.DIED) or (has_part and state is State.NEVER)
+    if not rows and (silver or not is_lost):
+        return None  # if silver does not exist either, that is reported
+    text = f"{gold_table(product)} does not exist, but a consumer has run its query. {rebuild_hint(product)}"
+    return ProductVerification(product, behind=rows, problems=(text,) * is_lost, exists=False)
 
 
 def _verify(
@@ -164,5 +193,9 @@ def _tables(catalog: "Catalog") -> list[str]:
 
 def _follows(catalog: "Catalog", product: str, silver: Layer) -> bool:
     """Whether the table of a product was filled from a silver table."""
-    gold = layer_of(catalog, gold_table(product), gold_query(product))
-    return gold is not None and gold.marker.get("checkpoint_id") == silver.id
+    markers = [
+        json.loads(text)["marker"]
+        for name, text in catalog.load_table(gold_table(product)).properties.items()
+        if name.startswith(MARKER)  # that of anomalies has the name of another table
+    ]
+    return any(marker.get("checkpoint_id") == silver.id for marker in markers)

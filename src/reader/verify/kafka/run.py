@@ -236,7 +236,9 @@ def _judge(
     if expired := sum(max(min(extent.first, behind) - first, 0) for first, behind in taken):
         return Finding(source, Status.EXPIRED, (f"{expired:,} offsets are gone; tables and ledger agree",))
     if extent.end > end:
-        return Finding(source, Status.PENDING, (f"{extent.end - end:,} offsets are not consumed yet",))
+        waiting = extent.end - end
+        are = "1 offset is" if waiting == 1 else f"{waiting:,} offsets are"
+        return Finding(source, Status.PENDING, (f"{are} not consumed yet",), waiting)
     return Finding(source, Status.OK)
 
 

@@ -58,11 +58,14 @@ class ReceiptsVerification:
         How many are what.
     findings
         What is wrong, with examples.
+    conflicts
+        Sources of some events that are conflicts: the client sent another event with the same identity.
     """
 
     receipts: int
     outcomes: Mapping[Outcome, int]
     findings: tuple[TableFinding, ...]
+    conflicts: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:

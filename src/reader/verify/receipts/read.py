@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.errors import UnavailableError, UsageError, expected
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +82,7 @@ def _receipts(text: bytes, where: str) -> list[Receipt]:
         first = error.errors()[0]
         at = ".".join(map(str, first["loc"]))
         raise UsageError(
-            f"{where} is not a receipt: {at + ': ' if at else ''}{first['msg']}.",
+            f"{where} is not a receipt: {at + ': ' if at else ''}{expected(first)}",
             'Write one JSON object per line: a receipt {"topic": …, "partition": …, "offset": …}, or an answer of the '
             "collector.",
         ) from error

@@ -16,12 +16,16 @@ def receipts_as_json(found: "ReceiptsVerification") -> dict[str, Any]:
         "receipts": found.receipts,
         "outcomes": {outcome.value: count for outcome, count in found.outcomes.items()},
         "findings": findings_as_json(found.findings),
+        "conflicts": list(found.conflicts),
     }
 
 
 def print_receipts(receipts: Mapping[str, "ReceiptsVerification"]) -> None:
     """Print what was found, by stream; nothing where no receipts were checked."""
     from rich.table import Table
+    from rich.text import Text
+
+    from reader.verify.receipts.findings import Outcome
 
     if not receipts:
         return
@@ -34,5 +38,10 @@ def print_receipts(receipts: Mapping[str, "ReceiptsVerification"]) -> None:
                 summary.add_row(stream, outcome, f"{count:,}")
     out.print(summary)
     for stream, found in receipts.items():
+        if found.conflicts:
+            count = found.outcomes[Outcome.CONFLICT]
+            more = ", …" * (count > len(found.conflicts))
+            text = f"{stream}: silver has another event with the same key as {', '.join(found.conflicts)}{more}"
+            out.print(Text(text, "yellow"), soft_wrap=True)
         if found.findings:
             out.print(findings_table(found.findings, f"{stream}: receipts with problems"))

@@ -26,7 +26,7 @@ from reader.connect import Session
 from reader.verify.receipts.findings import Outcome, ReceiptsVerification
 from reader.verify.receipts.read import read_receipts
 from reader.verify.silver.content import key
-from reader.verify.silver.run import has_silver, silver_contract
+from reader.verify.silver.run import missing_tables, silver_contract
 from reader.verify.tables import SHOWN_EXAMPLES, Findings, marker_end, newest_marker
 from reader.views import MEMORY, identifier, quoted
 
@@ -68,16 +68,16 @@ def verify_receipts(settings: Settings, session: Session, stream: str, path: Pat
         check.find_rows(contract)
         check.judge(contract, end)
         found = Findings()
-        outcomes = check.outcomes(found)
+        outcomes, conflicts = check.outcomes(found)
         check.compare_ids(contract, found)
-        return ReceiptsVerification(sum(outcomes.values()), outcomes, found.whole())
+        return ReceiptsVerification(sum(outcomes.values()), outcomes, found.whole(), conflicts)
     finally:
         check.close()
 
 
 def _silver(settings: Settings, catalog: "Catalog", stream: str) -> tuple[Contract, int | None]:
     """The contract, and the micro-batch before which silver has decided all; None if there is no silver."""
-    if not has_silver(catalog, stream):
+    if missing_tables(catalog, stream):
         return silver_contract(settings, catalog, stream, {}), None
     marker = newest_marker(catalog.load_table(silver_tables(stream).kept), silver_query(stream))
     contract = silver_contract(settings, catalog, stream, marker)
@@ -171,16 +171,18 @@ class _Check:
         )
         return outcome, joins
 
-    def outcomes(self, found: Findings) -> dict[Outcome, int]:
-        """Count the receipts by their outcome, and add the broken ones to what was found."""
-        counts = dict.fromkeys(Outcome, 0)
+    def outcomes(self, found: Findings) -> tuple[dict[Outcome, int], tuple[str, ...]]:
+        """Count the receipts by their outcome, with examples of conflicts; add the broken ones to what was found."""
+        counts, conflicts = dict.fromkeys(Outcome, 0), ()
         for outcome, count, examples in self._session.fetch(
             f"SELECT outcome, count(*), min(source, {SHOWN_EXAMPLES}) FROM {_FOUND} GROUP BY outcome"  # noqa: S608
         ):
             counts[Outcome(outcome)] = count
             if Outcome(outcome).off:
                 found.add("receipts", outcome, count, examples)
-        return counts
+            if Outcome(outcome) is Outcome.CONFLICT:
+                conflicts = tuple(examples)
+        return counts, conflicts
 
     def compare_ids(self, contract: Contract, found: Findings) -> None:
         """Compute the correlation ids of the rows again; add those that differ to what was found."""

@@ -52,12 +52,15 @@ class SilverVerification:
         What is wrong with the tables.
     problems
         What is wrong with silver as a whole, in words.
+    exists
+        Whether the tables exist. If not, and that is no problem, they have not been filled yet.
     """
 
     verdicts: Mapping[Verdict, int]
     undecided: int
     findings: tuple[TableFinding, ...] = ()
     problems: tuple[str, ...] = ()
+    exists: bool = True
 
     @property
     def clean(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lakeproof.streams import printable
 from reader.output import console, print_counts
 from reader.verify.table_report import findings_as_json, findings_table
 
@@ -14,6 +15,7 @@ def silver_as_json(silver: "SilverVerification") -> dict[str, Any]:
     """What was found, as JSON."""
     return {
         "verdicts": {verdict.value: rows for verdict, rows in silver.verdicts.items()},
+        "exists": silver.exists,
         "undecided": silver.undecided,
         "problems": silver.problems,
         "findings": findings_as_json(silver.findings),
@@ -41,4 +43,4 @@ def print_silver(silver: Mapping[str, "SilverVerification"]) -> None:
         if found.findings:
             out.print(findings_table(found.findings, f"{stream}: silver tables with problems"))
         for problem in found.problems:
-            out.print(Text(f"{stream}: {problem}", "red"), soft_wrap=True)
+            out.print(Text(printable(f"{stream}: {problem}"), "red"), soft_wrap=True)

@@ -5,7 +5,7 @@ So the marker there, read first, says up to where all four are complete. What th
 where their own markers, read last, are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,11 @@ from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.history.applied import applied_contracts
 from lakeproof.settings import Settings
+from lakeproof.state.lease import State, silver_lease
 from lakeproof.tables.names import MICRO_BATCH_ID, SilverTables, silver_query, silver_tables
 from reader.connect import Session
+from reader.verify.progress import query_state
+from reader.verify.silver.claims import Verdict
 from reader.verify.silver.compare import Comparison
 from reader.verify.silver.findings import AHEAD, SilverVerification
 from reader.verify.silver.verdicts import Recount
@@ -31,7 +34,7 @@ def verify_silver(settings: Settings, session: Session, stream: str) -> SilverVe
     Returns
     -------
     SilverVerification | None
-        None if the stream has no silver.
+        None if the stream has no silver, or nothing of it yet.
 
     Raises
     ------
@@ -41,12 +44,13 @@ def verify_silver(settings: Settings, session: Session, stream: str) -> SilverVe
     names = silver_tables(stream)
     with catalog_errors():
         catalog = open_catalog(settings)
-        if not has_silver(catalog, stream):
-            return None
-        marker = _marker(catalog, names.kept, stream)
+        missing = missing_tables(catalog, stream)
+        marker = {} if names.kept in missing else _marker(catalog, names.kept, stream)
         contract = silver_contract(settings, catalog, stream, marker)
     if not contract.silver:
         return None  # nothing was decided, and nothing will be
+    if missing:
+        return _without(missing, settings, session, contract)
     end = marker_end(marker)
     found = Findings()
     verification = compare_silver(session, contract, end, found)
@@ -80,21 +84,30 @@ def compare_silver(session: Session, contract: Contract, end: int, found: Findin
         comparison.close()
 
 
-def has_silver(catalog: "Catalog", stream: str) -> bool:
-    """Whether a stream has silver tables.
+def missing_tables(catalog: "Catalog", stream: str) -> list[str]:
+    """Names of the silver tables of a stream that do not exist."""
+    return [name for name in astuple(silver_tables(stream)) if not catalog.table_exists(name)]
 
-    Raises
-    ------
-    UnavailableError
-        It has some of them.
-    """
-    names = astuple(silver_tables(stream))
-    missing = [name for name in names if not catalog.table_exists(name)]
-    if missing and len(missing) < len(names):
-        raise UnavailableError(
-            f"The table {missing[0]} of the stream {stream} is missing.", "Run the consumer, or restore the table."
-        )
-    return not missing
+
+def _without(
+    missing: Sequence[str], settings: Settings, session: Session, contract: Contract
+) -> SilverVerification | None:
+    """What is said of silver that lacks tables: they were lost, or have not been filled yet."""
+    stream = contract.stream
+    undecided = Recount(session, contract, 0).undecided()
+    state = query_state(settings, silver_lease(stream))
+    is_part = len(missing) < len(astuple(silver_tables(stream)))
+    problem = f"{missing[0]} does not exist, but the other silver tables do."
+    if not is_part:
+        if not undecided:
+            return None
+        problem = f"{silver_tables(stream).kept} does not exist, but a consumer has run its query."
+    elif state is State.RUNNING:  # it is making them, or putting rebuilt ones in their place
+        raise UnavailableError(f"The table {missing[0]} of the stream {stream} does not exist yet.", "Try again.")
+    hint = f"Run `consumer rebuild silver {stream}`, to fill silver again from bronze."
+    is_lost = is_part or state in (State.STOPPED, State.DIED)
+    verdicts = dict.fromkeys(Verdict, 0)
+    return SilverVerification(verdicts, undecided, problems=(f"{problem} {hint}",) * is_lost, exists=False)
 
 
 def _marker(catalog: "Catalog", name: str, stream: str) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.gold.read import load_product
 from lakeproof.settings import Settings, settings_of
+from lakeproof.state.lease import gold_lease, lease
 from lakeproof.tables.names import PRODUCT, REBUILDING
 from lakeproof.tables.schemas import gold_schema
 from reader.cli import app
@@ -157,13 +159,30 @@ def test_gold_follows_silver(lake: GoldLake) -> None:
         assert lake.verified() == (ProductVerification("activity", len(rows), behind),)
 
 
-def test_nothing_is_said_where_there_is_no_gold(lake: GoldLake) -> None:
-    assert lake.verified() == ()
-    lake.write_product(ACTIVITY)
+def test_nothing_is_said_where_no_product_is_declared(lake: GoldLake) -> None:
     assert lake.verified() == ()
     lake.catalog.drop_namespace("gold")
     assert lake.verified() == ()
     lake.catalog.create_namespace("gold")
+
+
+@pytest.mark.parametrize("text", [ACTIVITY, FINAL])
+def test_a_table_that_does_not_exist_is_not_filled_yet_or_was_lost(own_lake: GoldLake, text: str) -> None:
+    (own_lake.settings.gold / "activity.yaml").write_text(text)
+    not_filled = ProductVerification("activity", behind=4, exists=False)
+    own_lake.catalog.drop_namespace("gold")
+    assert own_lake.verified() == (not_filled,)
+    with lease(own_lake.settings.state.database, gold_lease("activity")):  # its consumer has just started
+        assert own_lake.verified() == (not_filled,)
+    lost = (
+        "gold.activity does not exist, but a consumer has run its query. Run `consumer rebuild gold activity`, to fill "
+        "it again from silver."
+    )
+    assert own_lake.verified() == (replace(not_filled, problems=(lost,)),)
+    own_lake.edit(KEPT, lambda _: [])
+    assert own_lake.verified() == ()  # there is nothing to be filled with
+    own_lake.catalog.drop_table(KEPT)
+    assert own_lake.verified() == (replace(not_filled, behind=0, problems=(lost,)),)
 
 
 def test_a_fault_is_found_in_the_table_that_has_it(lake: GoldLake) -> None:
@@ -415,13 +434,19 @@ def test_the_report(
     lake.create()
     lake.fill(2, window(TEN, 3))
     code, report = verify(lake)
-    gold = {"product": "activity", "windows": 1, "behind": 1, "problems": [], "findings": []}
+    gold = {"product": "activity", "exists": True, "windows": 1, "behind": 1, "problems": [], "findings": []}
     assert (code, report["gold"]) == (0, [gold])
     out = printed()
     assert re.search(r"│ events │ activity │ +1 │ +1 │", out)
     assert "Nothing is lost or doubled so far. gold.activity is behind by 1 row of silver." in out
     lake.fill(3, *WHOLE)
     assert verify(lake) == (0, report | {"gold": [gold | {"windows": 2, "behind": 0}]})
+    lake.write_product(ACTIVITY, "other")
+    code, report = verify(lake)
+    absent = {"product": "other", "exists": False, "windows": 0, "behind": 4, "problems": [], "findings": []}
+    assert (code, report["gold"][1]) == (0, absent)
+    assert "so far. gold.other does not exist yet: `consumer run events` fills it.\n" in printed()
+    (lake.settings.gold / "other.yaml").unlink()
     assert "has its verdict in silver. Each window of gold agrees with silver." in printed()
     lake.fill(3, WHOLE[0])
     code, report = verify(lake)

@@ -36,16 +36,16 @@ def test_a_large_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "Invalid JSON"),
-        ("[]", "an object"),
-        (json.dumps(event(1)), "topic: Field required"),
-        ('{"topic": "t", "partition": 0}', "offset: Field required"),
+        ("{", "expected valid JSON"),
+        ("[]", "expected keys and values, got a list"),
+        (json.dumps(event(1)), "topic: required, but missing"),
+        ('{"topic": "t", "partition": 0}', "offset: required, but missing"),
         ('{"topic": "t", "partition": -1, "offset": 0}', "partition: "),
         ('{"topic": "t", "partition": 2147483648, "offset": 0}', "partition: "),
         ('{"topic": "t", "partition": 0, "offset": 9223372036854775808}', "offset: "),
         ('{"topic": "t", "partition": 0, "offset": "1"}', "offset: "),
-        ('{"receipts": [{}]}', "receipts.0.topic: Field required"),
-        ("[" * 2000, "Invalid JSON"),
+        ('{"receipts": [{}]}', "receipts.0.topic: required, but missing"),
+        ("[" * 2000, "expected valid JSON"),
     ],
 )
 def test_what_is_not_a_receipt_is_refused_with_its_line(tmp_path: Path, line: str, said: str) -> None:

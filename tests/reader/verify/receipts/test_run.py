@@ -1,6 +1,7 @@
 """Receipts against tables that are filled by hand: each outcome, and what is wrong."""
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from reader.cli import app
 from reader.connect import connect
 from reader.verify.receipts.findings import Outcome, ReceiptsVerification
 from reader.verify.receipts.run import verify_receipts
+from reader.verify.report import ReportFormat, write_report
+from reader.verify.run import Verification
 
 TOPIC = "raw"
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -145,6 +148,29 @@ def test_each_outcome(lake: Lake, tmp_path: Path) -> None:
         "doubled": [12, 13],
     }
     assert (found.clean, found.waiting) == (False, 3)
+
+
+def test_a_post_that_is_sent_again_in_another_order_is_said(
+    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the first post, Kafka acknowledged only the event 7. Sent again, the post began with the event 8."""
+    lake.of_topic().with_silver(end=1)
+    second = [KEYED[0], {"key": "idempotency-index", "value": b"1"}]
+    lake.append(BRONZE, first := row(0, 7, KEYED), other := row(1, 8, KEYED), again := row(2, 7, second))
+    lake.append(KEPT, first, again)
+    lake.append(CONFLICTS, other)
+    lake.consumed(3)
+    found = lake.check(tmp_path, 1, 2)
+    assert outcomes(found) == {Outcome.KEPT: 1, Outcome.CONFLICT: 1}
+    assert found.conflicts == (source_name(TOPIC, 0, 1),)
+    whole = Verification("clickstream", (), (), 0, 3, 3, 0, 3, (), receipts=found)
+    write_report([whole], ReportFormat.TABLE, sys.stdout)
+    said = capsys.readouterr().out
+    assert f"silver has another event with the same key as {source_name(TOPIC, 0, 1)}" in said
+    assert "But 1 event with a receipt is not in silver" in " ".join(said.split())
+    write_report([whole], ReportFormat.JSON, sys.stdout)
+    (stream,) = json.loads(capsys.readouterr().out)["streams"]
+    assert stream["receipts"]["conflicts"] == [source_name(TOPIC, 0, 1)]
 
 
 def test_a_topic_that_the_stream_does_not_come_from(lake: Lake, tmp_path: Path) -> None:

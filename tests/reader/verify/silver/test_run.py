@@ -18,6 +18,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.history.apply import adopt
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.lease import lease, silver_lease
 from reader.cli import app
 from reader.connect import connect
 from reader.summary import print_summary
@@ -55,20 +56,56 @@ WHOLE = {"kept": 4, "duplicates": 1, "conflicts": 1, "late": 1}
 def test_all_is_decided(lake: SilverLake, verify: Verify, reader: Run) -> None:
     lake.decide(0, 2)
     lake.decide(2, 3)
-    assert verify(lake) == (0, {"verdicts": WHOLE, "undecided": 0, "problems": [], "findings": []})
+    assert verify(lake) == (0, {"verdicts": WHOLE, "exists": True, "undecided": 0, "problems": [], "findings": []})
     done = reader(lake.settings, "verify")
     assert re.search(r"│ events │ +4 │ +1 │ +1 │ +1 │ +0 │", done.stdout)
     assert "exactly one table, once. Each row of bronze has its verdict in silver." in done.stdout
 
 
-def test_nothing_is_said_where_there_is_no_silver(lake_settings: Settings, verify: Verify, reader: Run) -> None:
-    lake = Lake(lake_settings)
+def test_nothing_is_said_where_no_silver_is_declared(lake_settings: Settings, tmp_path: Path, verify: Verify) -> None:
+    lake = Lake(without_key(lake_settings, tmp_path))
     lake.land({"a.json": LANDED[0]})
     lake.consume()
     assert verify(lake) == (0, None)
+
+
+def without_key(settings: Settings, folder: Path) -> Settings:
+    """A lake whose contract has no primary key, and so declares no silver."""
+    text = CONTRACT.read_text()
+    (folder / "events.yaml").write_text(re.sub(r"(?m)^ +(primaryKey.*|- property: silver.*\n +value.*)\n", "", text))
+    return changed(settings, LAKE_CONTRACTS=folder)
+
+
+NOT_FILLED = {"verdicts": dict.fromkeys(WHOLE, 0), "exists": False, "undecided": 7, "problems": [], "findings": []}
+
+
+def test_silver_that_has_not_been_filled_yet_is_not_clean(lake: SilverLake, verify: Verify, reader: Run) -> None:
+    for name in TABLES:
+        lake.catalog.drop_table(name)
+    assert verify(lake) == (0, NOT_FILLED)
+    with lease(lake.settings.state.database, silver_lease("events")):  # its consumer has just started
+        assert verify(lake) == (0, NOT_FILLED)
+    lake.edit(BRONZE, lambda _: [])
+    assert verify(lake)[1] is None
     done = reader(lake.settings, "verify")
-    assert "Clean: each landed unit is in exactly one table, once.\n" in done.stdout
-    assert "verdicts" not in done.stdout
+    assert "silver" not in done.stdout
+
+
+def test_silver_that_was_lost_is_a_problem(lake: SilverLake, verify: Verify, reader: Run) -> None:
+    lake.decide(0, 3)
+    with lease(lake.settings.state.database, silver_lease("events")):
+        pass
+    for name in TABLES:
+        lake.catalog.drop_table(name)
+    problem = (
+        "silver.events does not exist, but a consumer has run its query. Run `consumer rebuild silver events`, to fill "
+        "silver again from bronze."
+    )
+    assert verify(lake) == (1, NOT_FILLED | {"problems": [problem]})
+    done = reader(lake.settings, "verify")
+    assert done.returncode == 1
+    assert f"events: {problem}" in done.stdout
+    assert "Not clean: silver is not what bronze makes it (see above)." in done.stdout
 
 
 @pytest.mark.parametrize(("end", "waiting"), [(0, "7 rows of bronze are"), (2, "2 rows of bronze are")])
@@ -167,12 +204,19 @@ def test_maintenance_changes_nothing(lake: SilverLake, verify: Verify) -> None:
     assert verify(lake)[0] == 0
 
 
-def test_a_silver_table_that_is_gone(lake: SilverLake, reader: Run) -> None:
+def test_a_silver_table_that_is_gone(lake: SilverLake, verify: Verify, reader: Run) -> None:
     lake.decide(0, 3)
     lake.catalog.drop_table(LATE)
-    done = reader(lake.settings, "verify")
+    exit_code, silver = verify(lake)
+    assert exit_code == 1
+    assert silver["problems"] == [
+        "silver.events_late does not exist, but the other silver tables do. Run `consumer rebuild silver events`, to "
+        "fill silver again from bronze."
+    ]
+    with lease(lake.settings.state.database, silver_lease("events")):  # rebuilt tables are being put in place
+        done = reader(lake.settings, "verify")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Could not check. The table silver.events_late of the stream events is missing." in done.stderr
+    assert "Could not check. The table silver.events_late of the stream events does not exist yet." in done.stderr
 
 
 def test_the_contract_is_the_one_that_silver_was_filled_under(

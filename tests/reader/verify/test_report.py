@@ -1,0 +1,41 @@
+"""What verify prints for people."""
+
+import io
+
+import pytest
+
+from reader.verify.findings import Finding, Status
+from reader.verify.report import ReportFormat, write_report
+from reader.verify.run import Verification
+
+
+def printed(capsys: pytest.CaptureFixture[str], *findings: Finding, resent: tuple[tuple[str, ...], ...] = ()) -> str:
+    write_report([Verification("events", findings, (), 1, 0, 0, 0, 0, resent)], ReportFormat.TABLE, io.StringIO())
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("files", "offsets", "said"),
+    [
+        (1, [], "1 file is not consumed yet."),
+        (6, [], "6 files are not consumed yet."),
+        (0, [1], "1 offset of 1 partition is not consumed yet."),
+        (0, [3, 1_000], "1,003 offsets of 2 partitions are not consumed yet."),
+        (2, [3], "2 files are not consumed yet. 3 offsets of 1 partition are not consumed yet."),
+    ],
+)
+def test_what_is_not_consumed_yet_has_the_noun_of_its_source(
+    files: int, offsets: list[int], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [Finding(f"{number}.json", Status.PENDING) for number in range(files)]
+    found += [Finding(f"shop/{number}", Status.PENDING, (), waiting) for number, waiting in enumerate(offsets)]
+    assert printed(capsys, *found).endswith(f"Nothing is lost or doubled so far. {said}\n")
+
+
+def test_what_a_terminal_would_obey_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "[red]\u202efdp.json"
+    out = printed(capsys, Finding(name, Status.LOST, ("at \x1b[2J",)), resent=((name, "b.json"),))
+    assert out.count(r"[red]\u202efdp.json") == 2
+    assert r"at \x1b[2J" in out
+    assert "1 file is a copy of another file" in out
+    assert "ignored 1 file with" in out
