@@ -10,6 +10,7 @@ import typer
 from lakeproof.command import application, run
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import UsageError
+from lakeproof.move.outside import warn_of_tables
 from lakeproof.settings import Settings, load_settings
 from reader.output import Format
 from reader.verify.report import ReportFormat
@@ -26,6 +27,7 @@ FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")
 def _settings() -> Settings:
     settings = load_settings()
     check_environment(settings, Program.READER)
+    warn_of_tables(settings)
     return settings
 
 
@@ -179,6 +181,8 @@ def verify(
     For each data product that reads the stream, also recompute its windows from silver, and compare them with the table
     of gold. If gold is behind silver, the rows that it does not have yet are left out; that is not a problem.
 
+    A table of silver or gold that is declared and does not exist is a problem if a consumer has run its query before.
+
     With --receipts, also check that each event which the collector has accepted is in bronze once, or is a dead letter,
     and is in silver once.
 
@@ -187,7 +191,9 @@ def verify(
     from reader.verify.report import write_report
     from reader.verify.streams import verify as verify_streams
 
-    found = verify_streams(load_settings(), stream, values, receipts)
+    settings = load_settings()
+    warn_of_tables(settings)
+    found = verify_streams(settings, stream, values, receipts)
     write_report(found, report_format, sys.stdout)
     raise typer.Exit(not all(verification.clean for verification in found))
 

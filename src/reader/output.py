@@ -8,13 +8,17 @@ In both, blobs are base64; decimals, dates and times are strings, as are numbers
 
 import base64
 import csv
+import io
 import json
 import math
 import shutil
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from datetime import date, datetime, time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
+
+from lakeproof.streams import printable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -38,7 +42,10 @@ def write_result(result: "DuckDBPyRelation", output_format: Format, out: TextIO)
     """Write all rows of `result`; as a table only so many as people read, and it says so."""
     match output_format:
         case Format.TABLE:
-            result.show(max_width=_width(), max_rows=_TABLE_ROWS)
+            shown = io.StringIO()
+            with redirect_stdout(shown):
+                result.show(max_width=_width(), max_rows=_TABLE_ROWS)
+            out.write(printable(shown.getvalue()))
         case Format.CSV:
             writer = csv.writer(_LineFeeds(out))
             writer.writerow(result.columns)

@@ -1,7 +1,7 @@
 """The catalog as a read-only Iceberg REST service: for the DuckDB session of this process, or for any Iceberg client.
 
 DuckDB speaks REST to a catalog, but neither SQLite nor Postgres. So every look at a table goes DuckDB → here →
-PyIceberg → catalog, and a session that stays open sees each commit and each new table with its next statement.
+catalog, and a session that stays open sees each commit and each new table with its next statement.
 For a session it listens on 127.0.0.1, below a path that nobody can guess. For others (``reader serve``) it listens
 where the settings say, and asks for a token. It knows nothing but reading.
 """
@@ -11,18 +11,13 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from lakeproof.catalog import catalog_errors, open_catalog, s3_without_keys, unreadable, uses_s3
+from lakeproof.catalog import catalog_errors, s3_without_keys, unreadable, uses_s3
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+from reader.catalogs import catalog_of
 
 ROOT_NAMESPACE = "root"
 """The namespace of the catalog itself, without tables: a session starts in it, even in an empty lake."""
@@ -98,7 +93,7 @@ def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofE
         ) from error
     with server:
         with catalog_errors():
-            server.catalog.list_namespaces()  # whoever starts this learns of a wrong address at once
+            server.catalog.namespaces(())  # whoever starts this learns of a wrong address at once
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         try:
             yield f"http://{host}:{server.server_port}"
@@ -107,6 +102,10 @@ def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofE
 
 
 class _NotFoundError(Exception):
+    pass
+
+
+class _NoTableError(_NotFoundError):
     pass
 
 
@@ -130,17 +129,8 @@ class _Server(ThreadingHTTPServer):
         self.prefix = prefix
         self.token = token
         self.report = report
+        self.catalog = catalog_of(settings)
         self._settings = settings
-        self._opening = threading.Lock()
-
-    @property
-    def catalog(self) -> "Catalog":
-        with self._opening:
-            return self._catalog
-
-    @cached_property
-    def _catalog(self) -> "Catalog":
-        return open_catalog(self._settings)
 
     def answer(self, path: list[str], parent: tuple[str, ...]) -> str:
         """Answer a GET of the protocol: `path` is what follows ``/v1/``, decoded; `parent` limits namespaces."""
@@ -149,17 +139,21 @@ class _Server(ThreadingHTTPServer):
                 # Clients that have this list ask for nothing else: Spark would send metrics.
                 return json.dumps({"defaults": self._defaults(), "overrides": {}, "endpoints": _ENDPOINTS})
             case ["namespaces"]:
-                return json.dumps({"namespaces": [list(name) for name in self.catalog.list_namespaces(parent)]})
+                return json.dumps({"namespaces": [list(name) for name in self.catalog.namespaces(parent)]})
             case ["namespaces", namespace]:
                 # Also where there is none: DuckDB 1.5 never asks again after a no, and would not see the namespace
                 # that the first commit makes (duckdb-iceberg#1233). About tables it asks each time.
                 return json.dumps({"namespace": list(_levels(namespace)), "properties": {}})
             case ["namespaces", namespace, "tables"]:
-                return json.dumps({"identifiers": self._tables(namespace)})
+                at = _levels(namespace)
+                found = [] if namespace == ROOT_NAMESPACE else self.catalog.tables(at)
+                return json.dumps({"identifiers": [{"namespace": list(at), "name": name} for name in found]})
             case ["namespaces", namespace, "tables", name] if namespace != ROOT_NAMESPACE:
-                table = self.catalog.load_table((*_levels(namespace), name))
-                location = json.dumps(table.metadata_location)
-                return f'{{"metadata-location":{location},"metadata":{_metadata(table)},"config":{{}}}}'
+                table = self.catalog.metadata(_levels(namespace), name)
+                if table is None:
+                    raise _NoTableError(f"Table does not exist: {'.'.join((*_levels(namespace), name))}")
+                location, metadata = table
+                return f'{{"metadata-location":{json.dumps(location)},"metadata":{metadata},"config":{{}}}}'
             case _:
                 raise _NotFoundError
 
@@ -168,15 +162,6 @@ class _Server(ThreadingHTTPServer):
         if self.token is None or not uses_s3(self._settings):
             return {}
         return s3_without_keys(self._settings.s3)
-
-    def _tables(self, namespace: str) -> list[dict[str, object]]:
-        from pyiceberg.exceptions import NoSuchNamespaceError
-
-        try:
-            found = [] if namespace == ROOT_NAMESPACE else self.catalog.list_tables(_levels(namespace))
-        except NoSuchNamespaceError:
-            found = []
-        return [{"namespace": list(at), "name": name} for *at, name in found]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -187,14 +172,12 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def do_GET(self) -> None:
-        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-
         try:
             body = self.server.answer(*self._asked())
         except _NoTokenError:
             self._refuse_token()
-        except (_NotFoundError, NoSuchNamespaceError, NoSuchTableError) as error:
-            kind = "NoSuchTableException" if isinstance(error, NoSuchTableError) else "NotFoundException"
+        except _NotFoundError as error:
+            kind = "NoSuchTableException" if isinstance(error, _NoTableError) else "NotFoundException"
             self._refuse(404, kind, str(error) or "there is nothing of that name")
         except Exception as error:  # noqa: BLE001 - any error in there is reported here
             failure = error if isinstance(error, LakeproofError) else unreadable(error)
@@ -251,15 +234,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-
-def _metadata(table: "Table") -> str:
-    """The text of the metadata file itself: PyIceberg writes no version 3 of the format, nor what it does not know."""
-    from pyiceberg.serializers import Compressor
-
-    decompressed = Compressor.get_compressor(table.metadata_location).stream_decompressor
-    with table.io.new_input(table.metadata_location).open() as stream, decompressed(stream) as text:
-        return text.read().decode()
 
 
 def _levels(namespace: str) -> tuple[str, ...]:

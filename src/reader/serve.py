@@ -26,17 +26,15 @@ def run_server(settings: Settings) -> None:
     """
     token = settings.serve.token
     made = secrets.token_urlsafe() if token is None else ""
-    with serve_to_others(settings, token.get_secret_value() if token else made, _report) as address:
+    ended: list[int] = []
+    with (
+        ending_signals(lambda number, _: ended.append(number)),  # before the address is printed
+        serve_to_others(settings, token.get_secret_value() if token else made, _report) as address,
+    ):
         typer.echo(f"Serving the catalog, read-only, at {address}. Ctrl-C stops it.")
         if made:
             typer.echo(f"For its clients: export LAKE_SERVE_TOKEN={made}")
         typer.echo("How to connect: lakeproof connect duckdb, or pyiceberg or spark with --served")
-        _wait()
-
-
-def _wait() -> None:
-    ended: list[int] = []
-    with ending_signals(lambda number, _: ended.append(number)):
         while not ended:
             time.sleep(_POLL_SECONDS)
 

@@ -39,11 +39,12 @@ def run_shell(settings: Settings) -> int:
         script = Path(folder) / "init.sql"
         script.touch(0o600)
         statements = "".join(f"{statement};\n" for statement in session_statements(settings, endpoint))
-        # CREATE SECRET has a result, which nobody asked for.
+        # CREATE SECRET has a result, which nobody asked for. After `.output FILE`, the shell no longer knows that it
+        # writes to a terminal, and its tables ignore the width of the screen.
         is_terminal = sys.stdin.isatty()
         greeting = _GREETING if is_terminal else ""
-        script.write_text(f".output {os.devnull}\n{statements}.output\n{_PROMPT}\n{greeting}")
-        shell = subprocess.Popen([binary, "-cmd", f".read {quoted(script)}"])
+        script.write_text(f".mode trash\n{statements}.mode duckbox\n{_PROMPT}\n{greeting}")
+        shell = subprocess.Popen([binary, "-unsigned", "-cmd", f".read {quoted(script)}"])
         # Ctrl-C is the shell's: it cancels a query. Whoever ends this process ends the shell with it.
         signal.signal(signal.SIGINT, lambda *_: None)
         for ending in (signal.SIGTERM, signal.SIGHUP):

@@ -25,7 +25,9 @@ from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.settings import Settings
+from lakeproof.streams import printable
 from lakeproof.tables.names import (
+    ATTEMPT,
     INGESTED_AT,
     MICRO_BATCH_ID,
     POSITION,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _EXAMPLE_WIDTH = 60
+_REASONS = 10
+"""Rows of dead letters that are shown."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,8 @@ class Progress:
 
     def __str__(self) -> str:
         counts = (
-            f"{self.landed:,} {self.what} landed · {self.bronze:,} bronze rows · {self.dead_letters:,} dead letters"
+            f"{_count(self.landed, self.what)} landed · {_count(self.bronze, 'bronze rows')} · "
+            f"{_count(self.dead_letters, 'dead letters')}"
         )
         return " · ".join([counts, *(f"{name} is empty" for name in self.empty)])
 
@@ -140,9 +145,12 @@ def print_summary(settings: Settings, stream: str, since: datetime | None = None
     contract = load_contract(settings.contracts, stream)
     out = console()
     with connect(settings) as session:
+        # A transaction reads one state of each table while the consumer commits. Silver's ledger first: it must not
+        # have decided on rows that bronze does not have yet.
+        session.sql("BEGIN TRANSACTION READ ONLY")
+        silver = _silver(session, stream) if _has_table(settings, silver_tables(stream).ledger) else None
         landed = _landed(session, stream, contract.event_time, _recorded(settings, stream), since)
         dead = _dead_letters(session, stream, since)
-        silver = _silver(session, stream) if _has_table(settings, silver_tables(stream).ledger) else None
         products = load_products(settings.gold, [stream], lambda _: contract)
         gold = _gold(session, [each.name for each in products if _has_table(settings, gold_table(each.name))])
         of_samples = load_all_samples(settings.gold, [stream], lambda _: contract)
@@ -156,6 +164,10 @@ def print_summary(settings: Settings, stream: str, since: datetime | None = None
     if sampled:
         out.print(sampled)
     _print_next(out, stream)
+
+
+def _count(number: int, several: str) -> str:
+    return f"{number:,} {several.removesuffix('s') if number == 1 else several}"
 
 
 def _watch(settings: Settings, contract: Contract) -> Callable[[], Progress]:
@@ -236,21 +248,31 @@ def _landed(session: Session, stream: str, event_time: str, recorded: Recorded |
 
 
 def _dead_letters(session: Session, stream: str, since: datetime | None) -> Table:
+    """Dead letters by reason and path: one with several reasons is in several rows, and once in the total."""
     name = stream_tables(stream).dead_letters
     condition, title = _written(since)
+    ((total,),) = session.fetch(f"SELECT count(*) FROM {name} WHERE {condition}")  # noqa: S608 - our own names
     found = session.fetch(
-        f"SELECT array_to_string(list_sort(list_distinct([reason.code FOR reason IN {REASONS}])), ' + ') AS why, "  # noqa: S608
-        f"count(*) AS letters, arg_min({REASONS}[1], ({SOURCE}, {POSITION})) AS example "
-        f"FROM {name} WHERE {condition} GROUP BY why ORDER BY letters DESC, why",
+        rf"SELECT reason.code AS code, regexp_replace(coalesce(reason.path, ''), '\[\d+\]', '[]', 'g') AS path, "  # noqa: S608
+        f"count(DISTINCT ({SOURCE}, {POSITION}, {ATTEMPT})) AS letters, "
+        f"coalesce(arg_min(reason.detail, ({SOURCE}, {POSITION})), '') AS example "
+        f"FROM (SELECT {SOURCE}, {POSITION}, {ATTEMPT}, unnest({REASONS}) AS reason FROM {name} WHERE {condition}) "
+        "GROUP BY ALL ORDER BY letters DESC, code, path"
     )
-    total = sum(letters for _, letters, _ in found)
-    table = Table("reason", "dead letters", "example", title=f"Dead letters: {name}{title}", show_footer=True)
+    table = Table("reason", "path", "dead letters", "example", title=f"Dead letters: {name}{title}", show_footer=True)
     table.columns[0].footer = "total"
-    table.columns[1].justify, table.columns[1].footer = "right", f"{total:,}"
-    for why, letters, example in found:
-        text = Text(f"{example['path'] or ''}  {example['detail'] or ''}".strip())
-        text.truncate(_EXAMPLE_WIDTH, overflow="ellipsis")
-        table.add_row(why, f"{letters:,}", text)
+    table.columns[2].justify, table.columns[2].footer = "right", f"{total:,}"
+    # Whole on a narrow terminal, but for the end of the example.
+    table.columns[1].overflow = "fold"
+    table.columns[3].no_wrap, table.columns[3].max_width = True, _EXAMPLE_WIDTH
+    notes = []
+    if len(found) > _REASONS:
+        notes.append(f"and {len(found) - _REASONS:,} more reasons and paths")
+    if sum(letters for _, _, letters, _ in found) > total:
+        notes.append("a dead letter with several reasons is in several rows")
+    table.caption = "; ".join(notes)
+    for code, path, letters, example in found[:_REASONS]:
+        table.add_row(code, Text(printable(path)), f"{letters:,}", Text(printable(example)))
     return table
 
 
@@ -264,9 +286,8 @@ def _silver(session: Session, stream: str) -> Table:
     names = silver_tables(stream)
     counts = ("kept", "duplicates", "conflicts", "late")
     sums = ", ".join(f"coalesce(sum({name}), 0)::BIGINT" for name in counts)
-    ((*decided, rows),) = session.fetch(
-        f"SELECT {sums}, (SELECT count(*) FROM {stream_tables(stream).bronze}) FROM {names.ledger}"  # noqa: S608
-    )
+    (decided,) = session.fetch(f"SELECT {sums} FROM {names.ledger}")  # noqa: S608 - our own names
+    ((rows,),) = session.fetch(f"SELECT count(*) FROM {stream_tables(stream).bronze}")  # noqa: S608
     table = Table(*counts, "not decided yet", title=f"Silver: {names.kept}")
     table.add_row(*(f"{number:,}" for number in (*decided, rows - sum(decided))))
     return table

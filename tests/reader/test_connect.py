@@ -44,6 +44,13 @@ def test_nothing_is_looked_for_on_the_network(session: Session) -> None:
     assert rows(session, "SELECT current_setting('autoload_known_extensions')") == [(False,)]
 
 
+def test_what_a_statement_loads_must_be_signed(local_lake: Settings) -> None:
+    with connect(local_lake) as session:
+        assert rows(session, "SELECT current_setting('allow_unsigned_extensions')") == [(False,)]
+        with pytest.raises(LakeproofError, match="Cannot change allow_unsigned_extensions"):
+            session.sql("SET allow_unsigned_extensions = true")
+
+
 @pytest.mark.parametrize(
     "change", ["DELETE FROM bronze.events", "DROP TABLE bronze.events", "CREATE TABLE made (a int)"]
 )

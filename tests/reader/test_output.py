@@ -89,14 +89,18 @@ def test_csv_keeps_every_value(connection: Any) -> None:
     assert found["text"] == 'x"y, z\nw'
 
 
-def test_a_table_prints_every_value(connection: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    write_result(connection.sql(EVERYTHING), Format.TABLE, io.StringIO())
-    assert "a" in capsys.readouterr().out
+def test_a_table_prints_every_value(connection: Any) -> None:
+    assert "é😀" in written(connection, EVERYTHING, Format.TABLE)
 
 
-def test_a_long_table_says_what_it_leaves_out(connection: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    write_result(connection.sql("SELECT range AS number FROM range(1000)"), Format.TABLE, io.StringIO())
-    assert "1000 rows" in capsys.readouterr().out
+def test_a_table_shows_what_a_terminal_would_obey(connection: Any) -> None:
+    """Also what DuckDB does not escape."""
+    shown = written(connection, "SELECT 'a' || chr(8238) || chr(27) || '[31m' || chr(155) AS text", Format.TABLE)
+    assert r"a\u202e\e[31m\x9b" in shown
+
+
+def test_a_long_table_says_what_it_leaves_out(connection: Any) -> None:
+    assert "1000 rows" in written(connection, "SELECT range AS number FROM range(1000)", Format.TABLE)
 
 
 @pytest.mark.parametrize(("output_format", "empty"), [(Format.CSV, "a\n"), (Format.JSON, "[\n]\n")])

@@ -19,6 +19,7 @@ from lakeproof.settings import Settings
 from lakeproof.tables.schemas import bronze_schema, ensure_tables
 
 PROMPT = "lake D "
+COLUMNS = 200
 
 
 class Terminal:
@@ -31,7 +32,7 @@ class Terminal:
             ["-m", "reader", "shell"],
             env=environment | {"TERM": "xterm", "NO_COLOR": "1"},
             cwd=str(settings.home),
-            dimensions=(50, 200),
+            dimensions=(50, COLUMNS),
             encoding="utf-8",
             timeout=40,
         )
@@ -76,8 +77,9 @@ def test_piped_statements_run_and_print_nothing_else(lake: Settings, reader: Run
     statements = (
         ".mode csv\nSELECT count(*) AS n FROM dead_letters.events;\nSELECT count(*) AS n FROM landing.events;\n"
     )
+    statements += "SELECT current_setting('allow_unsigned_extensions') AS unsigned;\n"
     done = reader(lake, "shell", text=statements)
-    assert done.stdout.split() == ["n", "3", "n", "9"]
+    assert done.stdout.split() == ["n", "3", "n", "9", "unsigned", "false"]
     assert done.stderr == ""
     assert done.returncode == 0
 
@@ -145,6 +147,16 @@ def test_the_terminal_shows_duckdbs_greeting_and_no_noise(terminal: Callable[...
     shell.process.expect(pexpect.EOF)
     shell.process.wait()
     assert shell.process.exitstatus == 0
+
+
+def test_a_result_fits_the_screen_and_a_long_value_is_shown_whole(terminal: Callable[..., Terminal]) -> None:
+    shell = terminal()
+    for statement in ("FROM dead_letters_text.events", "SELECT 'start' || repeat('x', 500) || 'end' AS longest"):
+        answer = shell.ask(statement)
+        assert 100 < max(map(len, answer.splitlines())) <= COLUMNS
+    assert answer.count("x") >= 500
+    assert "start" in answer
+    assert "end" in answer
 
 
 def test_ctrl_c_cancels_a_query_and_the_shell_goes_on(terminal: Callable[..., Terminal]) -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import samples_tables, silver_tables
 from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables, ensure_tables
+from reader import summary
 from reader.summary import print_summary, wait_for_rows
 
 ROOT = Path(__file__).parents[2]
@@ -29,11 +31,33 @@ def test_it_says_what_landed_and_why_what_did_not(lake: Settings, capsys: pytest
     print_summary(lake, "events")
     out = capsys.readouterr().out
     assert re.search(r"│ 3 +│ 1 +│ 1 +│ 2026-01-01 12:00:00\+00 │ 2026-01-01 14:00:00\+00 │", out)
-    assert re.search(r"│ missing_field +│ +2 │ \$\.event_id  required +│", out)
-    assert re.search(r"│ invalid_utf8 \+ unknown_field │ +1 │ \$\.x  not in the contract", out)
-    assert re.search(r"│ total +│ +3 │", out)
+    assert re.search(r"│ missing_field +│ \$\.event_id +│ +2 │ required +│", out)
+    assert re.search(r"│ invalid_utf8 +│ \$ +│ +1 │ byte 13 +│", out)
+    assert re.search(r"│ unknown_field +│ \$\.x +│ +1 │ not in the contract", out)
+    assert re.search(r"│ total +│ +│ +3 │", out)
+    assert "a dead letter with several reasons is in several rows" in out
     for command in ("make duckdb", 'reader sql "select', "make consumer-logs", "make stop"):
         assert command in out
+
+
+def test_dead_letters_are_counted_by_path_without_indexes_and_the_rest_is_counted(
+    lake_settings: Settings, bury: Append, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+    of_items = [("wrong_type", f"$.items[{index}].qty", "got \u202etxt\x1b[31m") for index in range(3)]
+    rare = [(b"{}", [("unknown_field", f"$.field_{number}", "not in the contract")]) for number in range(12)]
+    bury(lake_settings, [(b"{}", of_items), (b"{}", [*of_items[1:], ("not_allowed", "$.at", "[red]x")]), *rare])
+    for columns in ("80", "160"):
+        monkeypatch.setenv("COLUMNS", columns)
+        print_summary(lake_settings, "events")
+        out = capsys.readouterr().out
+        # Twice, once for each dead letter and not for each item; what data can do to a terminal is shown.
+        assert re.search(r"│ wrong_type +│ \$\.items\[\]\.qty +│ +2 │ got \\u202e", out)
+        assert re.search(r"│ not_allowed +│ \$\.at +│ +1 │ \[red\]x +│", out)
+        assert "and 4 more reasons and paths" in out
+        assert not set("\u202e\x1b") & set(out)
+        assert re.search(r"│ total +│ +│ +14 │", out)
+        assert out.count("unknown_field") == 8
 
 
 def test_outside_of_a_clone_it_names_no_target_of_make(
@@ -51,7 +75,27 @@ def test_tables_without_rows(lake_settings: Settings, capsys: pytest.CaptureFixt
     print_summary(lake_settings, "events")
     out = capsys.readouterr().out
     assert re.search(r"│ 0 +│ 0 +│ 0 +│ none +│ none +│", out)
-    assert re.search(r"│ total  │ +0 │", out)
+    assert re.search(r"│ total  │ +│ +0 │", out)
+
+
+def test_it_is_of_one_moment_while_the_consumer_commits(
+    lake_settings: Settings, append: Append, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contract, catalog = load_contract(lake_settings.contracts, "events"), open_catalog(lake_settings)
+    ensure_tables(catalog, contract)
+    ensure_silver_tables(catalog, contract, silver_tables("events"))
+    append(lake_settings, 3)
+    dead_letters = summary._dead_letters
+
+    def commit_meanwhile(*arguments: Any) -> Any:
+        append(lake_settings, 5, start=100)
+        return dead_letters(*arguments)
+
+    monkeypatch.setattr(summary, "_dead_letters", commit_meanwhile)
+    print_summary(lake_settings, "events")
+    out = capsys.readouterr().out
+    assert re.search(r"│ 3 +│ 1 +│ 1 +│ 2026-01-01 12:00:00\+00 │", out)
+    assert re.search(r"│ 0 +│ 0 +│ 0 +│ 0 +│ 3 +│", out)  # not decided yet
 
 
 def test_it_counts_samples_and_anomalies(lake_settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,9 +148,9 @@ def test_new_rows_are_waited_for_and_counted_apart(
         wait_for_rows(lake, "events", 0.1, new=True)
     # The fixtures say that all rows were written at that time.
     print_summary(lake, "events", datetime(2026, 1, 1, 12, tzinfo=UTC))
-    assert re.search(r"since 12:00:00 UTC.*│ 3 +│ 1 +│ 1 +│.*since 12:00:00 UTC.*│ total +│ +3 │", written(capsys))
+    assert re.search(r"since 12:00:00 UTC.*│ 3 +│ 1 +│ 1 +│.*since 12:00:00 UTC.*│ total +│ +│ +3 │", written(capsys))
     print_summary(lake, "events", datetime(2026, 1, 1, 12, 0, 1, tzinfo=UTC))
-    assert re.search(r"│ 0 +│ 0 +│ 0 +│ none.*│ total +│ +0 │", written(capsys))
+    assert re.search(r"│ 0 +│ 0 +│ 0 +│ none.*│ total +│ +│ +0 │", written(capsys))
 
 
 def written(capsys: pytest.CaptureFixture[str]) -> str:
@@ -133,7 +177,7 @@ def test_waiting_in_vain_names_the_program_to_look_at(lake_settings: Settings) -
     )
     with pytest.raises(LakeproofError) as caught:
         wait_for_rows(lake_settings, "events", 0.1)
-    assert "1 files landed" in caught.value.message
+    assert "1 file landed" in caught.value.message
     assert "make consumer-logs" in caught.value.hint
 
 

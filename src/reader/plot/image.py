@@ -40,6 +40,8 @@ def write_image(plot: Plot, path: Path) -> None:
         axes.set_ylabel(panel.measure)
         axes.grid(visible=True, alpha=0.3)
         axes.set_xlim(*plot.limits)
+        if panel.from_zero and axes.get_ylim()[0] > 0:
+            axes.set_ylim(bottom=0)
     every[-1].set_xlabel(f"{plot.time} (UTC)")
     every[0].legend(loc="best", fontsize="small")
     try:

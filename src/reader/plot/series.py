@@ -8,14 +8,16 @@ from functools import partial
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import DecimalType, PrimitiveType, load_contract
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.gold.model import WINDOW_START, Measure, Product
+from lakeproof.gold.model import WINDOW_START, Aggregate, Measure, Product
 from lakeproof.gold.read import load_product
 from lakeproof.settings import Settings
+from lakeproof.streams import printable
 from lakeproof.tables.names import gold_table
 from reader.connect import Session, connect
 from reader.views import identifier, quoted
 
 _NUMBERS = (PrimitiveType.INT, PrimitiveType.LONG, PrimitiveType.DOUBLE)
+_TOTALS = (Aggregate.COUNT, Aggregate.COUNT_DISTINCT, Aggregate.SUM)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_KEY = "all"
 _SHOWN_TEXT = 40
@@ -45,10 +47,21 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """A measure, and its lines."""
+    """A measure, and its lines.
+
+    Parameters
+    ----------
+    measure
+        Its name.
+    lines
+        One for each combination of keys.
+    from_zero
+        Whether the axis begins at zero, unless a value is negative: counts and sums are compared by their height.
+    """
 
     measure: str
     lines: tuple[Line, ...]
+    from_zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,13 +195,16 @@ def _read(session: Session, product: Product, measures: list[Measure], condition
     title = f"{table}, windows of {product.window}"
     if len(best) < best[0][0]:
         title += f": {len(best):,} of {best[0][0]:,} keys, with the greatest {measures[0].name}"
-    panels = (Panel(measure.name, tuple(found)) for measure, found in zip(measures, lines, strict=True))
+    panels = (
+        Panel(measure.name, tuple(found), measure.aggregate in _TOTALS)
+        for measure, found in zip(measures, lines, strict=True)
+    )
     return Plot(title, min(drawn), max(drawn), tuple(panels))
 
 
 def _shown(text: str) -> str:
     """Text without what a terminal would interpret, cut if it is long."""
-    visible = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+    visible = printable(text).replace("\n", "\\n")
     return visible if len(visible) <= _SHOWN_TEXT else f"{visible[:_SHOWN_TEXT]}…"
 
 

@@ -1,17 +1,22 @@
 """Draw a plot in the terminal."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from string import ascii_lowercase
 
 from plotille import Figure
 
+from lakeproof.streams import printable
 from reader.plot.series import Panel, Plot
 
 _HEIGHT = 10
 """Lines of a panel."""
 _MARGIN = 24
 """Columns beside the canvas: the values of the axis."""
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+"""Of numbers that have two digits or more of the unit."""
+_MORE = 1.1
 _COLORS = ("blue", "red", "green", "magenta", "cyan", "yellow", "white")
 
 
@@ -26,7 +31,7 @@ def as_text(plot: Plot, width: int) -> str:
         Columns of the terminal.
     """
     first, last = (f"{time:%Y-%m-%d %H:%M}" for time in (plot.first, plot.last))
-    parts = [f"{plot.title}; {first} to {last} UTC"]
+    parts = [printable(f"{plot.title}; {first} to {last} UTC")]
     parts += [_panel(panel, plot, width) for panel in plot.panels]
     labels = [line.label for line in plot.panels[0].lines]
     if len(labels) > 1:
@@ -38,9 +43,11 @@ def _panel(panel: Panel, plot: Plot, width: int) -> str:
     figure = Figure()
     figure.width, figure.height = max(width - _MARGIN, 20), _HEIGHT
     figure.x_label, figure.y_label = "UTC", panel.measure
+    base, step = _axis([value for line in panel.lines for value in line.values], from_zero=panel.from_zero)
+    figure.set_y_limits(base, base + _HEIGHT * step)
     figure.set_x_limits(*plot.limits)
     figure.register_label_formatter(datetime, _time_format(plot.last - plot.first))
-    figure.register_label_formatter(float, _value_format)
+    figure.register_label_formatter(float, _value_format(base, step))
     for index, line in enumerate(panel.lines):
         color = _COLORS[index % len(_COLORS)]
         marker = _name(index) if len(panel.lines) > 1 else None
@@ -60,9 +67,40 @@ def _time_format(span: timedelta) -> Callable[..., str]:
     return formatted
 
 
-def _value_format(value: float, chars: int, delta: object, left: bool = False) -> str:  # noqa: ARG001 - plotille's
-    text = f"{value:.4g}"
-    return text.ljust(chars) if left else text.rjust(chars)
+def _axis(values: Sequence[float], *, from_zero: bool) -> tuple[float, float]:
+    """Where the axis of values begins, and a round number for each of its lines, such that all values are on it."""
+    least, most = min(values, default=0.0), max(values, default=0.0)
+    begins_at_zero = from_zero and least >= 0
+    step = _round_up(((most if begins_at_zero else most - least) or abs(most) or 1.0) / _HEIGHT)
+    if begins_at_zero and all(value.is_integer() for value in values):
+        step = max(step, 1.0)
+    while True:
+        base = 0.0 if begins_at_zero else math.floor(least / step) * step
+        if base + _HEIGHT * step > most:  # what is at the very top is not drawn
+            return base, step
+        step = _round_up(step * _MORE)
+
+
+def _round_up(number: float) -> float:
+    """The next number with one digit that is not 0."""
+    power = math.floor(math.log10(number))
+    digit = math.ceil(round(number / 10.0**power, 9))
+    return float(f"{digit}e{power}")
+
+
+def _value_format(base: float, step: float) -> Callable[..., str]:
+    """Formats the values of an axis: 97,030, or 97M where that is too long."""
+    most = max(abs(base), abs(base + _HEIGHT * step))
+    unit, name = next(((unit, name) for unit, name in _UNITS if most >= 10 * unit), (1.0, ""))
+    decimals = max(-math.floor(math.log10(step / unit)), 0)
+
+    def formatted(value: float, chars: int, delta: object, left: bool = False) -> str:  # noqa: ARG001 - plotille's
+        text = f"{round(value / unit, decimals) + 0.0:,.{decimals}f}{name}"
+        if len(text) > chars:
+            text = f"{value:.3g}"
+        return text.ljust(chars) if left else text.rjust(chars)
+
+    return formatted
 
 
 def _name(index: int) -> str:

@@ -113,8 +113,13 @@ def test_each_measure_has_a_panel_and_each_key_a_line(lake: Settings) -> None:
                     Line("a, view", at(0, 1, 2), (1.0, 2.0, 3.0)),
                     Line("b, null", at(1), (3.0,)),
                 ),
+                from_zero=True,
             ),
-            Panel("weight", (Line("b, view", (), ()), Line("a, view", at(0, 2), (0.0, 2.0)), Line("b, null", (), ()))),
+            Panel(
+                "weight",
+                (Line("b, view", (), ()), Line("a, view", at(0, 2), (0.0, 2.0)), Line("b, null", (), ())),
+                from_zero=True,
+            ),
         ),
     )
 
@@ -165,7 +170,9 @@ def test_a_product_without_keys_has_one_line_and_one_without_numbers_none(tmp_pa
     rows = [{key: value for key, value in row(hour, "a", "view", hour).items() if key in text} for hour in (0, 1)]
     rows = [each | {"window_start": NOON + hour * HOUR, "window_end": NOON} for hour, each in enumerate(rows)]
     settings = lake_with(tmp_path, text, rows)
-    assert read_plot(settings, "hours", [], [], 5).panels == (Panel("events", (Line("all", at(0, 1), (0.0, 1.0)),)),)
+    assert read_plot(settings, "hours", [], [], 5).panels == (
+        Panel("events", (Line("all", at(0, 1), (0.0, 1.0)),), from_zero=True),
+    )
     with pytest.raises(UsageError) as caught:
         read_plot(settings, "hours", [], ["x=1"], 5)
     assert caught.value.hint == "The product has no keys."
@@ -196,6 +203,41 @@ def test_in_the_terminal(run: Callable[..., Any]) -> None:
     assert canvas.count("a") == 1
     assert canvas.count("b") == 3
     assert "11:57" in canvas
+
+
+def axis(values: tuple[float, ...], *, from_zero: bool = True) -> list[str]:
+    """The labels of the axis of values, from the top."""
+    line = Line("x", at(*range(len(values))), values)
+    drawn = as_text(Plot("title", NOON, NOON + HOUR, (Panel("m", (line,), from_zero),)), 80)
+    return [label.strip() for label, bar, _ in (row.partition(" |") for row in drawn.splitlines()) if bar][:11]
+
+
+@pytest.mark.parametrize(
+    ("values", "from_zero", "labels"),
+    [
+        ((97_030.0, 96_000.0), True, ["100,000", "90,000", "80,000", "10,000", "0"]),
+        ((3.0, 1.0), True, ["10", "9", "8", "1", "0"]),
+        ((0.0, 0.0), True, ["10", "9", "8", "1", "0"]),
+        ((12.5, 2.25), True, ["20", "18", "16", "2", "0"]),
+        ((0.25, 0.5), True, ["0.60", "0.54", "0.48", "0.06", "0.00"]),
+        ((97_030.0, 96_000.0), False, ["98,000", "97,800", "97,600", "96,200", "96,000"]),
+        ((-5.0, 5.0), True, ["14", "12", "10", "-4", "-6"]),
+        ((987_654_321.0, 1.0), True, ["1,000M", "900M", "800M", "100M", "0M"]),
+        ((3e15, 1.0), True, ["4,000T", "3,600T", "3,200T", "400T", "0T"]),
+    ],
+)
+def test_values_are_round_numbers_for_people_and_counts_begin_at_zero(
+    values: tuple[float, ...], from_zero: bool, labels: list[str]
+) -> None:
+    found = axis(values, from_zero=from_zero)
+    assert [*found[:3], *found[-2:]] == labels
+    assert len(set(found)) == 11
+
+
+def test_what_data_can_do_to_a_terminal_is_shown() -> None:
+    text = "\u202eb\x1b[31m"
+    plot = Plot(f"title {text}", NOON, NOON + HOUR, (Panel("m", (Line("x", at(0, 1), (1.0, 2.0)),)),))
+    assert as_text(plot, 80).startswith(r"title \u202eb\x1b[31m;")
 
 
 def test_in_a_terminal_with_colors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,157 @@
+"""What the reader asks a catalog: which tables it has, and the metadata of one.
+
+The embedded catalog is read directly, in the layout that Iceberg's JDBC catalog and PyIceberg share: importing
+PyIceberg and SQLAlchemy takes longer than most statements run. Any other catalog is read with PyIceberg.
+"""
+
+import gzip
+import sqlite3
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
+
+from lakeproof.addresses import sqlite_path
+from lakeproof.catalog import CATALOG, open_catalog
+from lakeproof.settings import S3Settings, Settings
+from lakeproof.storage import open_storage
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog as PyIceberg
+
+_BUSY_SECONDS = 60.0
+_GZIP = b"\x1f\x8b"
+_TABLES = "SELECT * FROM iceberg_tables WHERE catalog_name = ?"
+_NAMESPACES = "SELECT namespace FROM iceberg_namespace_properties WHERE catalog_name = ?"
+_OWN = "SELECT name FROM sqlite_master WHERE name IN ('iceberg_tables', 'iceberg_namespace_properties')"
+_OWN_TABLES = 2
+
+Name = tuple[str, ...]
+"""A namespace, with all its levels."""
+
+
+class Catalog(Protocol):
+    """A catalog, read-only. It is opened by the first question, not before."""
+
+    def namespaces(self, parent: Name) -> list[Name]:
+        """The namespaces directly below another one, or the top ones; none where it does not exist."""
+        ...
+
+    def tables(self, namespace: Name) -> list[str]:
+        """Names of the tables in a namespace; none where it does not exist."""
+        ...
+
+    def metadata(self, namespace: Name, name: str) -> tuple[str, str] | None:
+        """Location and text of a table's current metadata file; None where there is no such table."""
+        ...
+
+
+def catalog_of(settings: Settings) -> Catalog:
+    """The catalog that the settings name."""
+    file = sqlite_path(settings.catalog.uri) if settings.catalog.kind == "sql" else None
+    return EmbeddedCatalog(file, settings.s3) if file else OtherCatalog(settings)
+
+
+class EmbeddedCatalog:
+    """A catalog in SQLite."""
+
+    def __init__(self, file: Path, s3: S3Settings) -> None:
+        self._file = file
+        self._s3 = s3
+
+    def namespaces(self, parent: Name) -> list[Name]:
+        """See the protocol."""
+        found = {row["table_namespace"] for row in self._rows(_TABLES)}
+        found |= {row["namespace"] for row in self._rows(_NAMESPACES)}
+        depth = len(parent) + 1
+        names = {tuple(text.split("."))[:depth] for text in found}
+        return sorted(name for name in names if len(name) == depth and name[:-1] == parent)
+
+    def tables(self, namespace: Name) -> list[str]:
+        """See the protocol."""
+        return [row["table_name"] for row in self._tables(namespace)]
+
+    def metadata(self, namespace: Name, name: str) -> tuple[str, str] | None:
+        """See the protocol."""
+        for row in self._tables(namespace):
+            if row["table_name"] == name:
+                location = str(row["metadata_location"])
+                return location, _text(_content(location, self._s3))
+        return None
+
+    def _tables(self, namespace: Name) -> list[dict[str, Any]]:
+        rows = self._rows(f"{_TABLES} AND table_namespace = ?", ".".join(namespace))
+        # Catalogs of older versions have no such column, and no views.
+        return [row for row in rows if row.get("iceberg_type") in (None, "TABLE")]
+
+    def _rows(self, query: str, *values: str) -> list[dict[str, Any]]:
+        if not self._file.exists():
+            return []  # nothing has run yet
+        # Not read-only: a database with a log beside it may have to be recovered first.
+        address = f"file:{quote(str(self._file))}?mode=rw"
+        with closing(sqlite3.connect(address, timeout=_BUSY_SECONDS, uri=True)) as connection:
+            connection.row_factory = sqlite3.Row
+            if len(connection.execute(_OWN).fetchall()) < _OWN_TABLES:
+                return []
+            return [dict(row) for row in connection.execute(query, (CATALOG, *values))]
+
+
+class OtherCatalog:
+    """Any other catalog, read with PyIceberg."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._opening = Lock()
+
+    def namespaces(self, parent: Name) -> list[Name]:
+        """See the protocol."""
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        try:
+            return self._catalog.list_namespaces(parent)
+        except NoSuchNamespaceError:
+            return []
+
+    def tables(self, namespace: Name) -> list[str]:
+        """See the protocol."""
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        try:
+            return [name for *_, name in self._catalog.list_tables(namespace)]
+        except NoSuchNamespaceError:
+            return []
+
+    def metadata(self, namespace: Name, name: str) -> tuple[str, str] | None:
+        """See the protocol."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        try:
+            table = self._catalog.load_table((*namespace, name))
+        except (NoSuchNamespaceError, NoSuchTableError):
+            return None
+        # The file itself: PyIceberg writes no version 3 of the format, nor what it does not know.
+        with table.io.new_input(table.metadata_location).open() as stream:
+            return table.metadata_location, _text(stream.read())
+
+    @property
+    def _catalog(self) -> "PyIceberg":
+        with self._opening:
+            return self._opened
+
+    @cached_property
+    def _opened(self) -> "PyIceberg":
+        return open_catalog(self._settings)
+
+
+def _content(location: str, s3: S3Settings) -> bytes:
+    scheme, separator, path = location.partition(":")
+    if not separator or scheme == "file":
+        return Path((path or scheme).removeprefix("//")).read_bytes()
+    bucket, _, _ = path.removeprefix("//").partition("/")
+    return open_storage(f"{scheme}://{bucket}", s3).read(location)
+
+
+def _text(content: bytes) -> str:
+    return (gzip.decompress(content) if content.startswith(_GZIP) else content).decode()
