@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Run a Kafka broker of the demo: one node in KRaft mode, with its data in a folder.
 #   demo/kafka.sh FOLDER HOST:PORT
-# Its controller listens on the next port.
 source "$(dirname "$0")/../scripts/common.sh"
 folder=$1 address=$2
-controller=127.0.0.1:$((${address##*:} + 1))
+# The controller is for this broker alone. A port beside the broker's may be in use, by an outgoing connection, too.
+controller=127.0.0.1:$("$BIN/python" -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
 pyspark=$("$BIN/python" -c 'import importlib.util as u; print(u.find_spec("pyspark").submodule_search_locations[0])')
 # What it logs with comes with PySpark.
 classes=$(printf '%s:' target/jars/kafka/*.jar "$pyspark"/jars/slf4j-api-*.jar "$pyspark"/jars/log4j-slf4j2-impl-*.jar)

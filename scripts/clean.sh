@@ -13,7 +13,7 @@ fi
 # LAKE_HOME may contain more than a lake.
 for entry in "$HOME_DIR"/* "$HOME_DIR"/.[!.]*; do
   case ${entry##*/} in
-  landing | warehouse | checkpoints | silver-index | published | kafka | logs | catalog.db* | landing-log.db* | .demo | .duckdb* | '*' | '.[!.]*') ;;
+  landing | warehouse | checkpoints | silver-index | published | aside | dedupe | windows | modes | kafka | logs | catalog.db* | landing-log.db* | .demo | .duckdb* | '*' | '.[!.]*') ;;
   *) fail "Nothing was removed: $HOME_DIR contains ${entry##*/}, which is not part of a lake." "Remove by hand what you do not need." ;;
   esac
 done

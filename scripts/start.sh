@@ -29,6 +29,7 @@ start_processes() {
     supervisor status | grep --invert-match "Not started" || true
   else
     "$BIN/lakeproof" doctor --for producer >/dev/null || { "$BIN/lakeproof" doctor --for producer; exit 1; }
+    [[ ! -d $HOME_DIR/checkpoints ]] || same_origin
     own_broker
     mkdir -p "$HOME_DIR" "$LOGS"
     RUN=$(mktemp -d "${TMPDIR:-/tmp}/lakeproof.XXXXXX")
@@ -45,6 +46,16 @@ start_processes() {
     say "Started ${WITH}producer and consumer under supervisord. Logs: $LOGS"
   fi
   "$BIN/reader" summary "$STREAM" "$which" --timeout 120
+}
+
+# same_origin: a stream has one source. The consumer refuses another one, too, but only in its log.
+same_origin() {
+  local before now=files
+  [[ $SOURCE != kafka ]] || now=Kafka
+  before=$("$BIN/python" demo/origin.py "$STREAM") || exit 1
+  [[ -z $before || $before == "$now" ]] ||
+    fail "The tables of $STREAM in $HOME_DIR were filled from $before, not from $now." \
+      "Remove them with make clean, or set LAKE_HOME to another folder, for make stop as well: export LAKE_HOME=target/other"
 }
 
 # own_broker: set KAFKA, whether the demo starts a broker, and BROKER, its address.
@@ -95,7 +106,11 @@ storage() { if [[ $(setting landing) == s3://* ]]; then echo s3; else echo local
 STREAM=${STREAM:-events} SOURCE=${SOURCE:-} WITH=''
 case $STREAM in
 events | sensors) ;;
-clickstream) SOURCE=kafka WITH='collector, ' ;; # the collector sends to Kafka
+clickstream)
+  [[ -z $SOURCE || $SOURCE == kafka ]] || fail "SOURCE=$SOURCE cannot be used with STREAM=clickstream." \
+    "Unset SOURCE: the collector sends events to a Kafka topic. To land them as files: producer clickstream"
+  SOURCE=kafka WITH='collector, '
+  ;;
 *) fail "STREAM: expected events, sensors or clickstream, got '$STREAM'." "If you unset it, the demo makes events." ;;
 esac
 [[ -z $SOURCE || $SOURCE == kafka ]] || fail "SOURCE: expected kafka, got '$SOURCE'." "If you unset it, records go through files."

@@ -9,8 +9,14 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
+from pyiceberg.schema import Schema
 from tests.pages import blocks
 from tests.servers import free_port
+
+from lakeproof.catalog import open_catalog
+from lakeproof.settings import load_settings
+from lakeproof.tables.names import KAFKA_TOPIC, LANDING_ROOT
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,7 +58,8 @@ def assert_shown_by_the_readme(printed: str) -> None:
     def said(text: str) -> list[str]:
         """Lines of text, titles of tables and names of columns."""
         plain = [re.sub(r"Logs: .*", "Logs:", line) for line in text.splitlines() if not re.match(r"[│├┡└┏]", line)]
-        return [cell.strip() for line in plain for cell in line.split("┃") if cell.strip()]
+        cells = [cell.strip() for line in plain for cell in line.split("┃")]
+        return [cell for cell in cells if cell and not re.match(r"and [\d,]+ more", cell)]
 
     shown = said(block)[1:]  # the first line says that there is no Docker engine: here, LAKE_DEMO is local
     assert len(shown) > 20
@@ -144,10 +151,31 @@ def test_a_source_that_cannot_be_used_is_refused(make):
     refused = make("start", "STREAM=tides")
     assert refused.returncode != 0
     assert "expected events, sensors or clickstream, got 'tides'" in refused.stderr
+    refused = make("start", "STREAM=clickstream", "SOURCE=files")
+    assert refused.returncode != 0
+    assert "SOURCE=files cannot be used with STREAM=clickstream" in refused.stderr
     make.environment["LAKE_KAFKA_BOOTSTRAP_SERVERS"] = "broker.invalid:9092"
     refused = make("start", "SOURCE=kafka")
     assert refused.returncode != 0
     assert "No Kafka broker listens at broker.invalid:9092" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("properties", "arguments", "said"),
+    [
+        ({LANDING_ROOT: "file:///landing/events"}, ["SOURCE=kafka"], "were filled from files, not from Kafka"),
+        ({KAFKA_TOPIC: '{"topic_id": "t", "start": "events/0=0"}'}, [], "were filled from Kafka, not from files"),
+    ],
+)
+def test_another_source_for_the_tables_that_are_there_is_refused(make, properties, arguments, said):
+    catalog = open_catalog(load_settings({}, {"LAKE_HOME": str(make.home)}))
+    catalog.create_namespace_if_not_exists("ledger")
+    catalog.create_table("ledger.events", Schema(), properties=properties)
+    (make.home / "checkpoints").mkdir()
+    refused = make("start", *arguments)
+    assert refused.returncode != 0
+    assert said in refused.stderr
+    assert "make clean" in refused.stderr
 
 
 def test_clean_refuses_a_folder_that_holds_something_else(make):
@@ -158,6 +186,25 @@ def test_clean_refuses_a_folder_that_holds_something_else(make):
     assert "thesis.tex" in done.stderr
     assert (make.home / "thesis.tex").exists()
     (make.home / "thesis.tex").unlink()
+
+
+def test_clean_removes_all_that_a_lake_and_the_modes_put_into_its_folder(make):
+    settings = load_settings({}, {"LAKE_HOME": str(make.home)})
+    concerns = [settings, *(getattr(settings, name) for name in type(settings).model_fields)]
+    values = [
+        str(value).removeprefix("file://")
+        for concern in concerns
+        for _, value in getattr(concern, "__dict__", {}).items()
+    ]
+    inside = {Path(value).relative_to(make.home).parts[0] for value in values if value.startswith(f"{make.home}/")}
+    assert {"warehouse", "aside"} < inside
+    for name in ("dedupe", "windows"):  # the folders of the sinks in dedupe.yaml and windows.yaml
+        inside.add(yaml.safe_load((ROOT / f"{name}.yaml").read_text())["parquet"].removeprefix("target/lake/"))
+    for name in (*inside, "modes"):
+        (make.home / name).mkdir(parents=True)
+    done = make("clean")
+    assert done.returncode == 0, done.stderr
+    assert not make.home.exists()
 
 
 def test_what_does_not_run_is_said_in_one_line(make):

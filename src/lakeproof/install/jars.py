@@ -1,10 +1,14 @@
 """The jars that Spark starts with: retrieved once by the Ivy that PySpark carries, and checked against their hashes."""
 
+import fcntl
 import hashlib
+import os
+import pwd
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +21,8 @@ _LISTED = "jars.sha256"
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 _SAID = 3
 """Lines of what Ivy printed that an error repeats."""
+_DAMAGE = ("invalid sha1", "invalid md5", ".part", "report.Xml")
+"""What Ivy prints of a file of its cache, or of a download, that is incomplete or damaged."""
 
 
 class JarsError(LakeproofError):
@@ -76,7 +82,7 @@ def retrieve(
         )
     folder.mkdir(parents=True, exist_ok=True)
     # In the same file system, so that each jar appears as a whole.
-    with tempfile.TemporaryDirectory(prefix="new-", dir=folder.parent) as new:
+    with _alone(), tempfile.TemporaryDirectory(prefix="new-", dir=folder.parent) as new:
         _run_ivy(java, configuration, Path(new), folder.parent / "ivy.log", ivy_settings)
         found = hashes_in(Path(new), [path.name for path in Path(new).iterdir()])
         if lock:
@@ -132,8 +138,36 @@ def _compare(found: Mapping[str, str], wanted: Mapping[str, str], hashes: Path) 
     if changed := [name for name in sorted(wanted) if found[name] != wanted[name]]:
         raise JarsError(
             f"The hash of {changed[0]} differs from {hashes.name}. Nothing was installed.",
-            "Remove the jar from ~/.ivy2/cache and try again. If it still differs, do not trust its source.",
+            f"Remove the jar from {_ivy_home() / 'cache'} and try again. If it still differs, do not trust its source.",
         )
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until no other set-up of this user retrieves jars: Ivy's cache is for one at a time."""
+    path = _ivy_home() / "lakeproof.lock"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        lock = path.open("a")
+    except OSError:  # Ivy says what it cannot write; its settings may name another cache
+        yield
+        return
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write("Waiting for another set-up that retrieves jars …\n")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _ivy_home() -> Path:
+    """Folder of Ivy's cache: in the home folder that Java takes for the user's, which is not always HOME."""
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        home = str(Path.home())
+    return Path(home) / ".ivy2"
 
 
 def _run_ivy(java: str, configuration: str, into: Path, log: Path, settings: Path | None) -> None:
@@ -144,9 +178,14 @@ def _run_ivy(java: str, configuration: str, into: Path, log: Path, settings: Pat
         done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip(" \t:")]
+        if damage := next((line for line in said if any(sign in line for sign in _DAMAGE)), None):
+            raise UnavailableError(
+                f"Cannot retrieve the jars, because a download or Ivy's cache is damaged: {damage} Log: {log}",
+                f"Remove {_ivy_home() / 'cache'}, then try again. If you use a mirror of Maven Central, check it.",
+            )
         raise UnavailableError(
             f"Cannot retrieve the jars: {' '.join(said[-_SAID:]) or 'Ivy failed'}. Log: {log}",
-            "Check the network, then try again. To use a mirror of Maven Central, set --ivy-settings.",
+            "Check the network and the disk, then try again. To use a mirror of Maven Central, set --ivy-settings.",
         )
 
 

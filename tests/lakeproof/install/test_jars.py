@@ -1,7 +1,12 @@
 """Jars are retrieved by the real Ivy, from a folder in place of Maven Central, and checked."""
 
+import fcntl
 import hashlib
+import os
+import pwd
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +25,7 @@ SETTINGS = """<ivysettings>
   <caches defaultCacheDir="{0}/ivy-cache"/>
   <settings defaultResolver="here"/>
   <resolvers>
-    <filesystem name="here"><artifact pattern="{0}/central/[artifact]-[revision].[ext]"/></filesystem>
+    <filesystem name="here" checksums="sha1"><artifact pattern="{0}/central/[artifact]-[revision].[ext]"/></filesystem>
   </resolvers>
 </ivysettings>"""
 
@@ -92,6 +97,41 @@ def test_a_jar_that_cannot_be_had_is_named(central, tmp_path):
         central(tmp_path / "jars")
     assert "\n" not in caught.value.message
     assert "one" in (tmp_path / "ivy.log").read_text()
+
+
+def test_set_ups_at_once_share_a_cache(central, tmp_path):
+    central.offer(**{f"jar{number}": bytes([number]) * 1_000_000 for number in range(10)})
+    folders = [tmp_path / str(number) / "jars" for number in range(3)]
+    with ThreadPoolExecutor(len(folders)) as pool:
+        assert all(pool.map(central, folders))
+    assert [len(list(folder.glob("*.jar"))) for folder in folders] == [10] * len(folders)
+
+
+def test_a_set_up_waits_for_another_one(central, tmp_path, capfd):
+    central.offer(one=b"1")
+    lock = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ivy2" / "lakeproof.lock"
+    lock.parent.mkdir(exist_ok=True)
+    with ThreadPoolExecutor(1) as pool, lock.open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        done = pool.submit(central, tmp_path / "jars")
+        said = ""
+        deadline = time.monotonic() + 30
+        while "Waiting for another set-up" not in said and not done.done() and time.monotonic() < deadline:
+            said += capfd.readouterr().err
+            time.sleep(0.05)
+        assert "Waiting for another set-up" in said
+        assert not list((tmp_path / "jars").glob("*.jar"))
+        fcntl.flock(other, fcntl.LOCK_UN)
+        assert done.result()
+
+
+def test_a_damaged_download_is_not_blamed_on_the_network(central, tmp_path):
+    central.offer(one=b"1")
+    (central.source / "one-1.jar.sha1").write_text("0" * 40)
+    with pytest.raises(UnavailableError, match=r"a download or Ivy's cache is damaged: .*invalid sha1") as caught:
+        central(tmp_path / "jars")
+    assert "network" not in caught.value.hint
+    assert ".ivy2/cache" in caught.value.hint
 
 
 def test_hashes_are_recorded(central, tmp_path):
