@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -37,10 +38,19 @@ ServerT = TypeVar("ServerT", bound=Server)
 
 
 def pytest_configure() -> None:
-    """Let a test that runs away end in a MemoryError of its own, before it takes the machine."""
+    """Limit the memory of the tests, and keep the programs that they start from inheriting ignored signals."""
+    _answer_ignored_signals()
+    # A test that runs away ends in a MemoryError of its own, before it takes the machine.
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if soft == resource.RLIM_INFINITY or soft > MAX_MEMORY:
         resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, hard))
+
+
+def _answer_ignored_signals() -> None:
+    """Answer what nohup (SIGHUP) or a shell's background (SIGINT) ignores: a handler, unlike that, is not inherited."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -37,8 +37,11 @@ SPARK_JARS = ROOT / "target" / "jars" / "spark"
 REST_JARS = ROOT / "target" / "jars" / "rest"
 REGISTRY_JARS = ROOT / "target" / "jars" / "registry"
 KAFKA_JARS = ROOT / "target" / "jars" / "kafka"
+PASSWORD = "p@ss:w/rd% ü'?#&"
+"""Password of a database, with every awkward character."""
 _HINT = "run `make setup-test`"
 _PATIENCE = 60.0
+_TOPIC_SECONDS = 30.0
 
 
 class ServerError(Exception):
@@ -151,12 +154,14 @@ class MinioServer(Server):
     """MinIO; :attr:`minio` says how to reach it."""
 
     name = "MinIO"
+    key: ClassVar[tuple[str, str]] = ("test-root", "test-secret")
+    """Name and secret of its root key."""
 
     def prepare(self) -> None:
         if not MINIO.is_file():
             raise ServerError(f"{MINIO} is missing: {_HINT}")
         self._console = free_port()
-        self.minio = Minio(f"http://127.0.0.1:{self.port}", "test-root", "test-secret", self.folder / "data")
+        self.minio = Minio(f"http://127.0.0.1:{self.port}", *self.key, self.folder / "data")
 
     def command(self) -> list[str]:
         address, console = f"127.0.0.1:{self.port}", f"127.0.0.1:{self._console}"
@@ -415,6 +420,12 @@ class KafkaServer(Server):
         own = {key.replace("_", "."): str(value) for key, value in config.items()}
         admin = self._admin()
         admin.create_topics([NewTopic(name, partitions, 1, config=own)])[name].result()
+        # The broker hears of it later: on a busy machine, after a client has asked for it.
+        deadline = time.monotonic() + _TOPIC_SECONDS
+        while len(admin.list_topics(name, timeout=_TOPIC_SECONDS).topics[name].partitions) < partitions:
+            if time.monotonic() > deadline:
+                raise ServerError(f"The broker does not know the topic {name}.")
+            time.sleep(0.02)
         return name
 
     def add_partitions(self, topic: str, total: int) -> None:

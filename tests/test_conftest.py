@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import hypothesis
@@ -20,9 +21,20 @@ def test_the_next_one():
 """
 
 
-def run(file: Path, *options: str) -> str:
+def run(file: Path, *options: str, prefix: Sequence[str] = ()) -> str:
     """What pytest prints of a file of tests, under the same conftest as these."""
-    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", *options, str(file)]
+    command = [
+        *prefix,
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+        *options,
+        str(file),
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "CI": "true"}  # where Hypothesis has defaults of its own
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     return done.stdout
@@ -34,6 +46,24 @@ def test_a_test_that_runs_away_ends_in_a_memory_error_and_the_next_one_runs(tmp_
     printed = run(file)
     assert "MemoryError" in printed
     assert "1 failed, 1 passed" in printed
+
+
+SIGNALS = """
+import os, signal, subprocess, sys, pytest
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_program_is_ended_by(number):
+    done = subprocess.run(["sh", "-c", f"kill -{int(number)} $$; true"])
+    assert done.returncode == -number
+    os.kill(os.getpid(), number)  # the tests themselves go on
+"""
+
+
+def test_programs_of_tests_answer_signals_that_the_tests_ignore(tmp_path):
+    file = tmp_path / "test_signals.py"
+    file.write_text(SIGNALS)
+    ignoring = ["bash", "-c", 'trap "" HUP INT; exec "$@"', "bash"]
+    assert "2 passed" in run(file, prefix=ignoring)
 
 
 def test_as_much_as_tests_need_can_be_had():

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from tests.consumer import direct
 from tests.consumer.lake import Drain, SessionOf
 from tests.lakes import changed
+from tests.servers import PASSWORD, KafkaServer, MinioServer
 
 from consumer.app import run_queries
 from consumer.queries.bronze import BronzeQuery, Trigger
@@ -16,6 +17,13 @@ from lakeproof.catalog import open_catalog, spark_properties
 from lakeproof.settings import Settings, settings_of
 
 ROOT = Path(__file__).parents[2]
+SECRETS = {
+    "AWS_ACCESS_KEY_ID": MinioServer.key[0],
+    "AWS_SECRET_ACCESS_KEY": MinioServer.key[1],
+    "LAKE_KAFKA_SASL_PASSWORD": KafkaServer.password,
+    "PGPASSWORD": PASSWORD,
+}
+"""Variables with the secrets of all lakes."""
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +37,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         }
     )
     open_catalog(settings)
-    session = start_session(settings, "lakeproof tests", PLANNING_ONLY)
+    with pytest.MonkeyPatch.context() as patch:
+        # Lakes of tests are made later: what their secrets will be, workers find in their environment from the start.
+        for name, value in SECRETS.items():
+            patch.setenv(name, value)
+        session = start_session(settings, "lakeproof tests", PLANNING_ONLY)
     yield session
     session.stop()
 
