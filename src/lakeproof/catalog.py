@@ -3,10 +3,13 @@
 Nothing else in the project spells a catalog property or an S3 option.
 """
 
+import gzip
 import re
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from lakeproof.addresses import sqlite_path, without_password
@@ -23,7 +26,9 @@ CATALOG = "lake"
 HIDDEN = r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]key"
 """Pattern of the names of properties whose values are secret, in Python and in Java."""
 _OF_FILES = ("s3.", "client.", "py-io-impl")
-_BUSY_TIMEOUT_MS = "60000"
+_BUSY_SECONDS = 60
+_GZIP = b"\x1f\x8b"
+_OWN_TABLES = "SELECT name FROM sqlite_master WHERE name IN ('iceberg_tables', 'iceberg_namespace_properties')"
 # PyIceberg makes the tables of an SQL catalog without a lock: two first starts may both try, and one of them fails.
 _CATALOG_TABLES = 2
 _MADE_MEANWHILE = ("already exists", "pg_type_typname_nsp_index")
@@ -84,6 +89,28 @@ def unreadable(error: Exception) -> UnavailableError:
         f"Cannot read the catalog: {type(error).__name__}: {first_line}",
         "Check LAKE_CATALOG, LAKE_CATALOG_URI and LAKE_WAREHOUSE, and that what they refer to exists.",
     )
+
+
+def embedded_rows(database: Path, query: str, *values: str) -> list[dict[str, Any]]:
+    """Rows of the embedded catalog, in the layout that Iceberg's JDBC catalog and PyIceberg share.
+
+    It is read directly: importing PyIceberg and SQLAlchemy takes longer than most statements of the reader run.
+    A catalog without its tables, in which nothing has run, has no rows.
+    """
+    if not database.exists():
+        return []
+    # Not read-only: a database with a log beside it may have to be recovered first.
+    address = f"file:{quote(str(database))}?mode=rw"
+    with closing(sqlite3.connect(address, timeout=_BUSY_SECONDS, uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        if len(connection.execute(_OWN_TABLES).fetchall()) < _CATALOG_TABLES:
+            return []
+        return [dict(row) for row in connection.execute(query, values)]
+
+
+def metadata_text(content: bytes) -> str:
+    """Text of a table's metadata file, which may be compressed."""
+    return (gzip.decompress(content) if content.startswith(_GZIP) else content).decode()
 
 
 def pyiceberg_properties(settings: Settings) -> dict[str, str]:
@@ -178,7 +205,7 @@ def _jdbc(database: str) -> dict[str, str]:
     """Address of a database as Java's drivers have it, and the user apart from it."""
     if path := sqlite_path(database):
         # As a URI, which SQLite decodes: the driver takes what follows a ? in a plain name as options.
-        return {"uri": f"jdbc:sqlite:file:{quote(str(path))}", "jdbc.busy_timeout": _BUSY_TIMEOUT_MS}
+        return {"uri": f"jdbc:sqlite:file:{quote(str(path))}", "jdbc.busy_timeout": str(_BUSY_SECONDS * 1000)}
     parts = urlsplit(database)
     query = dict(parse_qsl(parts.query))
     user = query.pop("user", unquote(parts.username or ""))

@@ -1,32 +1,23 @@
 """What the reader asks a catalog: which tables it has, and the metadata of one.
 
-The embedded catalog is read directly, in the layout that Iceberg's JDBC catalog and PyIceberg share: importing
-PyIceberg and SQLAlchemy takes longer than most statements run. Any other catalog is read with PyIceberg.
+The embedded catalog is read directly, any other one with PyIceberg.
 """
 
-import gzip
-import sqlite3
-from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote
 
 from lakeproof.addresses import sqlite_path
-from lakeproof.catalog import CATALOG, open_catalog
+from lakeproof.catalog import CATALOG, embedded_rows, metadata_text, open_catalog
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage import open_storage
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as PyIceberg
 
-_BUSY_SECONDS = 60.0
-_GZIP = b"\x1f\x8b"
 _TABLES = "SELECT * FROM iceberg_tables WHERE catalog_name = ?"
 _NAMESPACES = "SELECT namespace FROM iceberg_namespace_properties WHERE catalog_name = ?"
-_OWN = "SELECT name FROM sqlite_master WHERE name IN ('iceberg_tables', 'iceberg_namespace_properties')"
-_OWN_TABLES = 2
 
 Name = tuple[str, ...]
 """A namespace, with all its levels."""
@@ -78,7 +69,7 @@ class EmbeddedCatalog:
         for row in self._tables(namespace):
             if row["table_name"] == name:
                 location = str(row["metadata_location"])
-                return location, _text(_content(location, self._s3))
+                return location, metadata_text(_content(location, self._s3))
         return None
 
     def _tables(self, namespace: Name) -> list[dict[str, Any]]:
@@ -87,15 +78,7 @@ class EmbeddedCatalog:
         return [row for row in rows if row.get("iceberg_type") in (None, "TABLE")]
 
     def _rows(self, query: str, *values: str) -> list[dict[str, Any]]:
-        if not self._file.exists():
-            return []  # nothing has run yet
-        # Not read-only: a database with a log beside it may have to be recovered first.
-        address = f"file:{quote(str(self._file))}?mode=rw"
-        with closing(sqlite3.connect(address, timeout=_BUSY_SECONDS, uri=True)) as connection:
-            connection.row_factory = sqlite3.Row
-            if len(connection.execute(_OWN).fetchall()) < _OWN_TABLES:
-                return []
-            return [dict(row) for row in connection.execute(query, (CATALOG, *values))]
+        return embedded_rows(self._file, query, CATALOG, *values)
 
 
 class OtherCatalog:
@@ -133,7 +116,7 @@ class OtherCatalog:
             return None
         # The file itself: PyIceberg writes no version 3 of the format, nor what it does not know.
         with table.io.new_input(table.metadata_location).open() as stream:
-            return table.metadata_location, _text(stream.read())
+            return table.metadata_location, metadata_text(stream.read())
 
     @property
     def _catalog(self) -> "PyIceberg":
@@ -151,7 +134,3 @@ def _content(location: str, s3: S3Settings) -> bytes:
         return Path((path or scheme).removeprefix("//")).read_bytes()
     bucket, _, _ = path.removeprefix("//").partition("/")
     return open_storage(f"{scheme}://{bucket}", s3).read(location)
-
-
-def _text(content: bytes) -> str:
-    return (gzip.decompress(content) if content.startswith(_GZIP) else content).decode()

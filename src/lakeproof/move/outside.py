@@ -5,17 +5,14 @@ A program that wrote to such a table would write into the original lake, whose m
 
 import os
 import re
-import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import structlog
 
 from lakeproof.addresses import sqlite_path
-from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
+from lakeproof.catalog import CATALOG, catalog_errors, embedded_rows, open_catalog
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings
 
@@ -23,7 +20,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 _OURS = ("bronze", "dead_letters", "ledger", "silver", "gold", "ops")
-_BUSY_SECONDS = 60.0
+_TABLES = """
+SELECT table_namespace, table_name, metadata_location FROM iceberg_tables
+WHERE catalog_name = ? AND metadata_location IS NOT NULL
+"""
 _HINT = "`lakeproof move` copies them into LAKE_WAREHOUSE. If the lake was not copied or moved, correct LAKE_WAREHOUSE."
 
 
@@ -63,22 +63,16 @@ def warn_of_tables(settings: Settings) -> None:
 def tables_outside(settings: Settings) -> list[Entry]:
     """Tables of the lake whose files are not in its warehouse. The server of a REST catalog alone knows where it is."""
     database = sqlite_path(settings.catalog.uri) if settings.catalog.kind == "sql" else None
-    if settings.catalog.kind != "sql" or (database and not database.exists()):
+    if settings.catalog.kind != "sql":
         return []
     with catalog_errors():
-        rows = _rows_of_sqlite(database) if database else _rows(settings)
+        if database:
+            rows = [tuple(row.values()) for row in embedded_rows(database, _TABLES, CATALOG)]
+        else:
+            rows = _rows(settings)
     entries = [Entry(namespace, name, at) for namespace, name, at in sorted(rows) if namespace in _OURS]
     warehouse = _resolved(settings.catalog.warehouse_uri)
     return [entry for entry in entries if not _resolved(entry.metadata).startswith(f"{warehouse}/")]
-
-
-def _rows_of_sqlite(database: Path) -> list[tuple[str, str, str]]:
-    """Namespace, name and metadata of all tables, without PyIceberg: the reader looks here before each statement."""
-    query = "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables WHERE catalog_name = ?"
-    query += " AND metadata_location IS NOT NULL"
-    with closing(sqlite3.connect(f"file:{quote(str(database))}?mode=rw", timeout=_BUSY_SECONDS, uri=True)) as opened:
-        made = opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'iceberg_tables'").fetchone()
-        return opened.execute(query, (CATALOG,)).fetchall() if made else []
 
 
 def _rows(settings: Settings) -> list[tuple[str, str, str]]:

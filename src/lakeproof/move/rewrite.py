@@ -5,7 +5,6 @@ All of these are written again under other names, so that nothing reads what an 
 copied unless they are there already.
 """
 
-import gzip
 import json
 import re
 import shutil
@@ -18,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakeproof.catalog import metadata_text
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.move.outside import plain
 
@@ -58,8 +58,7 @@ class TableMove:
 
     def metadata(self, uri: str) -> str:
         """Move all that a metadata file refers to; return the address of the new metadata file."""
-        content = self._read(uri)
-        found = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+        found = json.loads(metadata_text(self._read(uri)))
         found["location"] = self.new
         found["metadata-log"] = []  # Iceberg would remove those of the other lake
         for snapshot in found.get("snapshots", ()):
