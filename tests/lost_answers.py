@@ -108,6 +108,8 @@ def _reset(connection: socket.socket) -> None:
 
 Answer = int | str | None
 """What a client gets instead of the answer to a commit: a status, "503 Retry-After", "reset"; None for the answer."""
+# 409: the catalog's client sent the commit twice. 429 and 503 with Retry-After: Iceberg's client sends it again.
+REST_ANSWERS: tuple[Answer, ...] = (409, 429, "503 Retry-After", 500, 502, 504, "reset")
 
 
 class _QuietServer(ThreadingHTTPServer):

@@ -19,7 +19,7 @@ from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import Process, wait_until
 from tests.chaos.servers import MinioServer, Proxy
 from tests.chaos.victim import LEASE_SECONDS, MUTANT, ORDERS
-from tests.lost_answers import Answer, PostgresProxy, RestProxy
+from tests.lost_answers import REST_ANSWERS, PostgresProxy, RestProxy
 from tests.servers import KafkaServer, PostgresServer, RestCatalogServer
 
 from lakeproof.contracts import SilverStrategy
@@ -30,7 +30,6 @@ DRAIN_SECONDS = 300.0
 STRIKE_SECONDS = 60.0
 PROGRAM_SECONDS = 180.0
 """Lines at the end of a log of which one says what is wrong."""
-_ANSWERS: tuple[Answer, ...] = (409, 429, "503 Retry-After", 500, 502, 504, "reset")
 """What a REST catalog answers, in turn, instead of saying that a commit landed."""
 
 
@@ -203,7 +202,7 @@ class Bench:
                 self._rest.stop()
             folder = self.options.folder / f"rest-{self._lakes}"
             self._rest = RestCatalogServer(folder, warehouse, self._direct if self.options.minio else None)
-            turns = itertools.cycle(_ANSWERS)
+            turns = itertools.cycle(REST_ANSWERS)
             self.catalog_proxy = RestProxy(self._rest.uri, lambda _: next(turns) if self.loses_answers else None)
             return {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": self.catalog_proxy.uri}
         return {}

@@ -2,32 +2,27 @@
 
 import itertools
 import json
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from tests.consumer.commit.upserts import Upserts, marker
 from tests.consumer.lake import SessionOf, rows
 from tests.lakes import changed
-from tests.lost_answers import Answer, PostgresProxy, RestProxy
+from tests.lost_answers import REST_ANSWERS, Answer, PostgresProxy, RestProxy
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.app import run_queries
-from consumer.commit.append import OpenTable, append_once, open_table
-from consumer.commit.data_files import DataFile, DataFileWriter
-from consumer.commit.marker import Marker
-from consumer.commit.upsert import OldRows, upsert_once
+from consumer.commit.append import append_once
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.queries.gold import GoldQuery
 from consumer.queries.silver import SilverQuery
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.gold.read import load_product
-from lakeproof.settings import S3Settings, Settings
+from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from reader.connect import connect
 from reader.verify.streams import verify
@@ -35,16 +30,12 @@ from reader.verify.streams import verify
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[3]
-QUERY = "gold-t"
 EVENT = {
     "user_id": "u1",
     "event_timestamp": "2026-11-21T06:00:00Z",
     "properties": {"url": "https://example.com"},
     "event_type": "page_view",
 }
-HOUR = 3_600_000_000
-# 409: the catalog's client sent the commit twice. 429 and 503 with Retry-After: Iceberg's client sends it again.
-REST_ANSWERS: tuple[Answer, ...] = (409, 429, "503 Retry-After", 500, "reset")
 KINDS = ("postgres", *(f"rest {answer}" for answer in REST_ANSWERS))
 
 
@@ -81,66 +72,13 @@ def catalog_that_loses(request: pytest.FixtureRequest, lake_settings: Settings) 
         yield make
 
 
-def marker(number: int) -> Marker:
-    return Marker("", number, "digest", str(number), str(number + 1))
-
-
-class Upserts:
-    """A table of ids with a value and an hour each."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
-        self.name = f"gold.t{uuid.uuid4().hex}"
-        spark.sql("create namespace if not exists lake.gold")
-        spark.sql(
-            f"create table lake.{self.name} (id long, value string, at timestamp) using iceberg "
-            "partitioned by (days(at)) tblproperties ('format-version' = '3', "
-            "'commit.manifest.min-count-to-merge' = '2')"
-        )
-
-    def open(self) -> OpenTable:
-        return open_table(self.spark, self.name, QUERY)
-
-    def files(self, number: int, value: str, *ids: int) -> list[DataFile]:
-        target = self.open().target(marker(number))
-        assert target
-        writer = DataFileWriter(target, open_storage(target.folder, S3Settings()))
-        at = pa.array([each * HOUR for each in ids], pa.timestamp("us", "UTC"))
-        writer.write(pa.RecordBatch.from_pydict({"id": pa.array(ids), "value": [value] * len(ids), "at": at}))
-        return writer.close()
-
-    def append(self, number: int, value: str, *ids: int) -> bool:
-        return append_once(self.open(), marker(number), self.files(number, value, *ids))
-
-    def upsert(self, number: int, value: str, *ids: int) -> bool:
-        def find(snapshot_id: int) -> OldRows:
-            table = self.spark.read.option("versionAsOf", snapshot_id).table(f"lake.{self.name}")
-            found: dict[str, list[int]] = {}
-            for row in table.where(table.id.isin(*ids)).select("_file", "_pos").collect():
-                found.setdefault(row["_file"], []).append(row["_pos"])
-            return OldRows(found, "at", [(each * HOUR, each * HOUR + 1) for each in ids])
-
-        return upsert_once(self.open(), marker(number), self.files(number, value, *ids), find)
-
-    def metadata_files(self) -> set[str]:
-        """The manifests and manifest lists in the table's folder."""
-        folder = Path(self.open().loaded.location().removeprefix("file:")) / "metadata"
-        return {path.name for path in folder.glob("*.avro")}
-
-    def known_metadata_files(self) -> set[str]:
-        """The manifests and manifest lists that its snapshots refer to."""
-        found = self.spark.table(f"lake.{self.name}.all_manifests").select("path").distinct().collect()
-        lists = self.spark.table(f"lake.{self.name}.snapshots").select("manifest_list").collect()
-        return {Path(row[0]).name for row in [*found, *lists]}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_commit_whose_answer_is_lost_has_landed(
     kind: str, catalog_that_loses: Callable[..., Catalog], session_of: SessionOf
 ) -> None:
     answers = [answer for answer in REST_ANSWERS if kind == f"rest {answer}"]
     catalog = catalog_that_loses(*answers)
-    table = Upserts(session_of(catalog.settings))
+    table = Upserts(session_of(catalog.settings), **{"commit.manifest.min-count-to-merge": "2"})
     catalog.losing = True
     assert table.append(0, "a", 0, 1, 2)
     assert table.append(1, "a", 30, 31)
