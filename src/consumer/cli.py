@@ -23,11 +23,10 @@ from lakeproof.gold.read import is_of_kind, load_product, load_products
 from lakeproof.gold.read_samples import load_all_samples, load_samples
 from lakeproof.gold.samples import Samples
 from lakeproof.kafka.modes import ModeName, load_mode
-from lakeproof.kafka.names import topic_name
-from lakeproof.kafka.offsets import time_with_zone
 from lakeproof.move.outside import check_tables
 from lakeproof.settings import Settings, load_settings
 from lakeproof.signals import AskedToEnd, asked_to_end
+from lakeproof.topics import time_with_zone, topic_name
 
 if TYPE_CHECKING:
     from consumer.app import Query

@@ -30,8 +30,7 @@ from pydantic import (
 from lakeproof.addresses import as_plain_uri, as_uri, database, folder, place, sqlite_uri, without_password
 from lakeproof.errors import UsageError, expected
 from lakeproof.install.jars import hashes_of_spark
-from lakeproof.kafka.names import topic_name
-from lakeproof.kafka.offsets import starting_offsets
+from lakeproof.topics import starting_offsets, topic_name
 
 _PREFIX = "LAKE_"
 _S3_PREFIX = "AWS_"
@@ -121,7 +120,7 @@ def _web(text: str) -> str:
 
 
 def _starting_offsets(text: str) -> str:
-    """Check a text that :func:`lakeproof.kafka.offsets.starting_offsets` reads."""
+    """Check a text that :func:`lakeproof.topics.starting_offsets` reads."""
     starting_offsets(text)
     return text
 

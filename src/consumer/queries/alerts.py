@@ -21,10 +21,10 @@ from lakeproof.gold.samples import AlertMode, Alerts, Samples
 from lakeproof.kafka.client import client_properties, spark_options
 from lakeproof.kafka.create import Topic as NewTopic
 from lakeproof.kafka.create import create_topics
-from lakeproof.kafka.offsets import starting_offsets
 from lakeproof.kafka.topic import Topic
 from lakeproof.settings import KafkaSettings, Settings
 from lakeproof.state.lease import Lease, alerts_lease
+from lakeproof.topics import starting_offsets
 
 log = structlog.get_logger()
 

@@ -15,7 +15,7 @@ from lakeproof.contracts.read.source import Place, read_source
 from lakeproof.errors import UsageError, expected
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Key, Kind, Measure, Product, Publish, Sink, SinkKind, Window
 from lakeproof.gold.window import read_session, read_window
-from lakeproof.kafka.names import topic_name
+from lakeproof.topics import topic_name
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -43,7 +43,7 @@ from lakeproof.gold.samples import (
     StuckValue,
 )
 from lakeproof.gold.window import read_window
-from lakeproof.kafka.names import topic_name
+from lakeproof.topics import topic_name
 
 _RESERVED = (WINDOW_START, WINDOW_END, ROLES, DETECTOR, DETECTED_AT, MINIMUM, MAXIMUM)
 _MAX_READINGS = 100_000

@@ -2,12 +2,8 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Self
-
-from lakeproof.errors import UsageError
 
 Range = tuple[int, int, int]
 """A partition, and offsets of it: from the first one up to another, which is not one of them."""
@@ -129,35 +125,3 @@ def source_name(topic: str, partition: int, offset: int) -> str:
 def partition_name(source: str) -> str:
     """The part of a message's name that names its partition: ``topic/partition``."""
     return source.rpartition("/")[0]
-
-
-def time_with_zone(text: str) -> datetime | None:
-    """Read a time in ISO 8601, in UTC; None if it is none, or has no zone."""
-    with suppress(ValueError, OverflowError):
-        time = datetime.fromisoformat(text)
-        if time.tzinfo:
-            return time.astimezone(UTC)
-    return None
-
-
-def starting_offsets(text: str) -> str | datetime | dict[int, int]:
-    """Read where a stream begins: ``earliest``, ``latest``, a time with its zone, or offsets by partition.
-
-    Raises
-    ------
-    UsageError
-        It is none of these.
-    """
-    if text in ("earliest", "latest"):
-        return text
-    if text.startswith("{"):
-        with suppress(ValueError, OverflowError):
-            offsets = json.loads(text)
-            if all(type(offset) is int and offset >= 0 for offset in offsets.values()):
-                return {int(partition): offset for partition, offset in offsets.items()}
-    if time := time_with_zone(text):
-        return time
-    raise UsageError(
-        f"expected earliest, latest, a time or offsets, got {text!r}.",
-        'Write a time with its zone, like 2026-11-22T06:00:00Z, or offsets by partition, like {"0": 42, "1": 7}.',
-    )

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.client import client_properties
-from lakeproof.kafka.offsets import Offsets, starting_offsets
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.topics import starting_offsets
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -1,14 +1,12 @@
 """Positions in a topic: one text for each, whatever partitions are named."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeproof.errors import UsageError
-from lakeproof.kafka.offsets import Offsets, Range, source_name, starting_offsets, without
+from lakeproof.kafka.offsets import Offsets, Range, source_name, without
 
 OFFSETS = st.dictionaries(st.integers(0, 10_000), st.integers(0, 2**63 - 1))
 TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True)
@@ -62,24 +60,3 @@ def test_names_sort_as_offsets_do(topic: str, pair: tuple[int, int]) -> None:
 def test_what_is_no_position_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - any
         Offsets.parse(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("earliest", "earliest"),
-        ("latest", "latest"),
-        ("2026-11-22T07:00:00+01:00", datetime(2026, 11, 22, 6, tzinfo=UTC)),
-        ('{"0": 42, "1": 0}', {0: 42, 1: 0}),
-    ],
-)
-def test_where_a_stream_begins(text: str, expected: object) -> None:
-    assert starting_offsets(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text", ["", "soon", "2026-11-22T07:00:00", '{"0": -1}', '{"x": 1}', '{"0": true}', "{", "[0]"]
-)
-def test_what_is_no_beginning_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="expected earliest, latest, a time or offsets"):
-        starting_offsets(text)

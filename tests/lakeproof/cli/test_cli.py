@@ -8,7 +8,7 @@ import pytest
 
 from lakeproof.settings_help import by_concern, settings_in_words
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from lakeproof.addresses import without_password
+from lakeproof.cli.connect import connect
+from lakeproof.cli.contract import contract_commands
+from lakeproof.cli.gold import gold_commands
+from lakeproof.cli.landing import landing_commands
+from lakeproof.cli.move import move
+from lakeproof.cli.setup import init, jars, setup
 from lakeproof.command import application, run
-from lakeproof.connect.commands import connect
-from lakeproof.contracts.commands import contract_commands
 from lakeproof.doctor import Program, checks_for, examine
 from lakeproof.errors import UsageError
-from lakeproof.gold.commands import gold_commands
-from lakeproof.install.commands import init, jars, setup
-from lakeproof.landing.commands import landing_commands
-from lakeproof.move.commands import move
 from lakeproof.settings import VARIABLES, Settings, load_settings
 from lakeproof.settings_help import as_markdown, by_concern, epilog, settings_in_words
 
