@@ -151,7 +151,7 @@ def plan(
     try:
         files = list(planner.plan_files(manifests))
     except ValueError as error:
-        if "equality deletes" not in str(error):
+        if not any(_has_equality_deletes(manifest, table.io) for manifest in manifests):
             raise
         raise LakeproofError(
             f"Another program has deleted rows of {name} by equality deletes, which the consumer does not read.",
@@ -159,6 +159,14 @@ def plan(
             "Or, if it is a table of silver or gold, run `consumer rebuild`.",
         ) from error
     return Scan(name, metadata, table.io, columns, rows or every, files)
+
+
+def _has_equality_deletes(manifest: _Manifest, io: "FileIO") -> bool:
+    from pyiceberg.manifest import DataFileContent
+
+    return any(
+        entry.data_file.content == DataFileContent.EQUALITY_DELETES for entry in manifest.fetch_manifest_entry(io)
+    )
 
 
 def of_micro_batches(start: int, end: int, column: str = MICRO_BATCH_ID) -> "BooleanExpression":
