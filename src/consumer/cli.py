@@ -280,20 +280,17 @@ def rebuild_layer(
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from consumer.gold.rebuild import rebuild_gold
     from consumer.queries.failures import explained
-    from consumer.sensors.rebuild import rebuild_samples
+    from consumer.rebuild import gold_layer, rebuild, samples_layer, silver_layer
     from consumer.session import start_session
-    from consumer.silver.rebuild import rebuild_silver
 
     session = partial(start_session, settings, f"lakeproof rebuild {layer} {name}")
+    if isinstance(product, Samples):
+        asked = samples_layer(settings, product)
+    else:
+        asked = gold_layer(settings, product) if product else silver_layer(settings, contract)
     try:
-        if isinstance(product, Samples):
-            typer.echo(rebuild_samples(settings, product, session))
-        elif product:
-            typer.echo(rebuild_gold(settings, product, session))
-        else:
-            typer.echo(rebuild_silver(settings, contract, session))
+        typer.echo(rebuild(settings, asked, session))
     except (Py4JError, PySparkException) as error:
         raise explained(error, settings, contract.stream) from error
 

@@ -6,7 +6,7 @@ Nothing else in the project spells a catalog property or an S3 option.
 import gzip
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from lakeproof.storage.disk import full_disk, local_places
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
+    from sqlalchemy import Engine
 
 CATALOG = "lake"
 HIDDEN = r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]key"
@@ -106,6 +107,52 @@ def embedded_rows(database: Path, query: str, *values: str) -> list[dict[str, An
         if len(connection.execute(_OWN_TABLES).fetchall()) < _CATALOG_TABLES:
             return []
         return [dict(row) for row in connection.execute(query, values)]
+
+
+def database_of(catalog: "Catalog") -> "Engine":
+    """The database of an SQL catalog, which has its tables."""
+    engine: Engine = getattr(catalog, "engine")  # noqa: B009 - of SqlCatalog alone
+    return engine
+
+
+def replace_tables(catalog: "Catalog", tables: Mapping[str, str]) -> None:
+    """Give tables the names of others, whose files stay: ``{"silver.a__rebuild_1": "silver.a"}``.
+
+    An SQL catalog does it in one transaction: a reader sees all old tables or all new ones. A REST catalog, which has
+    no such operation, drops and renames one table after the other.
+    """
+    if not hasattr(catalog, "engine"):
+        for new, name in tables.items():
+            if catalog.table_exists(name):
+                catalog.drop_table(name)
+            catalog.rename_table(new, name)
+        return
+    try:
+        _replace_in_database(database_of(catalog), tables)
+    except Exception:  # if only the answer was lost, the new tables have their names
+        if any(catalog.table_exists(new) for new in tables):
+            raise
+
+
+def _replace_in_database(database: "Engine", tables: Mapping[str, str]) -> None:
+    from pyiceberg.catalog.sql import IcebergTables
+    from pyiceberg.exceptions import NoSuchTableError
+    from sqlalchemy import ColumnElement, and_, delete, update
+
+    def named(text: str) -> ColumnElement[bool]:
+        namespace, _, table = text.rpartition(".")
+        return and_(
+            IcebergTables.catalog_name == CATALOG,
+            IcebergTables.table_namespace == namespace,
+            IcebergTables.table_name == table,
+        )
+
+    with database.begin() as connection:
+        for new, name in tables.items():
+            connection.execute(delete(IcebergTables).where(named(name)))
+            renamed = update(IcebergTables).where(named(new)).values(table_name=name.rpartition(".")[2])
+            if connection.execute(renamed).rowcount != 1:
+                raise NoSuchTableError(f"Table does not exist: {new}")
 
 
 def metadata_text(content: bytes) -> str:

@@ -33,13 +33,13 @@ class Step(StrEnum):
     GOLD_COMPUTED = "after gold's windows, nothing committed"
     GOLD_PREPARED = "between look and commit of gold"
     GOLD_UPSERTED = "after the commit of gold"
-    REBUILD_SWAPPING = "between the tables that a rebuild puts in place"
+    REBUILD_FILLED = "before the new tables of a rebuild replace the old ones"
     DEAD_LETTERS_SENT = "between the messages of dead letters and their position"
     SILVER_SENT = "between silver's messages and their position"
     GOLD_SENT = "between gold's messages and their position"
 
 
-LAYER_STEPS = tuple(Step)[list(Step).index(Step.SILVER_DECIDED) : list(Step).index(Step.REBUILD_SWAPPING)]
+LAYER_STEPS = tuple(Step)[list(Step).index(Step.SILVER_DECIDED) : list(Step).index(Step.REBUILD_FILLED)]
 """Those of silver and gold."""
 SINK_STEPS = (Step.DEAD_LETTERS_SENT, Step.SILVER_SENT, Step.GOLD_SENT)
 """Those of sinks, which only lakes with sinks come to."""

@@ -24,7 +24,7 @@ FILES, KAFKA = "files", "kafka"
 _SQLITE = (Catalog.SQLITE,)
 _BOTH = (FILES, KAFKA)
 _EACH = tuple(Catalog)
-_BRONZE_STEPS = [step for step in Step if step not in (*LAYER_STEPS, *SINK_STEPS, Step.REBUILD_SWAPPING)]
+_BRONZE_STEPS = [step for step in Step if step not in (*LAYER_STEPS, *SINK_STEPS, Step.REBUILD_FILLED)]
 
 
 class Part(StrEnum):
@@ -261,7 +261,7 @@ def _layers() -> list[Scenario]:
             listed(f"a rebuild of {layer} killed {step}", layers.rebuild_killed(layer, step))
             for layer, step in (
                 ("silver", Step.SILVER_LEDGER_APPENDED),
-                ("silver", Step.REBUILD_SWAPPING),
+                ("silver", Step.REBUILD_FILLED),
                 ("gold", Step.GOLD_COMPUTED),
             )
         ),

@@ -15,12 +15,11 @@ from tests.chaos.mutants import Mutant, install, wrap
 from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import groups_of, signal_groups
 
-from consumer import cli
+from consumer import cli, rebuild
 from consumer.bronze import micro_batches as bronze
 from consumer.commit import append
 from consumer.gold import micro_batches as gold
 from consumer.silver import micro_batches as silver
-from consumer.silver import rebuild
 from consumer.sinks.topic import TopicSink
 from lakeproof.state import lease
 from lakeproof.tables.names import REBUILDING
@@ -90,7 +89,7 @@ def _install_hooks(orders: Orders) -> None:
 
     wrap(bronze, "write_judged", between(Step.BEFORE_JUDGEMENT, Step.AFTER_JUDGEMENT))
     wrap(silver, "write_decided", between(None, Step.SILVER_DECIDED))
-    wrap(rebuild, "put_in_place", between(None, Step.REBUILD_SWAPPING))
+    wrap(rebuild, "replace_tables", between(Step.REBUILD_FILLED, None))
     wrap(gold, "write_windows", between(None, Step.GOLD_COMPUTED))
     for layer in (bronze, silver, gold):
         wrap(layer, "append_once", around_append)

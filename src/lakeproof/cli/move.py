@@ -44,9 +44,8 @@ def _move(settings: Settings, entries: "list[Entry]") -> None:
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import update
 
-    from lakeproof.catalog import CATALOG, pyiceberg_properties
+    from lakeproof.catalog import CATALOG, database_of, open_catalog, pyiceberg_properties
     from lakeproof.file_io import PlainFileIO
-    from lakeproof.move.outside import database_of
     from lakeproof.move.rewrite import TableMove
 
     io, moved = PlainFileIO(pyiceberg_properties(settings)), {}
@@ -55,7 +54,7 @@ def _move(settings: Settings, entries: "list[Entry]") -> None:
         place = "/".join([settings.catalog.warehouse_uri, *entry.location.rsplit("/", 2)[1:]])
         moved[entry] = TableMove(io, name, entry.location, place).metadata(entry.metadata)
     table = IcebergTables
-    with database_of(settings).begin() as connection:  # all of them, or none
+    with database_of(open_catalog(settings)).begin() as connection:  # all of them, or none
         for entry, metadata in moved.items():
             mine = (
                 table.catalog_name == CATALOG,

@@ -7,17 +7,13 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import structlog
 
 from lakeproof.addresses import sqlite_path
-from lakeproof.catalog import CATALOG, catalog_errors, embedded_rows, open_catalog
+from lakeproof.catalog import CATALOG, catalog_errors, database_of, embedded_rows, open_catalog
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings
-
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
 
 _OURS = ("bronze", "dead_letters", "ledger", "silver", "gold", "ops")
 _TABLES = """
@@ -81,14 +77,8 @@ def _rows(settings: Settings) -> list[tuple[str, str, str]]:
 
     columns = (IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location)
     query = select(*columns).where(IcebergTables.catalog_name == CATALOG)
-    with database_of(settings).connect() as connection:
+    with database_of(open_catalog(settings)).connect() as connection:
         return [(namespace, name, at) for namespace, name, at in connection.execute(query) if at]
-
-
-def database_of(settings: Settings) -> "Engine":
-    """The database of an SQL catalog, which has its tables."""
-    engine: Engine = getattr(open_catalog(settings), "engine")  # noqa: B009 - of SqlCatalog alone
-    return engine
 
 
 def plain(uri: str) -> str:

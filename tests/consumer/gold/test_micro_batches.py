@@ -31,8 +31,8 @@ from tests.operations import tables
 from consumer.commit import append
 from consumer.commit.silver import rebuild_silver_hint
 from consumer.gold import micro_batches
-from consumer.gold.rebuild import rebuild_gold
 from consumer.gold.table import ensure_gold_table, rebuild_gold_hint
+from consumer.rebuild import gold_layer, rebuild
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
@@ -164,7 +164,7 @@ def test_a_changed_gap_is_refused_until_it_is_rebuilt(lake: Settings, session: S
     with pytest.raises(LakeproofError, match="other keys, windows or measures"):
         fill(session, lake, other)
     check(lake, silver, VISITS)
-    rebuild_gold(lake, write_product(lake, other.text), lambda: session)
+    rebuild(lake, gold_layer(lake, write_product(lake, other.text)), lambda: session)
     assert len(check(lake, silver, other)) == 1
     fixed = replace(SPENDING, text=VISITS.text.replace("gap: 30 minutes", "size: 30 minutes"))
     with pytest.raises(LakeproofError, match="other keys, windows or measures"):
@@ -289,7 +289,8 @@ def test_another_product_is_refused_until_it_is_rebuilt(
         fill(session, lake, other)
     assert found(lake, SPENDING) == before
     product = write_product(lake, other.text)
-    assert rebuild_gold(lake, product, lambda: session).startswith("Rebuilt gold.spending from silver.orders.")
+    done = rebuild(lake, gold_layer(lake, product), lambda: session)
+    assert done.startswith("Rebuilt gold.spending from silver.orders.")
     assert fill(session, lake, other) == 0
     assert [name for _, name in open_catalog(lake).list_tables("gold")] == ["spending"]
 
@@ -307,7 +308,7 @@ def test_a_rebuilt_silver_is_refused_until_gold_is_rebuilt(
     with pytest.raises(LakeproofError, match=r"filled from another silver\.orders") as refused:
         fill(session, lake, SPENDING)
     assert "Run `consumer rebuild gold spending`" in refused.value.hint
-    rebuild_gold(lake, write_product(lake, SPENDING.text), lambda: session)
+    rebuild(lake, gold_layer(lake, write_product(lake, SPENDING.text)), lambda: session)
     check(lake, rebuilt, SPENDING)
     rebuilt.keep([order(NOON, "b")])
     fill(session, lake, SPENDING)
@@ -323,9 +324,9 @@ def test_a_rebuild_that_was_interrupted_is_begun_again(
     with monkeypatch.context() as patch:
         patch.setattr(append, "_commit", lambda _: (_ for _ in ()).throw(LakeproofError("crashed, as asked")))
         with pytest.raises(LakeproofError, match="as asked"):
-            rebuild_gold(lake, product, lambda: session)
+            rebuild(lake, gold_layer(lake, product), lambda: session)
     silver.keep([order(NOON, "b")])
-    rebuild_gold(lake, product, lambda: session)
+    rebuild(lake, gold_layer(lake, product), lambda: session)
     check(lake, silver, SPENDING)
     assert [name for _, name in open_catalog(lake).list_tables("gold")] == ["spending"]
 
@@ -333,7 +334,7 @@ def test_a_rebuild_that_was_interrupted_is_begun_again(
 def test_gold_cannot_be_rebuilt_before_there_is_silver(lake: Settings) -> None:
     open_catalog(lake).drop_table(SILVER.kept)
     with pytest.raises(UsageError, match=r"silver\.orders does not exist yet"):
-        rebuild_gold(lake, write_product(lake, SPENDING.text), lambda: pytest.fail("no session is needed"))
+        rebuild(lake, gold_layer(lake, write_product(lake, SPENDING.text)), lambda: pytest.fail("no session is needed"))
 
 
 def test_a_table_that_was_rolled_back_is_refused(lake: Settings, session: SparkSession, silver: Silver) -> None:

@@ -25,9 +25,9 @@ from tests.consumer.sensors.lakes import (
 )
 from tests.operations import tables
 
+from consumer.rebuild import rebuild, samples_layer
 from consumer.sensors import micro_batches
 from consumer.sensors.reading import Reading
-from consumer.sensors.rebuild import rebuild_samples
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
@@ -176,7 +176,7 @@ def test_another_product_is_refused_until_it_is_rebuilt(lake: Settings, session:
         fill(session, lake, other)
     assert "Run `consumer rebuild gold sensor_samples`" in refused.value.hint
     assert found_samples(lake, samples) == before
-    done = rebuild_samples(lake, other, lambda: session)
+    done = rebuild(lake, samples_layer(lake, other), lambda: session)
     assert done.startswith("Rebuilt gold.sensor_samples and gold.sensor_anomalies from silver.sensors.")
     check(lake, silver, other)
     assert fill(session, lake, other) == 0
@@ -206,7 +206,7 @@ def test_tables_of_different_points_in_time_are_refused(lake: Settings, session:
     with pytest.raises(LakeproofError, match="has no marker") as refused:
         fill(session, lake, samples)
     assert "Run `consumer rebuild gold sensor_samples`" in refused.value.hint
-    rebuild_samples(lake, samples, lambda: session)
+    rebuild(lake, samples_layer(lake, samples), lambda: session)
     check(lake, silver, samples)
     silver.keep([at(600)])
     fill(session, lake, samples)
@@ -237,9 +237,9 @@ def test_a_rebuild_that_was_interrupted_is_begun_again(
     fill(session, lake, samples)
     crash(1)
     with pytest.raises(LakeproofError, match="as asked"):
-        rebuild_samples(lake, samples, lambda: session)
+        rebuild(lake, samples_layer(lake, samples), lambda: session)
     silver.keep([at(300, -1), at(400)])
-    rebuild_samples(lake, samples, lambda: session)
+    rebuild(lake, samples_layer(lake, samples), lambda: session)
     check(lake, silver, samples)
     assert len(open_catalog(lake).list_tables("gold")) == 2
 
@@ -247,7 +247,7 @@ def test_a_rebuild_that_was_interrupted_is_begun_again(
 def test_samples_cannot_be_rebuilt_before_there_is_silver(lake: Settings) -> None:
     open_catalog(lake).drop_table(SILVER.kept)
     with pytest.raises(UsageError, match=r"silver\.sensors does not exist yet"):
-        rebuild_samples(lake, write_samples(lake, TEXT), lambda: pytest.fail("no session is needed"))
+        rebuild(lake, samples_layer(lake, write_samples(lake, TEXT)), lambda: pytest.fail("no session is needed"))
 
 
 def test_what_is_read_again_does_not_grow_with_the_stream(

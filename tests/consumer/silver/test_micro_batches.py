@@ -14,9 +14,9 @@ from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import Piece, lose
 
+from consumer.rebuild import rebuild, silver_layer
 from consumer.repair import reset
 from consumer.silver import micro_batches
-from consumer.silver.rebuild import rebuild_silver
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError
@@ -239,7 +239,7 @@ def test_another_horizon_is_refused_until_silver_is_rebuilt(
     assert "consumer rebuild silver events" in refused.value.hint
 
     contract = load_contract(settings.contracts, "events")
-    assert "Rebuilt silver.events" in rebuild_silver(settings, contract, lambda: spark)
+    assert "Rebuilt silver.events" in rebuild(settings, silver_layer(settings, contract), lambda: spark)
     after = check(settings)
     assert "late" in {verdict for verdict, _ in before.values()}
     assert "late" not in {verdict for verdict, _ in after.values()}
@@ -290,7 +290,7 @@ def test_fields_that_are_renamed_and_dropped(
     assert {row["id"]: (row["alias"], row["code"]) for row in rows(settings, "silver.orders")} == {
         "a": ("n", "c"), "b": ("n", "c"), "c": ("n", None), "d": ("n", "c"), "e": ("n", None)}  # fmt: skip
     assert off(settings) == []
-    rebuild_silver(settings, load_contract(settings.contracts, "orders"), lambda: spark)
+    rebuild(settings, silver_layer(settings, load_contract(settings.contracts, "orders")), lambda: spark)
     assert verdicts() == expected
     assert off(settings) == []
 
@@ -317,7 +317,7 @@ def test_bronze_that_was_read_again_needs_another_silver(
     with pytest.raises(LakeproofError, match="were dropped since then") as refused:
         decide_all(spark, lake_settings)
     assert "consumer rebuild silver events" in refused.value.hint
-    rebuild_silver(lake_settings, load_contract(lake_settings.contracts, "events"), lambda: spark)
+    rebuild(lake_settings, silver_layer(lake_settings, load_contract(lake_settings.contracts, "events")), lambda: spark)
     check(lake_settings)
 
 

@@ -12,8 +12,8 @@ from tests.operations import tables
 from tests.operations.pieces import back_up, restore
 
 from consumer import buckets
+from consumer.rebuild import rebuild, silver_layer
 from consumer.silver.key_index import KeyIndex
-from consumer.silver.rebuild import rebuild_silver
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings
 
@@ -112,7 +112,7 @@ def test_an_index_of_another_silver_is_not_used(
     steps.step()
     back_up(lake, tmp_path / "copy")  # all but the index
     steps.step()
-    rebuild_silver(lake, load_contract(lake.contracts, "events"), lambda: session_of(lake))
+    rebuild(lake, silver_layer(lake, load_contract(lake.contracts, "events")), lambda: session_of(lake))
     steps.step()
     restore(lake, tmp_path / "copy")  # it is ahead, and of another table
     steps.step()

@@ -17,8 +17,8 @@ from tests.reader.verify.silver.tables import KEPT, NOON
 from typer.testing import CliRunner
 
 from consumer.commit.marker import Committed, Marker, property_of
-from consumer.commit.rebuilding import new_suffix
 from consumer.gold.columns import EPOCH, micros
+from consumer.rebuild import new_suffix
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.gold.read import load_product
