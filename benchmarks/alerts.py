@@ -30,7 +30,7 @@ from benchmarks.harness import (
     machine,
 )
 from benchmarks.machine import ROOT, few_cores
-from consumer.commit.marker import Committed, property_of
+from consumer.iceberg.marker import Committed, property_of
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings, settings_of
 from lakeproof.tables.names import gold_query, samples_tables, silver_query, silver_tables

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from benchmarks.flat_figures import percentile
 from benchmarks.flat_tables import QUERY, append_many, marker
-from consumer.commit import append
-from consumer.commit.append import append_once, open_table
-from consumer.commit.data_files import DataFile, DataFileWriter
-from consumer.session import PLANNING_ONLY, start_session
+from consumer.app.session import PLANNING_ONLY, start_session
+from consumer.iceberg import append
+from consumer.iceberg.append import append_once, open_table
+from consumer.iceberg.data_files import DataFile, DataFileWriter
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, load_settings

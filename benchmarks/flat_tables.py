@@ -5,8 +5,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from consumer.commit.data_files import DataFile
-from consumer.commit.marker import Committed, Marker, property_of
+from consumer.iceberg.data_files import DataFile
+from consumer.iceberg.marker import Committed, Marker, property_of
 from lakeproof.catalog import CATALOG
 
 CHECKPOINT, QUERY = "a checkpoint", "bronze-events"

@@ -13,13 +13,13 @@ from typing import Any, TextIO
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from consumer.app import run_queries
-from consumer.bronze import micro_batches
-from consumer.bronze.micro_batches import MicroBatches
-from consumer.bronze.tasks import Task, write_judged
-from consumer.commit.append import OpenTable, append_once
+from consumer.app.application import run_queries
+from consumer.app.session import PLANNING_ONLY, start_session
+from consumer.iceberg.append import OpenTable, append_once
+from consumer.layers.bronze import micro_batches
+from consumer.layers.bronze.micro_batches import MicroBatches
+from consumer.layers.bronze.tasks import Task, write_judged
 from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.logs import configure_logs
 from lakeproof.settings import load_settings
 from lakeproof.tables.names import stream_tables

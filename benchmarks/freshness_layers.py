@@ -26,7 +26,7 @@ from benchmarks.harness import (
 from benchmarks.machine import few_cores
 from benchmarks.minio import Minio, run_minio
 from benchmarks.programs import PATIENCE_SECONDS, run_program, wait_for
-from consumer.commit.marker import Committed, property_of
+from consumer.iceberg.marker import Committed, property_of
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.settings import Settings, settings_of

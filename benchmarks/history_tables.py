@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from consumer.commit.append import append_once, open_table
-from consumer.commit.data_files import DataFileWriter
-from consumer.commit.marker import Marker
-from consumer.silver.micro_batches import SilverMicroBatches
+from consumer.iceberg.append import append_once, open_table
+from consumer.iceberg.data_files import DataFileWriter
+from consumer.iceberg.marker import Marker
+from consumer.layers.silver.micro_batches import SilverMicroBatches
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.history.apply import adopt

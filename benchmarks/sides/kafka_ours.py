@@ -7,11 +7,11 @@ from functools import partial
 
 from benchmarks.harness import ROOT
 from benchmarks.sides.counts import count
-from consumer.app import Query, run_queries
+from consumer.app.application import Query, run_queries
+from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.queries.gold import GoldQuery
 from consumer.queries.silver import SilverQuery
-from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.contracts import load_contract
 from lakeproof.gold.read import load_product
 from lakeproof.settings import load_settings

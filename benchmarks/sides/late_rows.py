@@ -13,9 +13,9 @@ from typing import Any
 from benchmarks.harness import ROOT
 from benchmarks.history_tables import History
 from benchmarks.sides.layers import declare
-from consumer.gold.micro_batches import GoldMicroBatches
-from consumer.gold.table import ensure_gold_table
-from consumer.session import PLANNING_ONLY, start_session
+from consumer.app.session import PLANNING_ONLY, start_session
+from consumer.layers.gold.micro_batches import GoldMicroBatches
+from consumer.layers.gold.table import ensure_gold_table
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.gold.read import load_product

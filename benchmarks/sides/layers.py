@@ -10,11 +10,11 @@ from pathlib import Path
 from benchmarks.harness import FOLDER_VARIABLE, ROOT
 from benchmarks.sides.bronze import fill_bronze
 from benchmarks.sides.counts import count
-from consumer.app import run_queries
+from consumer.app.application import run_queries
+from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.queries.bronze import Trigger
 from consumer.queries.gold import GoldQuery
 from consumer.queries.silver import SilverQuery
-from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.contracts import load_contract
 from lakeproof.gold.read import load_product
 from lakeproof.settings import load_settings

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from benchmarks.sides.modes_plain import WATERMARK, WINDOW, written
+from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.modes.micro_batches import MicroBatches
-from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.kafka.modes import ModeName, load_mode
 
 

@@ -4,9 +4,9 @@ import json
 import time
 
 from benchmarks.sides.counts import count
-from consumer.app import run_queries
+from consumer.app.application import run_queries
+from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.settings import load_settings
 
 STREAM = "events"

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.harness import ROOT
-from consumer.commit.append import append_once, open_table
-from consumer.commit.data_files import DataFileWriter
-from consumer.commit.marker import Marker
+from consumer.iceberg.append import append_once, open_table
+from consumer.iceberg.data_files import DataFileWriter
+from consumer.iceberg.marker import Marker
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.gold.read_samples import load_samples

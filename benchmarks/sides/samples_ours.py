@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pyiceberg.expressions import GreaterThanOrEqual
 
 from benchmarks.sides.readings import SECOND, STREAM, Kept, Load, Silver, compared, follow, product
-from consumer.commit.marker import committed
+from consumer.app.session import PLANNING_ONLY, start_session
+from consumer.iceberg.marker import committed
+from consumer.layers.samples.micro_batches import SamplesMicroBatches
 from consumer.queries.samples import SamplesQuery
-from consumer.sensors.micro_batches import SamplesMicroBatches
-from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.gold.samples import Grouping
 from lakeproof.settings import load_settings

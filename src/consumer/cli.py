@@ -29,7 +29,7 @@ from lakeproof.signals import AskedToEnd, asked_to_end
 from lakeproof.topics import time_with_zone, topic_name
 
 if TYPE_CHECKING:
-    from consumer.app import Query
+    from consumer.app.application import Query
 
 app = application(
     "consumer",
@@ -173,7 +173,7 @@ def reset_stream(stream: StreamArgument) -> None:
     """
     settings = load_settings()
     load_contract(settings.contracts, stream)
-    from consumer.repair import reset
+    from consumer.app.repair import reset
 
     typer.echo(reset(settings, stream))
 
@@ -193,7 +193,7 @@ def give_up_files(
     """
     settings = load_settings()
     load_contract(settings.contracts, stream)
-    from consumer.repair import absent_files, give_up, give_up_offsets, lost_offsets, topic_of
+    from consumer.app.repair import absent_files, give_up, give_up_offsets, lost_offsets, topic_of
 
     if topic := topic_of(settings, stream):
         lost = lost_offsets(settings, stream)
@@ -230,7 +230,7 @@ def show_status(
     for stream in streams or ():
         if stream not in list(ModeName):
             load_contract(settings.contracts, stream)
-    from consumer import status
+    from consumer.app import status
 
     found = status.status(settings, streams or [])
     if as_json:
@@ -252,7 +252,7 @@ def resend_table(
     repeated ones have the same lakeproof-id. The next run sends them.
     """
     settings = load_settings()
-    from consumer.repair import resend
+    from consumer.app.repair import resend
 
     typer.echo(resend(settings, table))
 
@@ -280,9 +280,9 @@ def rebuild_layer(
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from consumer.queries.failures import explained
-    from consumer.rebuild import gold_layer, rebuild, samples_layer, silver_layer
-    from consumer.session import start_session
+    from consumer.app.failures import explained
+    from consumer.app.session import start_session
+    from consumer.layers.rebuild import gold_layer, rebuild, samples_layer, silver_layer
 
     session = partial(start_session, settings, f"lakeproof rebuild {layer} {name}")
     if isinstance(product, Samples):
@@ -304,7 +304,7 @@ def archive(
     `lakeproof setup` does this. The archive only works with the same Java and the same jars; otherwise it is ignored.
     """
     settings = load_settings()
-    from consumer.archive import archive_classes
+    from consumer.app.archive import archive_classes
 
     typer.echo(f"archived: {archive_classes(settings, stream)}")
 
@@ -330,6 +330,7 @@ def _run(
     check_tables(settings)
 
     # Spark takes a second to import: only when everything cheap has been checked.
+    from consumer.layers.sinks.changes import dead_letters_followed, silver_followed
     from consumer.queries.alerts import AlertsQuery
     from consumer.queries.bronze import BronzeQuery, Trigger
     from consumer.queries.gold import GoldQuery
@@ -337,7 +338,6 @@ def _run(
     from consumer.queries.publishing import sinks_of, to_topic
     from consumer.queries.samples import SamplesQuery
     from consumer.queries.silver import SilverQuery
-    from consumer.sinks.changes import dead_letters_followed, silver_followed
 
     when, sinks = Trigger(available_now, every), settings.sinks
     queries: list[Query] = [
@@ -381,9 +381,9 @@ def _run_queries(
 ) -> None:
     from py4j.protocol import Py4JNetworkError
 
-    from consumer.app import run_queries
-    from consumer.screen import screen
-    from consumer.session import PLANNING_ONLY, start_session
+    from consumer.app.application import run_queries
+    from consumer.app.screen import screen
+    from consumer.app.session import PLANNING_ONLY, start_session
 
     start = partial(start_session, settings, f"lakeproof consumer {what}", PLANNING_ONLY, urgent=urgent)
     try:

@@ -70,9 +70,9 @@ def install(mutant: Mutant) -> None:
 
 def _append_without_looking() -> None:
     """No look for a marker: neither when a micro-batch or a run begins, nor before an append."""
-    from consumer.bronze import micro_batches
-    from consumer.commit import append
-    from consumer.commit.recovery import Standing
+    from consumer.iceberg import append
+    from consumer.layers.bronze import micro_batches
+    from consumer.layers.bronze.recovery import Standing
     from consumer.queries import bronze
 
     wrap(append, "has_done", lambda _: lambda *_arguments: False)
@@ -92,7 +92,7 @@ def _forget_the_ledger() -> None:
 
 
 def _need_no_lease() -> None:
-    from consumer import app
+    from consumer.app.application import application as app
 
     class Anybodys:
         def check(self) -> None: ...
@@ -119,7 +119,7 @@ def _drop_trailing_garbage() -> None:
 
 def _compare_numbers() -> None:
     """The protocol until November 2026: a micro-batch was done where its checkpoint had come to its number."""
-    from consumer.commit import append
+    from consumer.iceberg import append
     from consumer.sources.files import source
     from lakeproof.checkpoint import read_checkpoint
 
@@ -143,22 +143,22 @@ def _compare_numbers() -> None:
 
 def _compare_with_nothing() -> None:
     """Rows are compared with those of their own micro-batch alone, not with silver."""
-    from consumer.silver import micro_batches
-    from consumer.silver.verdicts import COMPARED
+    from consumer.layers.silver import micro_batches
+    from consumer.layers.silver.verdicts import COMPARED
 
     wrap(micro_batches, "with_keys", lambda _: lambda *_arguments: COMPARED.empty_table())
 
 
 def _leave_old_rows() -> None:
     """The new rows of a window are added, and the old ones stay."""
-    from consumer.commit import upsert
+    from consumer.iceberg import upsert
 
     wrap(upsert, "_remove", lambda _: lambda *_arguments: None)
 
 
 def _append_to_silver_without_looking() -> None:
     """No look for a marker in silver's tables: what was begun is appended again."""
-    from consumer.commit import append
+    from consumer.iceberg import append
 
     def around(real: Callable[..., bool]) -> Callable[..., bool]:
         return lambda newest, marker, table: "silver" not in table and real(newest, marker, table)
@@ -168,14 +168,14 @@ def _append_to_silver_without_looking() -> None:
 
 def _fill_no_key_index() -> None:
     """A key index that was lost stays empty."""
-    from consumer.silver.state import State
+    from consumer.layers.silver.state import State
 
     wrap(State, "_fill", lambda _: lambda _state, _spark, _catalog, _silver, _contract, wanted, *_others: wanted.end)
 
 
 def _compute_from_new_rows() -> None:
     """A window is computed from the rows that are new, not from all that are in it."""
-    from consumer.gold.micro_batches import GoldMicroBatches
+    from consumer.layers.gold.micro_batches import GoldMicroBatches
 
     def around(real: Callable[..., Any]) -> Callable[..., Any]:
         def scan(process: Any, silver: Any, taken: Any, **others: Any) -> Any:
@@ -208,8 +208,8 @@ def _let_iceberg_try_again() -> None:
     from pyspark.java_gateway import ensure_callback_server_started
     from pyspark.sql import SparkSession
 
-    from consumer.commit import append
-    from consumer.commit.marker import property_of
+    from consumer.iceberg import append
+    from consumer.iceberg.marker import property_of
 
     class NewestMarkerIs:
         def __init__(self, transaction: Any, key: str) -> None:

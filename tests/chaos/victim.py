@@ -15,12 +15,13 @@ from tests.chaos.mutants import Mutant, install, wrap
 from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import groups_of, signal_groups
 
-from consumer import cli, rebuild
-from consumer.bronze import micro_batches as bronze
-from consumer.commit import append
-from consumer.gold import micro_batches as gold
-from consumer.silver import micro_batches as silver
-from consumer.sinks.topic import TopicSink
+from consumer import cli
+from consumer.iceberg import append
+from consumer.layers import rebuild
+from consumer.layers.bronze import micro_batches as bronze
+from consumer.layers.gold import micro_batches as gold
+from consumer.layers.silver import micro_batches as silver
+from consumer.layers.sinks.topic import TopicSink
 from lakeproof.state import lease
 from lakeproof.tables.names import REBUILDING
 

@@ -10,9 +10,9 @@ from tests.consumer.lake import Drain, SessionOf
 from tests.lakes import changed
 from tests.servers import PASSWORD, KafkaServer, MinioServer
 
-from consumer.app import run_queries
+from consumer.app.application import run_queries
+from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog, spark_properties
 from lakeproof.settings import Settings, settings_of
 

@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 
-from consumer.app import Query
+from consumer.app.application import Query
 from consumer.bulletin import Bulletin
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.sources.files.stream import SCHEMA

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.consumer.gold.lakes import fill, found
-from tests.consumer.gold.model import Order, Spec, best, windows
 from tests.consumer.lake import Drain, SessionOf, rows
-from tests.consumer.silver.lakes import Event, check, decide_all, land, with_strategy
+from tests.consumer.layers.gold.lakes import fill, found
+from tests.consumer.layers.gold.model import Order, Spec, best, windows
+from tests.consumer.layers.silver.lakes import Event, check, decide_all, land, with_strategy
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import Piece, lose
 
-from consumer.commit import append
+from consumer.iceberg import append
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError

@@ -19,7 +19,7 @@ from tests.pages import blocks
 from tests.servers import Minio
 from typer.testing import CliRunner
 
-from consumer.app import run_queries
+from consumer.app.application import run_queries
 from consumer.cli import app as consumer_app
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.queries.gold import GoldQuery

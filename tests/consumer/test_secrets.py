@@ -21,7 +21,7 @@ from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer, Minio, PostgresServer, free_port
 
-from consumer.scan import Scan
+from consumer.iceberg.scan import Scan
 from lakeproof.catalog import pyiceberg_properties, spark_properties
 from lakeproof.settings import CONCERNS, Settings, export_secrets, settings_of
 from lakeproof.storage import open_storage

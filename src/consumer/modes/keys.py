@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rocksdict import ColumnFamily, WriteBatch
 
-from consumer.buckets import Buckets
+from consumer.layers.buckets import Buckets
 from consumer.modes.plan import Micros
 
 _TIME = struct.Struct(">q")
@@ -38,7 +38,7 @@ class Keys:
     """Ids with the times of their events.
 
     They are in buckets by time. What cannot meet a duplicate any more is removed with its bucket. Each method may raise
-    :class:`consumer.buckets.DamagedError`.
+    :class:`consumer.layers.buckets.DamagedError`.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ import structlog
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
-from consumer.buckets import DamagedError, mended
+from consumer.layers.buckets import DamagedError, mended
 from consumer.modes.checkpoint import Checkpoint, Commit, Counts, Identity, with_totals
 from consumer.modes.kept import decide, follow, write_keys
 from consumer.modes.keys import Keys, Progress

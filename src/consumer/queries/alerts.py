@@ -9,11 +9,11 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from consumer.app.failures import explained
 from consumer.bulletin import Bulletin
-from consumer.commit.jvm import java_class
+from consumer.iceberg.jvm import java_class
+from consumer.layers.samples.alerts import other_alerts, plain_alerts, why_never_plain
 from consumer.queries.bronze import Trigger
-from consumer.queries.failures import explained
-from consumer.sensors.alerts import other_alerts, plain_alerts, why_never_plain
 from lakeproof.checkpoint import alerts_queries, checkpoint_folder
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError, UsageError
@@ -35,7 +35,7 @@ _OTHERS_EVERY = "2 seconds"
 
 
 class AlertsQuery:
-    """The alerts of a product of samples; see :class:`consumer.app.Query`.
+    """The alerts of a product of samples; see :class:`consumer.app.application.Query`.
 
     Two queries of Spark read the topic: one takes plain messages, in real time if that is asked for, and the other
     judges all others. Each has a checkpoint of its own, and sends what it has sent since then again after a crash.

@@ -9,14 +9,14 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.bronze.micro_batches import MicroBatches
-from consumer.bronze.tasks import warm_up
+from consumer.app.declining import Declining
+from consumer.app.failures import explained
+from consumer.app.following import Following
 from consumer.bulletin import Bulletin
-from consumer.commit.marker import Marker
-from consumer.commit.recovery import Standing, standing
-from consumer.queries.declining import Declining
-from consumer.queries.failures import explained
-from consumer.queries.following import Following
+from consumer.iceberg.marker import Marker
+from consumer.layers.bronze.micro_batches import MicroBatches
+from consumer.layers.bronze.recovery import Standing, standing
+from consumer.layers.bronze.tasks import warm_up
 from consumer.sources.kafka.schema_ids import SchemaIds
 from consumer.sources.registry import SOURCES, OpenSource
 from consumer.sources.source import Source
@@ -61,7 +61,7 @@ class Trigger:
 
 
 class BronzeQuery:
-    """The query of one stream; see :class:`consumer.app.Query`.
+    """The query of one stream; see :class:`consumer.app.application.Query`.
 
     Parameters
     ----------

@@ -5,12 +5,12 @@ from time import monotonic
 
 from pyspark.sql import SparkSession
 
+from consumer.app.failures import explained
+from consumer.app.following import Following, follow
 from consumer.bulletin import Bulletin
-from consumer.gold.micro_batches import GoldMicroBatches
-from consumer.gold.table import ensure_gold_table
+from consumer.layers.gold.micro_batches import GoldMicroBatches
+from consumer.layers.gold.table import ensure_gold_table
 from consumer.queries.bronze import Trigger
-from consumer.queries.failures import explained
-from consumer.queries.following import Following, follow
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class GoldQuery:
-    """The query of one product; see :class:`consumer.app.Query`.
+    """The query of one product; see :class:`consumer.app.application.Query`.
 
     Parameters
     ----------

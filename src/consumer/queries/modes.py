@@ -5,12 +5,12 @@ from threading import Thread
 
 from pyspark.sql import SparkSession
 
-from consumer.bronze.tasks import warm_up
+from consumer.app.failures import explained
+from consumer.app.following import Following, follow
 from consumer.bulletin import Bulletin
+from consumer.layers.bronze.tasks import warm_up
 from consumer.modes.micro_batches import MicroBatches
 from consumer.queries.bronze import Trigger
-from consumer.queries.failures import explained
-from consumer.queries.following import Following, follow
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode
 from lakeproof.settings import Settings
@@ -18,7 +18,7 @@ from lakeproof.state.lease import Lease, mode_lease
 
 
 class ModeQuery:
-    """See :class:`consumer.app.Query`.
+    """See :class:`consumer.app.application.Query`.
 
     Parameters
     ----------

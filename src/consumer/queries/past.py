@@ -10,10 +10,10 @@ from datetime import datetime
 import structlog
 from pyspark.sql import SparkSession
 
+from consumer.app.following import Following, follow
 from consumer.bulletin import Bulletin
-from consumer.commit.recovery import standing
+from consumer.layers.bronze.recovery import standing
 from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.queries.following import Following, follow
 from consumer.sources.kafka.source import KafkaSource
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.errors import UsageError

@@ -6,13 +6,13 @@ from typing import Protocol
 import structlog
 from pyspark.sql import SparkSession
 
+from consumer.app.failures import explained
+from consumer.app.following import Following, follow
 from consumer.bulletin import Bulletin
+from consumer.layers.sinks.changes import Followed, gold_followed
+from consumer.layers.sinks.files import FileSink
+from consumer.layers.sinks.topic import TopicSink, sink_name
 from consumer.queries.bronze import Trigger
-from consumer.queries.failures import explained
-from consumer.queries.following import Following, follow
-from consumer.sinks.changes import Followed, gold_followed
-from consumer.sinks.files import FileSink
-from consumer.sinks.topic import TopicSink, sink_name
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product, SinkKind
@@ -34,7 +34,7 @@ class Publisher(Protocol):
 
 
 class PublishingQuery:
-    """The query of one sink; see :class:`consumer.app.Query`.
+    """The query of one sink; see :class:`consumer.app.application.Query`.
 
     Parameters
     ----------

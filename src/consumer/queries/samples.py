@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from consumer.app.failures import explained
+from consumer.app.following import Following, follow
 from consumer.bulletin import Bulletin
+from consumer.layers.samples.micro_batches import SamplesMicroBatches
 from consumer.queries.bronze import Trigger
-from consumer.queries.failures import explained
-from consumer.queries.following import Following, follow
-from consumer.sensors.micro_batches import SamplesMicroBatches
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.samples import Samples
@@ -20,7 +20,7 @@ from lakeproof.tables.schemas import ensure_samples_tables
 
 
 class SamplesQuery:
-    """The query of one product of samples; see :class:`consumer.app.Query`.
+    """The query of one product of samples; see :class:`consumer.app.application.Query`.
 
     Parameters
     ----------

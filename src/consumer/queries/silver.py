@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from consumer.app.failures import explained
+from consumer.app.following import Following, follow
 from consumer.bulletin import Bulletin
+from consumer.layers.silver.micro_batches import SilverMicroBatches
 from consumer.queries.bronze import Trigger
-from consumer.queries.failures import explained
-from consumer.queries.following import Following, follow
-from consumer.silver.micro_batches import SilverMicroBatches
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import load_contract
@@ -21,7 +21,7 @@ from lakeproof.tables.schemas import ensure_silver_tables
 
 
 class SilverQuery:
-    """The query of one stream; see :class:`consumer.app.Query`.
+    """The query of one stream; see :class:`consumer.app.application.Query`.
 
     Parameters
     ----------

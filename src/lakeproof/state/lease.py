@@ -2,7 +2,7 @@
 
 It lies beside the landing log. A consumer renews it while it lives; one that was killed on this machine is noticed at
 once, one on another machine when its lease runs out. It saves wasted work and checkpoints written by two: that nothing
-comes twice even so is the markers' business, see :mod:`consumer.commit.append`.
+comes twice even so is the markers' business, see :mod:`consumer.iceberg.append`.
 """
 
 import platform

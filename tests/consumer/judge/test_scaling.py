@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from consumer.commit.data_files import DataFileWriter, Target
+from consumer.iceberg.data_files import DataFileWriter, Target
 from consumer.judge.batch import Judge
 from lakeproof.contracts import (
     Contract,

@@ -16,7 +16,7 @@ from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer, free_port
 
-from consumer import buckets
+from consumer.layers import buckets
 from consumer.modes.checkpoint import Checkpoint, Counts
 from consumer.modes.micro_batches import MicroBatches
 from lakeproof.errors import LakeproofError, UnavailableError

@@ -17,7 +17,7 @@ from tests.consumer.lake import Drain, rows
 from tests.lakes import changed
 from typer.testing import CliRunner
 
-from consumer.session import first_cause
+from consumer.app.session import first_cause
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UnavailableError
 from lakeproof.landing.zone import landing_zone
@@ -252,7 +252,7 @@ def test_bytes_that_are_not_utf8_are_kept_and_cost_nobody_else(
 def test_a_file_that_changes_between_listing_and_reading_is_a_dead_letter(
     lake_settings: Settings, landing: Path, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from consumer.bronze import micro_batches
+    from consumer.layers.bronze import micro_batches
 
     (landing / "a.json").write_bytes(b"[%s]" % event())
     (landing / "b.json").write_bytes(b"[%s]" % event())

@@ -19,7 +19,7 @@ from tests.consumer.lake import SessionOf, rows
 from tests.lakes import changed
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
-from consumer.app import run_queries
+from consumer.app.application import run_queries
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.queries.gold import GoldQuery
 from consumer.queries.silver import SilverQuery

@@ -8,8 +8,8 @@ from structlog.testing import CapturingLogger
 from tests.consumer.lake import Drain
 from tests.lakeproof.contracts.test_page import DRIFT, changed_record, counts, reasons, rescued, under
 
-from consumer.bronze import micro_batches
-from consumer.commit.ledger import DRIFT_COUNTS
+from consumer.layers.bronze import micro_batches
+from consumer.layers.bronze.ledger import DRIFT_COUNTS
 from lakeproof.contracts import DriftPolicy
 from lakeproof.settings import Settings
 from reader.connect import connect

@@ -9,7 +9,7 @@ import pytest
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.evolving import LONG, NEW, OLD, READ, V2, land, write_contract
 
-from consumer.bronze import micro_batches
+from consumer.layers.bronze import micro_batches
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.history.apply import carry_out, plan

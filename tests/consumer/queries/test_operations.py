@@ -19,8 +19,8 @@ from tests.operations.landing_zone import ALIASES, Alias
 from tests.operations.pieces import Piece, back_up, lose, restore
 from typer.testing import CliRunner
 
-from consumer.bronze import micro_batches
-from consumer.repair import absent_files, give_up, reset
+from consumer.app.repair import absent_files, give_up, reset
+from consumer.layers.bronze import micro_batches
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.landing.root import check_same_files, record_landing_root

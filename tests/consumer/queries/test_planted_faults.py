@@ -15,7 +15,7 @@ from tests.consumer.lake import SessionOf
 from tests.messages import send
 from tests.servers import KafkaServer, Minio
 
-from consumer.app import Query, run_queries
+from consumer.app.application import Query, run_queries
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.queries.gold import GoldQuery
 from consumer.queries.samples import SamplesQuery

@@ -8,7 +8,7 @@ import pytest
 from tests.consumer.lake import Drain, rows
 from tests.consumer.queries.accounts import check, land, landed_names
 
-from consumer.bronze import micro_batches
+from consumer.layers.bronze import micro_batches
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 

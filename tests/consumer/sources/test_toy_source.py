@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from tests.consumer.lake import SessionOf, rows
 
-from consumer.app import run_queries
-from consumer.bronze import micro_batches
+from consumer.app.application import run_queries
 from consumer.bulletin import Bulletin
+from consumer.layers.bronze import micro_batches
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.sources.envelope import Envelope
 from consumer.sources.registry import SOURCES

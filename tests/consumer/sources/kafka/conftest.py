@@ -7,7 +7,7 @@ from tests.consumer.lake import SessionOf
 from tests.lakes import changed
 from tests.servers import KafkaServer
 
-from consumer.app import Query, run_queries
+from consumer.app.application import Query, run_queries
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.queries.past import PastQuery, Period
 from consumer.queries.silver import SilverQuery

@@ -14,9 +14,9 @@ from tests.lakes import changed
 from tests.messages import event
 from tests.servers import KafkaServer
 
-from consumer.bronze import micro_batches
+from consumer.app.repair import give_up_offsets, lost_offsets
+from consumer.layers.bronze import micro_batches
 from consumer.queries.past import Period
-from consumer.repair import give_up_offsets, lost_offsets
 from lakeproof.checkpoint import bronze_query, checkpoint_folder
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.kafka.offsets import source_name

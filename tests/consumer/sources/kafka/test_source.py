@@ -15,8 +15,8 @@ from tests.lakes import changed
 from tests.messages import event, messages, send, send_in_transaction
 from tests.servers import KafkaServer
 
-from consumer.bronze import micro_batches
-from consumer.repair import give_up_offsets, lost_offsets, reset, topic_of
+from consumer.app.repair import give_up_offsets, lost_offsets, reset, topic_of
+from consumer.layers.bronze import micro_batches
 from consumer.sources.kafka.read import OffsetRange
 from consumer.sources.kafka.source import KafkaSource
 from consumer.sources.source import Held

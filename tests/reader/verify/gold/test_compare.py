@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.consumer.gold.lakes import FINAL, NOON, SLIDING, SPENDING, VISITS, order
-from tests.consumer.gold.model import Order, Spec, windows
+from tests.consumer.layers.gold.lakes import FINAL, NOON, SLIDING, SPENDING, VISITS, order
+from tests.consumer.layers.gold.model import Order, Spec, windows
 from tests.lakeproof.gold.products import CONTRACT
 
 from lakeproof.contracts import parse_contract

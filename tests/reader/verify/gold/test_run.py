@@ -16,9 +16,9 @@ from tests.reader.verify.silver.lakes import SilverLake, batch
 from tests.reader.verify.silver.tables import KEPT, NOON
 from typer.testing import CliRunner
 
-from consumer.commit.marker import Committed, Marker, property_of
-from consumer.gold.columns import EPOCH, micros
-from consumer.rebuild import new_suffix
+from consumer.iceberg.marker import Committed, Marker, property_of
+from consumer.layers.gold.columns import EPOCH, micros
+from consumer.layers.rebuild import new_suffix
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.gold.read import load_product

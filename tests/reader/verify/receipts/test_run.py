@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from typer.testing import CliRunner
 
-from consumer.commit.marker import Committed, Marker, property_of
+from consumer.iceberg.marker import Committed, Marker, property_of
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
 from lakeproof.history.apply import adopt

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tests.reader.verify.lake import BRONZE, Lake
 from tests.reader.verify.silver.tables import CONFLICTS, KEPT, LATE, LEDGER, decided
 
-from consumer.commit.marker import Committed, Marker, property_of
+from consumer.iceberg.marker import Committed, Marker, property_of
 from lakeproof.settings import Settings
 from lakeproof.tables.names import silver_tables
 from lakeproof.tables.schemas import ensure_silver_tables

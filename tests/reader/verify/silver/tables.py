@@ -6,8 +6,8 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from tests.consumer.silver.model import Row as ModelRow
-from tests.consumer.silver.model import decide
+from tests.consumer.layers.silver.model import Row as ModelRow
+from tests.consumer.layers.silver.model import decide
 
 from lakeproof.contracts import Contract
 from lakeproof.tables.names import silver_tables, stream_tables

@@ -1,0 +1,1 @@
+"""The application around the layers: sessions of Spark, running queries, the screen, status and repair."""

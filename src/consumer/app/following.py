@@ -1,0 +1,184 @@
+"""A query that follows tables: it looks for what is new, takes it, and keeps its progress in the tables it fills.
+
+Such a query needs no checkpoint: each commit records up to where its table follows, so there is nothing beside the
+tables to lose, to restore, or to disagree with them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from threading import Condition, Event
+from time import monotonic
+from typing import Any
+
+import structlog
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.util import InheritableThread
+
+from consumer.bulletin import Bulletin
+from consumer.iceberg.jvm import java_class
+
+log = structlog.get_logger()
+
+_ATTEMPTS = 5
+_NEWS_POLL_SECONDS = 0.05
+# Spark refuses a plan if the columns of a table changed since it was made: somebody applied a contract.
+_TABLE_CHANGED = "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"
+
+
+class Following:
+    """Runs in a thread of its own, with the members of Spark's StreamingQuery that the application uses.
+
+    Parameters
+    ----------
+    name
+        Name of the query.
+    take
+        Takes what is new, if there is anything; returns whether there was.
+    every
+        Seconds between two looks when there is nothing.
+    stop_file
+        While this file exists, nothing more is taken.
+    news
+        Returns something else once there may be more to take: then it looks at once.
+    at_once
+        Look again at once where something was taken. Otherwise, looks begin so many seconds apart, or when the one
+        before has ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        take: Callable[[], bool],
+        every: float,
+        stop_file: Path,
+        news: Callable[[], object] = lambda: None,
+        *,
+        at_once: bool = True,
+    ) -> None:
+        self._take = take
+        self._every = every
+        self._stop_file = stop_file
+        self._news = news
+        self._at_once = at_once
+        self._ending = Event()
+        self._changed = Condition()
+        self._looks = 0  # that found nothing
+        self._taking = False
+        self._error: Exception | None = None
+        # Spark's, so that the pool of the thread that starts it is its own, too.
+        self._thread = InheritableThread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether it has not ended."""
+        return self._thread.is_alive()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Whether it is taking something."""
+        return {"isTriggerActive": self._taking, "message": "Taking" if self._taking else "Waiting"}
+
+    def exception(self) -> Exception | None:
+        """Why it failed."""
+        return self._error
+
+    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
+        """Wait until a look that begins from now on finds nothing.
+
+        Raises
+        ------
+        Exception
+            What the query failed with.
+        """
+        with self._changed:
+            enough = self._looks + (2 if self._taking else 1)
+            self._changed.wait_for(lambda: self._looks >= enough or not self.isActive or self._error)
+        if self._error:
+            raise self._error
+
+    def stop(self) -> None:
+        """End it, once it has finished what it has begun."""
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                began, seen = monotonic(), self._news()
+                with self._changed:
+                    self._taking = not self._stop_file.exists()
+                took = self._taking and self._take()
+                with self._changed:
+                    self._taking = False
+                    if not took:
+                        self._looks += 1
+                    self._changed.notify_all()
+                if not self._at_once:
+                    self._ending.wait(max(self._every - (monotonic() - began), 0))
+                elif not took:
+                    self._wait_for_news(seen)
+        except Exception as error:  # noqa: BLE001 - the application asks for any error
+            with self._changed:
+                self._error = error
+                self._taking = False
+                self._changed.notify_all()
+
+    def _wait_for_news(self, seen: object) -> None:
+        end = monotonic() + self._every
+        while self._news() == seen and (left := end - monotonic()) > 0:
+            if self._ending.wait(min(left, _NEWS_POLL_SECONDS)):
+                return
+
+
+def follow(
+    spark: SparkSession,
+    name: str,
+    take: Callable[[SparkSession], bool],
+    every: float,
+    bulletin: Bulletin,
+    *,
+    follows: str | None = None,
+    at_once: bool = True,
+) -> Following:
+    """Start a query in a session of its own, with the settings of now, as Spark does for a streaming query.
+
+    Parameters
+    ----------
+    spark
+        The application's session.
+    name
+        Name of the query.
+    take, every, at_once
+        See :class:`Following`.
+    bulletin
+        What the queries of the application tell each other.
+    follows
+        Name of the query whose tables it reads. If that runs in this application, its commits are news.
+    """
+    own = spark._jsparkSession.cloneSession()
+    session = SparkSession(spark.sparkContext, own)
+
+    def take_and_tell() -> bool:
+        took = take(session)
+        if took:
+            bulletin.note_progress(name)
+        return took
+
+    def take_in_session() -> bool:
+        # Iceberg asks the thread's own session for its catalogs.
+        java_class(session, "org.apache.spark.sql.classic.SparkSession").setActiveSession(own)
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return take_and_tell()
+            except PySparkException as error:
+                if not (error.getCondition() or "").startswith(_TABLE_CHANGED):
+                    raise
+                log.info("repeating: a table got other columns meanwhile", query=name)
+        return take_and_tell()
+
+    log.info("started", query=name)
+    news = partial(bulletin.progress, follows) if follows else lambda: None
+    return Following(name, take_in_session, every, bulletin.stop_file, news, at_once=at_once)

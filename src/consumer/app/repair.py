@@ -1,0 +1,154 @@
+"""What an operator does to a stream that is stopped: start from the tables again, or give up files that are gone."""
+
+from typing import TYPE_CHECKING
+
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.checkpoint import bronze_query, checkpoint_folder, remove_checkpoint
+from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.recorded import Recorded, recorded_topic
+from lakeproof.kafka.topic import Topic
+from lakeproof.landing.zone import landing_zone
+from lakeproof.settings import Settings
+from lakeproof.state.given_up import give_up_before, given_up_before
+from lakeproof.state.landing_log import LandingLog, Position, is_origin
+from lakeproof.state.lease import lease
+from lakeproof.state.sink_positions import SinkPositions, sink_lease
+from lakeproof.storage.local import local_path
+from lakeproof.tables.names import stream_tables
+
+if TYPE_CHECKING:
+    from consumer.layers.bronze.recovery import Standing
+
+
+def reset(settings: Settings, stream: str) -> str:
+    """Remove a stream's checkpoint; return a line that says what was done.
+
+    Raises
+    ------
+    LeaseHeldError
+        A consumer runs the stream.
+    UnavailableError
+        The checkpoint cannot be removed.
+    """
+    query = bronze_query(stream)
+    with lease(settings.state.database, stream):
+        removed = remove_checkpoint(settings, query)
+    where = checkpoint_folder(settings, query)
+    return (
+        f"Removed {where}. The next run resumes from the position in the tables."
+        if removed
+        else f"No checkpoint found in {where}. The next run resumes from the position in the tables."
+    )
+
+
+def resend(settings: Settings, table: str) -> str:
+    """Forget what the topics of a table have; return a line that says what was done.
+
+    Raises
+    ------
+    LeaseHeldError
+        A consumer sends to one of them.
+    UsageError
+        Nothing was sent of such a table.
+    """
+    positions = SinkPositions(settings.state.database)
+    sinks = positions.sinks_of(table)
+    if not sinks:
+        raise UsageError(
+            f"Nothing of {table!r} was sent to a topic yet.", "Name a table: silver.STREAM, dead_letters.STREAM, gold.…"
+        )
+    for sink in sinks:
+        with lease(settings.state.database, sink_lease(sink)):
+            positions.forget(sink)
+    topics = ", ".join(sink.removeprefix(f"{table}-to-") for sink in sinks)
+    return f"The next run sends all of {table} to {topics} again."
+
+
+def absent_files(settings: Settings, stream: str) -> list[str]:
+    """Names of the files that were discovered, were not given up, are in no table, and are not in the landing zone.
+
+    Raises
+    ------
+    UnavailableError
+        The landing zone, the landing log or the catalog cannot be read.
+    """
+    zone = landing_zone(settings, stream)
+    if not zone.is_there():
+        raise UnavailableError(f"The landing folder {local_path(zone.root)} does not exist.", "Mount its disk.")
+    log = LandingLog(settings.state.database, stream)
+    there = {name for name, _ in zone.list()}
+    given_up = log.given_up()
+    waiting = log.files(_accounted(settings, stream, log).seq, log.head().seq)
+    return [file.name for file in waiting if file.name not in there and file.name not in given_up]
+
+
+def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
+    """Offsets of a stream's topic that were removed before they were read: by partition, the first one and the next.
+
+    Those that were given up are left out.
+
+    Raises
+    ------
+    UnavailableError
+        The brokers or the catalog do not respond.
+    """
+    with catalog_errors():
+        ledger = open_catalog(settings).load_table(stream_tables(stream).ledger).properties
+    recorded = recorded_topic(ledger)
+    if recorded is None:
+        return {}
+    found = _standing(settings, stream, recorded)
+    position = Offsets.parse(found.accounted) if found.accounted else recorded.start
+    topic = Topic(settings.kafka, recorded.topic)
+    topic_id, partitions = topic.identity()
+    recorded.check_id(topic_id)
+    extents = topic.extents(partitions)
+    wanted = {partition: position.next(partition) for partition in partitions}
+    if found.unfinished:  # of a batch over the past, which comes before the position
+        past = Offsets.parse(found.unfinished.end).past_since(Offsets.parse(found.unfinished.start))
+        wanted |= {partition: first for partition, first, _ in reversed(past)}
+    return {
+        partition: (wanted[partition], extent.first)
+        for partition, extent in extents.items()
+        if max(wanted[partition], given_up_before(settings.state.database, stream, partition)) < extent.first
+    }
+
+
+def topic_of(settings: Settings, stream: str) -> str | None:
+    """Name of the topic that a stream comes from; None for files."""
+    with catalog_errors():
+        catalog, name = open_catalog(settings), stream_tables(stream).ledger
+        recorded = recorded_topic(catalog.load_table(name).properties) if catalog.table_exists(name) else None
+    return recorded.topic if recorded else None
+
+
+def give_up_offsets(settings: Settings, stream: str, lost: dict[int, tuple[int, int]]) -> None:
+    """Let lost offsets become dead letters, so that the stream resumes behind them."""
+    for partition, (_, behind) in lost.items():
+        give_up_before(settings.state.database, stream, partition, behind)
+
+
+def give_up(settings: Settings, stream: str, names: list[str]) -> None:
+    """Let files become dead letters if they are absent when the consumer comes to them."""
+    LandingLog(settings.state.database, stream).give_up(names)
+
+
+def _standing(settings: Settings, stream: str, recorded: Recorded) -> "Standing":
+    from consumer.layers.bronze.recovery import standing
+
+    with catalog_errors():
+        is_origin = str(recorded.start).__eq__
+        return standing(open_catalog(settings), stream_tables(stream), bronze_query(stream), is_origin)
+
+
+def _accounted(settings: Settings, stream: str, log: LandingLog) -> Position:
+    from consumer.layers.bronze.recovery import standing
+
+    names = stream_tables(stream)
+    with catalog_errors():
+        catalog = open_catalog(settings)
+        read = catalog.table_exists(names.ledger)
+        accounted = standing(catalog, names, bronze_query(stream), is_origin).accounted if read else None
+    position = Position.parse(accounted) if accounted else log.base
+    return position if log.has(position) else log.base

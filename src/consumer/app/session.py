@@ -1,0 +1,219 @@
+"""The Spark session, configured in one place."""
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from threading import Thread, current_thread, main_thread
+from xml.sax.saxutils import quoteattr
+
+import psutil
+import structlog
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from lakeproof.catalog import HIDDEN, spark_properties
+from lakeproof.errors import UnavailableError
+from lakeproof.logs import logs_are_json
+from lakeproof.settings import Settings, export_secrets
+
+log = structlog.get_logger()
+
+PLANNING_ONLY = ("-XX:TieredStopAtLevel=1",)
+"""Options for a driver whose JVM plans and commits while Python workers carry the data.
+
+Its second compiler would take processor time from them, as much as all the rest of the JVM over a backlog of 300 MB.
+"""
+
+_NICENESS = 10
+_INCUBATOR = b"WARNING: Using incubator modules"
+
+
+def start_session(
+    settings: Settings,
+    name: str,
+    java_options: Sequence[str] = (),
+    archive_to: Path | None = None,
+    urgent: Sequence[str] = (),
+) -> SparkSession:
+    """Start Spark with the catalog ``lake`` in place.
+
+    Parameters
+    ----------
+    settings
+        Master, memory, jars and catalog.
+    name
+        Name of the application on Spark's page.
+    java_options
+        More options for the driver's JVM, as :data:`PLANNING_ONLY`.
+    archive_to
+        Where the JVM archives the classes that it has loaded when it ends; it then starts without an archive.
+    urgent
+        Scheduler pools whose tasks get the next core that is free. If there are any, Python workers on this machine
+        leave the processor to the JVM.
+
+    Raises
+    ------
+    UnavailableError
+        The jars are not there, or Spark does not start.
+    """
+    jars = [str(jar) for jar in sorted(settings.spark.jars.absolute().glob("*.jar"))]
+    if not jars:
+        raise UnavailableError(
+            f"There are no jars in {settings.spark.jars}.", "Run `lakeproof setup`, or set LAKE_JARS."
+        )
+    settings.logs.mkdir(parents=True, exist_ok=True)
+    archive = class_archive(settings)
+    jvm = [
+        f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
+        f"-Dlakeproof.logs={settings.logs}",
+        f"-Dlakeproof.logs.pattern={str(settings.logs).replace('%', '%%')}",
+        "-XX:+UseParallelGC",
+        *java_options,
+    ]
+    if archive_to:
+        jvm += [f"-XX:ArchiveClassesAtExit={archive_to}", "-Xlog:disable"]
+    elif archive.exists():
+        # Halves the start. A JVM that the archive was not made with ignores it.
+        jvm += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    options = {
+        "spark.driver.memory": settings.spark.driver_memory,
+        "spark.driver.extraJavaOptions": " ".join(map(_quoted, jvm)),
+        "spark.ui.port": str(settings.spark.ui_port),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.python.daemon.module": "consumer.app.worker_daemon",
+        # Queries share the cores by turns: one that has much to do does not keep the others waiting.
+        "spark.scheduler.mode": "FAIR",
+        # Of what Spark's page and event logs show: names of settings, and addresses with a password.
+        "spark.redaction.regex": rf"{HIDDEN}|://[^/\s]*:[^/\s]*@",
+    }
+    if settings.spark.master.startswith("local"):
+        # One machine: nothing to distribute, and nobody else's business.
+        os.environ.setdefault("PYSPARK_PYTHON", str(files("consumer") / "worker.sh"))
+        os.environ["LAKEPROOF_PYTHON"] = sys.executable
+        os.environ["LAKEPROOF_NICENESS"] = str(_NICENESS if urgent else 0)
+        options["spark.driver.extraClassPath"] = os.pathsep.join(jars)
+        # Sets a file's permissions by a call; Hadoop's own class starts a process (chmod), 24 for a micro-batch.
+        options["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        options["spark.jars"] = ",".join(jars)
+    conf = SparkConf().setAppName(name).setMaster(settings.spark.master).setAll(list(options.items()))
+    export_secrets(settings)
+    try:
+        with tempfile.TemporaryDirectory(prefix="lakeproof-") as folder:
+            pools = Path(folder) / "pools.xml"  # read once, at the start
+            pools.write_text(pools_with(urgent))
+            conf.set("spark.scheduler.allocation.file", pools.as_uri())
+            return _session(conf, spark_properties(settings))
+    except PySparkRuntimeError as error:
+        raise UnavailableError(
+            f"Spark's JVM did not start: {str(error).rstrip('.')}.",
+            "Its output is above. LAKE_DRIVER_MEMORY may be too large. Run `lakeproof doctor` to check the machine.",
+        ) from error
+    except Py4JError as error:
+        raise UnavailableError(
+            f"Spark did not start: {first_cause(error)}",
+            f"Check LAKE_SPARK_MASTER and LAKE_DRIVER_MEMORY. Details: {settings.logs / 'spark.log'}",
+        ) from error
+
+
+def pools_with(urgent: Sequence[str]) -> str:
+    """Spark's file of scheduler pools, with pools that get more cores than there are before others get one."""
+    first = "<schedulingMode>FIFO</schedulingMode><minShare>1000</minShare>"
+    return f"<allocations>{''.join(f'<pool name={quoteattr(name)}>{first}</pool>' for name in urgent)}</allocations>"
+
+
+def _session(conf: SparkConf, properties: Mapping[str, str]) -> SparkSession:
+    """Start Spark, or take the one that runs.
+
+    What the JVM is launched with is on its command line, where every user of the machine sees it. So the properties,
+    which hold secrets, follow through Py4J.
+    """
+    if SparkContext._active_spark_context is None:
+        interrupted = signal.getsignal(signal.SIGINT)
+        # In a session of its own, the JVM, and with it every worker, gets no signal that is sent to our process group:
+        # by a terminal, by timeout. It ends when its standard input closes, however we end.
+        gateway = SparkContext._gateway or _launched(conf)
+        context = SparkContext(conf=conf.setAll(list(properties.items())), gateway=gateway)
+        # When the JVM is gone, both would print a stack trace. Whoever calls the JVM gets an error, and reports it.
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+        logging.getLogger().addFilter(_is_not_py4j)
+        logging.getLogger("py4j").propagate = False
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGINT, interrupted)  # Spark would raise KeyboardInterrupt from there
+    return SparkSession.builder.config(conf=conf.setAll(list(properties.items()))).getOrCreate()
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record of the root logger, which Py4J logs to instead of its own, is from somewhere else."""
+    return record.module != "java_gateway"
+
+
+def _launched(conf: SparkConf) -> JavaGateway:
+    me = psutil.Process()
+    others = set(me.children())
+    ours, theirs = os.pipe()
+    Thread(target=_forward, args=(ours,), name="stderr of the JVM", daemon=True).start()
+    try:
+        return launch_gateway(conf, {"start_new_session": True, "stderr": theirs})  # type: ignore[no-untyped-call]
+    except BaseException:
+        # One that is given up before it could say where it listens would not look at its standard input.
+        for launcher in set(me.children()) - others:
+            with suppress(ProcessLookupError):
+                os.killpg(launcher.pid, signal.SIGKILL)
+        raise
+    finally:
+        os.close(theirs)
+
+
+def _forward(stream: int) -> None:
+    """Pass on what the JVM and its workers say, but not that Java calls a module of Spark's experimental."""
+    with os.fdopen(stream, "rb") as lines:
+        for line in lines:
+            if line.startswith(_INCUBATOR):
+                continue
+            if logs_are_json():
+                log.warning("Spark's JVM", message=line.decode(errors="replace").rstrip())
+            else:
+                with suppress(OSError):  # nobody reads it any more
+                    os.write(sys.stderr.fileno(), line)
+
+
+def first_cause(error: BaseException) -> str:
+    """One line of an error: of the JVM's, what caused it first."""
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+    else:
+        text = str(error).strip()
+    if "Traceback (most recent call last)" in text:
+        # A worker's, as Spark passes it on: its last line that is not indented says what was raised.
+        raised = [line for line in text.splitlines() if line and not line.startswith(" ")][-1]
+        name, colon, what = raised.partition(": ")
+        return name.rpartition(".")[2] + colon + what
+    return (text or type(error).__name__).splitlines()[0]
+
+
+def class_archive(settings: Settings) -> Path:
+    """Path of the archive of the JVM classes that a start loads; it lies beside the folder of the jars."""
+    return settings.spark.jars.absolute().parent / "spark.jsa"
+
+
+def _quoted(option: str) -> str:
+    """A JVM's option as Spark splits a list of them."""
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'

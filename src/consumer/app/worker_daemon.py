@@ -1,0 +1,26 @@
+"""The process that Spark's Python workers are forked from.
+
+It imports what tasks need once, so that no worker has to. And it spares them what Spark has a worker do for each task,
+which took longer than a small task itself: the garbage collection of all that was imported, and reading the
+directories of Spark's jars, which are on the path and hold no Python.
+"""
+
+import gc
+import sys
+
+import pyiceberg.io.pyarrow  # noqa: F401
+from pyspark import daemon
+
+import consumer.layers.bronze.tasks
+import consumer.layers.gold.tasks
+import consumer.layers.samples.micro_batches
+import consumer.layers.silver.tasks
+import consumer.modes.tasks  # noqa: F401
+
+if __name__ == "__main__":
+    sys.path[:] = [path for path in sys.path if ".jar" not in path]
+    for path in [path for path in sys.path_importer_cache if ".jar" in path]:
+        del sys.path_importer_cache[path]
+    gc.collect()
+    gc.freeze()
+    daemon.manager()  # type: ignore[no-untyped-call]

@@ -1,1 +1,0 @@
-"""Committing to tables: markers, appends that happen once, and what is left to do after a crash."""

@@ -1,0 +1,1 @@
+"""Tables in Iceberg: commits that happen once, markers, data files and scans."""

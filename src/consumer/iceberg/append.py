@@ -1,0 +1,332 @@
+"""Appends that happen once, however often a micro-batch is tried, and whoever tries it.
+
+The data files, the snapshot's marker and the table's newest marker are one new state of the table. The catalog swaps
+it, once, for the state whose marker was read. After a refusal the table is read again: its newest state says whether
+the commit landed and only the catalog's answer was lost, whether another writer did the micro-batch, or whether to
+prepare it again.
+
+``Transaction.commitTransaction`` is not used. It repeats a refused commit by itself, and where the first try had landed
+and its answer was lost, it takes our own snapshot for another writer's and deletes the manifests of that snapshot.
+"""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyspark.sql import SparkSession
+
+from consumer.iceberg.data_files import DataFile, Target
+from consumer.iceberg.jvm import elements, java_class
+from consumer.iceberg.marker import (
+    Committed,
+    Marker,
+    Snapshot,
+    check_history,
+    check_marked,
+    committed,
+    has_done,
+    property_of,
+)
+from lakeproof.catalog import CATALOG
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.tables.columns import renamed_columns
+from lakeproof.tables.names import RENAMED
+
+Change = Callable[[Any], Any]
+"""Begins an update within a transaction of Iceberg's: it says what is added, and what is removed."""
+
+_PARQUET = "org.apache.iceberg.shaded.org.apache.parquet"
+_ATTEMPTS = 10
+_LONGEST_WAIT = 1.0
+"""Seconds before a refused commit is prepared again, at most; a random part of it, so that writers get out of step."""
+_REFUSED = "CommitFailedException"
+_GONE = ("NotFoundException", "NoSuchFileException", "FileNotFoundException")
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table as it was when it was opened; commits to it are made against its newest state.
+
+    Parameters
+    ----------
+    name
+        Its name in the catalog.
+    query
+        The query that appends to it.
+    loaded
+        Iceberg's own object.
+    spark
+        The session.
+    """
+
+    name: str
+    query: str
+    loaded: Any
+    spark: SparkSession
+
+    def newest(self) -> Committed | None:
+        """Its newest marker of the query.
+
+        Raises
+        ------
+        MarkerLostError
+            The table was rolled back to before that, or replaced, or has rows and no marker.
+        """
+        return self.newest_in(self.loaded)
+
+    def newest_in(self, state: Any) -> Committed | None:
+        """Its newest marker in one of its states: Iceberg's table, or metadata of it.
+
+        Raises
+        ------
+        MarkerLostError
+            The table was rolled back to before that, or replaced, or has rows and no marker.
+        """
+        newest = _newest(state, self.query)
+        current = state.currentSnapshot()
+        if newest:
+            check_history(newest, _snapshot(current), lambda number: _snapshot(state.snapshot(number)), self.name)
+        elif current is not None:
+            check_marked(dict(state.properties()), int(current.summary().get("total-records") or 0), self.name)
+        return newest
+
+    def check_has(self, committed: Committed) -> None:
+        """Make sure that it has what a marker says that it had once.
+
+        Raises
+        ------
+        MarkerLostError
+            It was rolled back to before that, or replaced.
+        """
+        check_history(committed, _snapshot(self.loaded.currentSnapshot()), self._find, self.name)
+
+    def table_id(self) -> str:
+        """Its own unique id, which another table of its name does not have."""
+        return str(self.loaded.uuid().toString())
+
+    def descends_from(self, snapshot_id: int) -> bool:
+        """Whether a snapshot is its current one or came before that. What expired is not known."""
+        ancestry = java_class(self.spark, "org.apache.iceberg.util.SnapshotUtil")
+        return bool(ancestry.isAncestorOf(self.loaded, snapshot_id))
+
+    def property(self, name: str) -> str | None:
+        """One of its properties."""
+        value: str | None = self.loaded.properties().get(name)
+        return value
+
+    def renamed(self) -> dict[str, str]:
+        """Its columns that were renamed, by their former names."""
+        # Not all properties: each of them would be several calls to the JVM.
+        return renamed_columns({RENAMED: self.property(RENAMED) or ""})
+
+    def target(self, marker: Marker) -> Target | None:
+        """How to write data files for it; None where it has the micro-batch already.
+
+        Raises
+        ------
+        MarkerLostError
+            Its newest marker is neither this micro-batch's, nor does this one begin where that one ends.
+        LakeproofError
+            Its partitions are gone: it was replaced.
+        """
+        if has_done(self.newest(), marker, self.name):
+            return None
+        parser = java_class(self.spark, "org.apache.iceberg.SchemaParser")
+        schema = Schema.model_validate_json(parser.toJson(self.loaded.schema()))
+        if self.loaded.spec().fields().isEmpty():
+            raise LakeproofError(f"{self.name} is no longer partitioned: it was replaced.", self._undo(schema))
+        day = self.loaded.spec().fields().get(0)
+        return Target(
+            folder=f"{self.loaded.location()}/data",
+            schema=schema_to_pyarrow(schema),
+            day_of=schema.find_column_name(day.sourceId()) or "",
+            partition=day.name(),
+            renamed=self.renamed(),
+        )
+
+    def _undo(self, schema: Schema) -> str:
+        """How to give it back its partitions, which ``CREATE OR REPLACE`` dropped and no older snapshot brings back."""
+        specs = sorted(self.loaded.specs().values(), key=lambda spec: int(spec.specId()))
+        for day in (spec.fields().get(0) for spec in reversed(specs) if not spec.fields().isEmpty()):
+            column = schema.find_column_name(day.sourceId())
+            field = f"days({column}) AS {day.name()}"
+            return f"To undo this, run: ALTER TABLE {CATALOG}.{self.name} ADD PARTITION FIELD {field}."
+        return "Restore the stream's tables from a backup."
+
+    def _find(self, snapshot_id: int) -> Snapshot | None:
+        return _snapshot(self.loaded.snapshot(snapshot_id))
+
+
+def open_table(spark: SparkSession, name: str, query: str) -> OpenTable:
+    """Open a table of the catalog ``lake``, to which `query` appends."""
+    tables = java_class(spark, "org.apache.iceberg.spark.Spark3Util")
+    loaded = tables.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{name}")
+    return OpenTable(name, query, loaded, spark)
+
+
+def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> bool:
+    """Append data files to a table, unless it already holds the marker.
+
+    No files are an append, too: its marker keeps the sequence whole.
+
+    Returns
+    -------
+    bool
+        Whether they were appended now.
+
+    Raises
+    ------
+    MarkerLostError
+        The newest marker is neither this micro-batch's, nor does this one begin where that one ends.
+    """
+
+    def append(transaction: Any) -> Any:
+        update = transaction.newAppend()
+        for file in described(table, files):
+            update.appendFile(file)
+        return update
+
+    return commit_once(table, marker, append)
+
+
+def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
+    """Commit a change with its marker, unless the table already holds that; return whether it was committed now.
+
+    Raises
+    ------
+    MarkerLostError
+        The newest marker is neither this micro-batch's, nor does this one begin where that one ends.
+    UnavailableError
+        Others commit to the table all the time, or removed what was to be committed.
+    """
+    for _ in range(_ATTEMPTS):
+        transaction = table.loaded.newTransaction()  # reads the table again
+        if has_done(table.newest_in(transaction.startMetadata()), marker, table.name):
+            return False
+        try:
+            snapshot = _prepare(transaction, table.query, marker, change)
+        except Py4JJavaError as error:
+            if _kind(error) in _GONE:
+                raise _gone(table, error.java_exception.getMessage()) from error
+            raise
+        try:
+            _commit(transaction)
+        except Py4JJavaError as error:
+            if not _has_landed(table, snapshot, error):
+                if _kind(error) != _REFUSED:
+                    raise
+                time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 - no secret
+                continue
+        _remove_merged_manifests(table, snapshot)
+        return True
+    raise UnavailableError(
+        f"Cannot commit to {table.name}: other writers keep changing it.", "Run the consumer again, to repeat this."
+    )
+
+
+def _gone(table: OpenTable, which: str) -> UnavailableError:
+    return UnavailableError(
+        f"Files for {table.name} were removed before their commit: {which}.",
+        "Run the consumer again, to repeat the micro-batch. Do not remove orphan files of the last day.",
+    )
+
+
+def described(table: OpenTable, files: Sequence[DataFile]) -> list[Any]:
+    """Data files as Iceberg's own objects, with the statistics of their footers.
+
+    Raises
+    ------
+    UnavailableError
+        One of them is no longer there: the table must not get it.
+    """
+    if not files:
+        return []
+    loaded, spark = table.loaded, table.spark
+    named = partial(java_class, spark)
+    bounds = named("org.apache.iceberg.MetricsConfig").forTable(loaded)
+    options = named(f"{_PARQUET}.ParquetReadOptions").builder(named(f"{_PARQUET}.conf.PlainParquetConfiguration")())
+    footers = named(f"{_PARQUET}.format.converter.ParquetMetadataConverter")(options.build())
+    streams, nothing = named("java.io.ByteArrayInputStream"), named("java.util.stream.Stream")
+    statistics, data_files = named("org.apache.iceberg.parquet.ParquetUtil"), named("org.apache.iceberg.DataFiles")
+    found = []
+    for file in files:
+        written = loaded.io().newInputFile(file.uri, file.size)
+        if not written.exists():
+            raise _gone(table, file.uri)
+        footer = footers.readParquetMetadata(streams(file.footer))
+        metrics = statistics.footerMetrics(footer, nothing.empty(), bounds)
+        data_file = data_files.builder(loaded.spec()).withInputFile(written).withMetrics(metrics)
+        found.append(data_file.withPartitionPath(file.partition).build())
+    return found
+
+
+def _prepare(transaction: Any, query: str, marker: Marker, change: Change) -> Any:
+    """Put a change and its marker into a transaction; return its snapshot, which nobody can see before the commit."""
+    key = property_of(query)
+    update = change(transaction)
+    update.set(key, Committed(marker, 0, 0).as_text())
+    update.commit()
+    snapshot = transaction.currentMetadata().currentSnapshot()
+    after = Committed(marker, snapshot.snapshotId(), snapshot.sequenceNumber())
+    transaction.updateProperties().set(key, after.as_text()).commit()
+    return snapshot
+
+
+def _commit(transaction: Any) -> None:
+    """Swap what was prepared for the state that it was prepared from, in one try."""
+    transaction.underlyingOps().commit(transaction.startMetadata(), transaction.currentMetadata())
+
+
+def _has_landed(table: OpenTable, snapshot: Any, error: Py4JJavaError) -> bool:
+    """Whether the table has a snapshot, after an error of its commit; raise that error where nobody can say."""
+    try:
+        table.loaded.refresh()
+    except Py4JJavaError:
+        raise error from None
+    return table.loaded.snapshot(snapshot.snapshotId()) is not None
+
+
+def _remove_merged_manifests(table: OpenTable, snapshot: Any) -> None:
+    """Remove manifests that a commit wrote and merged into others, as Iceberg's own commit does.
+
+    Iceberg numbers the manifests of a commit in the order of writing (``SnapshotProducer.newManifestOutputFile``), and
+    writes a merged one after its parts: those that are missing before the last one of the snapshot are such parts.
+    """
+    if (snapshot.summary().get("manifests-replaced") or "0") == "0":
+        return
+    io = table.loaded.io()
+    manifests = elements(snapshot.allManifests(io))
+    own = [manifest.path() for manifest in manifests if manifest.snapshotId() == snapshot.snapshotId()]
+    numbers = {int(path.rpartition("-m")[2].removesuffix(".avro")) for path in own}
+    for number in set(range(max(numbers, default=0))) - numbers:
+        with suppress(Py4JJavaError):  # an orphan takes some KB; the commit has landed
+            io.deleteFile(f"{own[0].rpartition('-m')[0]}-m{number}.avro")
+
+
+def _kind(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getSimpleName())
+
+
+def _newest(state: Any, query: str) -> Committed | None:
+    """From the property; where somebody removed that, from the newest snapshot that has a marker."""
+    key = property_of(query)
+    if found := committed({key: state.properties().get(key) or ""}, query):
+        return found
+    snapshot = state.currentSnapshot()
+    while snapshot is not None:
+        if text := snapshot.summary().get(key):
+            return Committed(Committed.parse(text).marker, snapshot.snapshotId(), snapshot.sequenceNumber())
+        parent = snapshot.parentId()
+        snapshot = None if parent is None else state.snapshot(parent)
+    return None
+
+
+def _snapshot(found: Any) -> Snapshot | None:
+    return None if found is None else Snapshot(found.snapshotId(), found.parentId(), found.sequenceNumber())

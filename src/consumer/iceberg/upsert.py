@@ -1,0 +1,157 @@
+"""Upserts that happen once: new rows, and the end of those that they replace, are one commit with one marker.
+
+Rows are removed by deletion vectors of Iceberg v3, one for a data file, which include those of the vector before. A
+data file without any row left is removed as a whole, so the number of files does not grow with each upsert.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from consumer.iceberg.append import OpenTable, commit_once, described
+from consumer.iceberg.data_files import DataFile
+from consumer.iceberg.jvm import elements, java_class
+from consumer.iceberg.marker import Marker
+from lakeproof.errors import UnavailableError
+
+Span = tuple[int, int]
+"""From one time to before another, in microseconds since 1970."""
+
+_INT = 1 << 31
+
+
+@dataclass(frozen=True)
+class OldRows:
+    """Rows of a table that new ones replace.
+
+    Parameters
+    ----------
+    positions
+        By the location of a data file: their positions in it.
+    column, spans
+        A timestamp column of the table, and where its values in these rows are, to find the data files by.
+    """
+
+    positions: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    column: str = ""
+    spans: Sequence[Span] = ()
+
+
+def upsert_once(
+    table: OpenTable, marker: Marker, files: Sequence[DataFile], find_old: Callable[[int], OldRows]
+) -> bool:
+    """Add data files to a table and remove the rows that they replace, unless it already holds the marker.
+
+    Parameters
+    ----------
+    table
+        The table, of Iceberg v3.
+    marker
+        Of the micro-batch.
+    files
+        The new rows. None are a commit, too: its marker keeps the sequence whole.
+    find_old
+        Finds the rows to remove in a snapshot, by its id. It is asked again where others rewrote the table meanwhile.
+
+    Returns
+    -------
+    bool
+        Whether it was done now.
+
+    Raises
+    ------
+    MarkerLostError
+        The newest marker is neither this micro-batch's, nor does this one begin where that one ends.
+    UnavailableError
+        Others commit to the table all the time.
+    """
+
+    def upsert(transaction: Any) -> Any:
+        update = transaction.newRowDelta()
+        for file in described(table, files):
+            update.addRows(file)
+        snapshot = transaction.table().currentSnapshot()
+        if snapshot is not None:
+            _remove(table, update, snapshot.snapshotId(), find_old(snapshot.snapshotId()))
+        return update
+
+    return commit_once(table, marker, upsert)
+
+
+def _remove(table: OpenTable, update: Any, snapshot_id: int, old: OldRows) -> None:
+    """Let an update remove rows of the snapshot that it is prepared from."""
+    if not old.positions:
+        return
+    named = partial(java_class, table.spark)
+    puffin = named("org.apache.iceberg.FileFormat").PUFFIN
+    vectors = named("org.apache.iceberg.io.OutputFileFactory").builderFor(table.loaded, 0, 0).format(puffin).build()
+    inputs, before = named("java.util.HashMap")(), named("java.util.HashMap")()
+    functions = named("com.google.common.base.Functions")
+    loader = named("org.apache.iceberg.data.BaseDeleteLoader")(functions.forMap(inputs))
+    writer = named("org.apache.iceberg.deletes.BaseDVFileWriter")(vectors, functions.forMap(before, None))
+    for task, positions in _tasks(table, snapshot_id, old):
+        file, deletes = task.file(), elements(task.deletes())
+        if len(positions) + sum(vector.recordCount() for vector in deletes) == file.recordCount():
+            update.removeRows(file)
+            for vector in deletes:
+                update.removeDeletes(vector)
+            continue
+        if deletes:
+            for vector in deletes:
+                inputs.put(vector, table.loaded.io().newInputFile(vector.location(), vector.fileSizeInBytes()))
+            before.put(file.location(), loader.loadPositionDeletes(task.deletes(), file.location()))
+        spec = table.loaded.specs().get(file.specId())
+        writer.delete(file.location(), _index(table, positions), spec, file.partition())
+    writer.close()
+    written = writer.result()
+    for vector in elements(written.deleteFiles()):
+        update.addDeletes(vector)
+    for vector in elements(written.rewrittenDeleteFiles()):
+        update.removeDeletes(vector)
+    # Otherwise Iceberg takes each vector of the table's history for one that was added meanwhile.
+    update.validateFromSnapshot(snapshot_id)
+
+
+def _tasks(table: OpenTable, snapshot_id: int, old: OldRows) -> Iterator[tuple[Any, Sequence[int]]]:
+    """The data files of old rows with their deletion vectors, and the positions in them."""
+    left = dict(old.positions)
+    planned = table.loaded.newScan().useSnapshot(snapshot_id).filter(_within(table, old)).planFiles()
+    try:
+        tasks = planned.iterator()
+        while left and tasks.hasNext():
+            task = tasks.next()
+            positions = left.pop(task.file().location(), None)
+            if positions is not None:
+                yield task, positions
+    finally:
+        planned.close()
+    if left:
+        raise UnavailableError(f"{table.name} no longer has the file {min(left)}.", "Run the consumer again.")
+
+
+def _within(table: OpenTable, old: OldRows) -> Any:
+    """Iceberg's own expression of where old rows are."""
+    expressions = java_class(table.spark, "org.apache.iceberg.expressions.Expressions")
+    either, both = getattr(expressions, "or"), getattr(expressions, "and")
+    found = expressions.alwaysFalse()
+    for start, end in old.spans:
+        # Py4J makes an Integer of a small number, which Iceberg does not take for a time.
+        low = expressions.greaterThanOrEqual(old.column, start if abs(start) > _INT else -_INT - 1)
+        high = expressions.lessThan(old.column, end if abs(end) > _INT else _INT)
+        found = either(found, both(low, high))
+    return found
+
+
+def _index(table: OpenTable, positions: Sequence[int]) -> Any:
+    """Positions as Iceberg has them, passed to the JVM at once: one by one, a million would take minutes."""
+    named = partial(java_class, table.spark)
+    gateway: Any = table.spark.sparkContext._gateway
+    numbers = gateway.new_array(named("long"), len(positions))
+    content = np.asarray(positions, dtype=">i8").tobytes()
+    named("java.nio.ByteBuffer").wrap(content).asLongBuffer().get(numbers)
+    listed = named("org.apache.iceberg.relocated.com.google.common.primitives.Longs").asList(numbers)
+    iterable = named("org.apache.iceberg.io.CloseableIterable").of(listed)
+    return named("org.apache.iceberg.deletes.Deletes").toPositionIndex(iterable)

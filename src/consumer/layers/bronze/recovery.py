@@ -1,0 +1,121 @@
+"""Where a stream's tables are, and what a crash or a lost checkpoint left to do."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from consumer.iceberg.marker import (
+    Committed,
+    Marker,
+    Snapshot,
+    check_history,
+    check_marked,
+    committed,
+    property_of,
+    unfinished,
+)
+from lakeproof.catalog import CATALOG
+from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE, StreamTables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot as TableSnapshot
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a stream's tables are.
+
+    Parameters
+    ----------
+    accounted
+        The position up to which the ledger has everything; None where nothing was ever taken.
+    unfinished
+        The micro-batch that bronze has and the ledger does not.
+    """
+
+    accounted: str | None
+    unfinished: Marker | None
+
+
+def standing(catalog: "Catalog", names: StreamTables, query: str, is_origin: Callable[[str], bool]) -> Standing:
+    """Look where a stream's tables are.
+
+    Parameters
+    ----------
+    catalog
+        The PyIceberg catalog.
+    names
+        The tables.
+    query
+        The query that fills them.
+    is_origin
+        Whether nothing comes before a position of its source.
+
+    Raises
+    ------
+    MarkerLostError
+        One was rolled back or replaced, or they are not of the same moment.
+    """
+    bronze, dead_letters, ledger = (
+        _newest(catalog.load_table(name), name, query) for name in (names.bronze, names.dead_letters, names.ledger)
+    )
+    return Standing(
+        ledger.marker.end if ledger else None,
+        unfinished(names.bronze.partition(".")[2], bronze, dead_letters, ledger, is_origin),
+    )
+
+
+def unaccounted_units(spark: SparkSession, names: StreamTables, marker: Marker) -> dict[str, int]:
+    """Which sources of a micro-batch the tables have and the ledger lacks, and how many units of each are in bronze."""
+    found: dict[str, int] = {}
+    for table, to_bronze in ((names.bronze, 1), (names.dead_letters, 0)):
+        # Micro-batches of earlier checkpoints may have the same number: their sources are in the ledger.
+        units = spark.table(f"{CATALOG}.{table}").where(F.col(MICRO_BATCH_ID) == marker.micro_batch_id)
+        for row in units.groupBy(SOURCE).agg(F.count("*").alias("n")).collect():
+            found[row[SOURCE]] = found.get(row[SOURCE], 0) + to_bronze * row.n
+    known = _known_to(spark, names.ledger, sorted(found))
+    return {source: count for source, count in found.items() if source not in known}
+
+
+def _known_to(spark: SparkSession, ledger: str, sources: list[str]) -> set[str]:
+    if not sources:
+        return set()
+    # The range narrows the files that are read: names sort by time, and so does the ledger.
+    rows = spark.table(f"{CATALOG}.{ledger}").where(F.col("source").between(sources[0], sources[-1]))
+    wanted = spark.createDataFrame(pa.table({"source": sources}))
+    return {row.source for row in rows.join(F.broadcast(wanted), "source").select("source").distinct().collect()}
+
+
+def _newest(table: "Table", name: str, query: str) -> Committed | None:
+    newest = committed(table.properties, query)
+    snapshots = {each.snapshot_id: each for each in table.snapshots()}
+    current = table.current_snapshot()
+    if newest is None:  # somebody may have removed the property
+        newest = next(_marked(current, snapshots, query), None)
+    if newest:
+        check_history(newest, _as_snapshot(current), lambda number: _as_snapshot(snapshots.get(number)), name)
+    elif current is not None and current.summary:
+        check_marked(table.properties, int(current.summary.get("total-records") or 0), name)
+    return newest
+
+
+def _marked(snapshot: "TableSnapshot | None", snapshots: "dict[int, TableSnapshot]", query: str) -> Iterator[Committed]:
+    while snapshot is not None:
+        text = snapshot.summary and snapshot.summary.get(property_of(query))
+        if text:
+            marker = Committed.parse(text).marker
+            yield Committed(marker, snapshot.snapshot_id, snapshot.sequence_number or 0)
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else snapshots.get(parent)
+
+
+def _as_snapshot(found: "TableSnapshot | None") -> Snapshot | None:
+    if found is None:
+        return None
+    return Snapshot(found.snapshot_id, found.parent_snapshot_id, found.sequence_number or 0)

@@ -1,0 +1,136 @@
+"""Rows of bronze and of the dead letters, from judged units."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from consumer.judge.judged import ArrowColumn, Bad, Good
+from consumer.layers.bronze.derived import derived_columns
+from consumer.layers.bronze.ledger import MicroBatch
+from consumer.sources.envelope import Envelope, Headers, Messages
+from lakeproof.kafka.offsets import OFFSET_DIGITS
+from lakeproof.tables import names as tables
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Where units come from: a batch, or several that were judged together.
+
+    Parameters
+    ----------
+    parts
+        What the ledger calls the part that each batch is in; one for all where they are of one part.
+    columns
+        Columns of provenance, with a row for each batch.
+    """
+
+    parts: Sequence[str]
+    columns: dict[str, Any]
+
+    @classmethod
+    def of_envelopes(cls, envelopes: Sequence[Envelope]) -> "Origins":
+        """Origins of units of envelopes, which are all messages or all files."""
+        columns: dict[str, Any] = {
+            tables.SOURCE: pa.array([each.source for each in envelopes], pa.string()),
+            tables.LANDED_AT: pa.array([each.landed_at for each in envelopes], _TIMESTAMP),
+        }
+        messages = [each.message for each in envelopes if each.message]
+        if messages:
+            columns[tables.KEY] = pa.array([message.key for message in messages], pa.binary())
+            columns[tables.HEADERS] = _header_column([message.headers for message in messages])
+        return cls([each.part for each in envelopes], columns)
+
+    @classmethod
+    def of_messages(cls, messages: Messages) -> "Origins":
+        """Origins of units of messages."""
+        compute: Any = pc  # its stubs lack functions
+        offsets = pa.array(messages.offsets, pa.int64()).cast(pa.string())
+        names = compute.utf8_lpad(offsets, OFFSET_DIGITS, "0")
+        return cls(
+            [messages.part],
+            {
+                tables.SOURCE: compute.binary_join_element_wise(messages.prefix, names, ""),
+                tables.LANDED_AT: pa.array(messages.landed_at, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP),
+                tables.KEY: pa.array(messages.keys, pa.binary()),
+                tables.HEADERS: _header_column(messages.headers),
+            },
+        )
+
+    def parts_of(self, of: Sequence[int] | None, units: int) -> list[str]:
+        """What the ledger calls the part of each unit, of which `of` has the batches; None for the only one."""
+        if of is None or len(self.parts) == 1:
+            return [self.parts[0]] * units
+        return [self.parts[index] for index in of]
+
+    def columns_of(self, of: Sequence[int] | None, units: int) -> dict[str, Any]:
+        """Columns of provenance of units, of which `of` has the batches; None for the only one."""
+        if of is None:
+            return {name: pa.repeat(column[0], units) for name, column in self.columns.items()}
+        indexes = pa.array(of, pa.int64())
+        return {name: column.take(indexes) for name, column in self.columns.items()}
+
+
+def bronze_rows(good: Good, origins: dict[str, Any], batch: MicroBatch) -> pa.RecordBatch:
+    """Rows of ``bronze.<stream>``: good records, with what is derived, and columns of their origins."""
+    columns: dict[str, Any] = dict(zip(good.values.schema.names, good.values.columns, strict=True))
+    if good.rescued is not None:
+        columns[tables.RESCUED] = good.rescued
+    columns |= derived_columns(good.values, origins, batch)
+    return pa.RecordBatch.from_pydict(columns | _provenance(origins, batch, good.positions))
+
+
+def dead_letter_rows(bad: Bad, origins: dict[str, Any], batch: MicroBatch) -> pa.RecordBatch:
+    """Rows of ``dead_letters.<stream>``: bad units, with columns of their origins."""
+    columns = {
+        tables.REASONS: bad.reasons,
+        tables.RAW: bad.raw,
+        **_provenance(origins, batch, bad.positions),
+        tables.ATTEMPT: _repeat(1, pa.int32(), bad.positions),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def reason_sets(bad: Bad) -> list[str]:
+    """The set of reasons of each bad unit, as the ledger writes it: sorted, joined by ``+``."""
+    reasons: Any = bad.reasons
+    codes = reasons.flatten().field("code").to_pylist()
+    sets, begin = [], 0
+    for length in reasons.value_lengths().to_pylist():
+        sets.append("+".join(sorted(set(codes[begin : begin + length]))))
+        begin += length
+    return sets
+
+
+def drift_sets(good: Good) -> list[list[str]]:
+    """The sets of reasons of the values that were rescued or discarded, as the ledger writes them, by record."""
+    if good.drift is None or good.drift.null_count == len(good):
+        return []
+    return [codes or [] for codes in good.drift.to_pylist()]
+
+
+def _provenance(origins: dict[str, Any], batch: MicroBatch, positions: ArrowColumn) -> dict[str, Any]:
+    return origins | {
+        tables.POSITION: positions,
+        tables.MICRO_BATCH_ID: _repeat(batch.id, pa.int64(), positions),
+        tables.INGESTED_AT: _repeat(batch.ingested_at, _TIMESTAMP, positions),
+        tables.CONTRACT_VERSION: _repeat(batch.contract.version, pa.string(), positions),
+    }
+
+
+def _header_column(headers: Sequence[Headers | None]) -> Any:
+    if not any(headers):
+        return pa.nulls(len(headers), _HEADERS)
+    return pa.array(
+        [[{"key": name, "value": value} for name, value in each] if each else None for each in headers], _HEADERS
+    )
+
+
+def _repeat(value: object, kind: pa.DataType, rows: ArrowColumn) -> Any:
+    scalar: Any = pa.scalar(value, kind)
+    return pa.repeat(scalar, len(rows))

@@ -1,0 +1,237 @@
+"""Judge the parts of a micro-batch in Spark, and write the tables' data files in the same pass.
+
+Each task reads its parts, judges their units and writes what came of them; only names of data files and counts travel
+through the JVM. So a unit is judged once, and nothing is kept or computed a second time for the second table.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from consumer.iceberg.data_files import DataFile, DataFileWriter, Target
+from consumer.judge.batch import MAX_BYTES, Judge
+from consumer.judge.judged import Judged
+from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
+from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.sources.envelope import SMALL_BYTES, Envelope, Messages
+from consumer.sources.source import PartT, Reader, Source
+from lakeproof.errors import LakeproofError
+from lakeproof.reasons import Reason
+from lakeproof.settings import Limits, S3Settings
+from lakeproof.storage import open_storage
+
+_NOT_READ = (Reason.CHANGED, Reason.ABSENT)
+
+
+@dataclass(frozen=True)
+class Task(Generic[PartT]):
+    """What a task has to know beside its parts.
+
+    Parameters
+    ----------
+    batch
+        The micro-batch.
+    bronze, dead_letters
+        Where to write data files; None for a table that has this micro-batch already.
+    reader
+        Reads the parts.
+    s3
+        How to reach S3, to write data files.
+    limits
+        How large batches and records may be.
+    only_listed
+        Whether a part with another tag than is listed counts as changed, whatever its size.
+    """
+
+    batch: MicroBatch
+    bronze: Target | None
+    dead_letters: Target | None
+    reader: Reader[PartT]
+    s3: S3Settings
+    limits: Limits = field(default_factory=Limits)
+    only_listed: bool = False
+
+
+@dataclass
+class Written(Generic[PartT]):
+    """What tasks made of their parts; no table knows of it yet.
+
+    Parameters
+    ----------
+    bronze, dead_letters
+        Data files.
+    outcomes
+        How many units of each source had which set of reasons.
+    drift
+        How many values of the rows of each source in bronze were rescued or discarded, by set of reasons.
+    changed
+        Sources that are not what was judged any more, and were left out.
+    touched
+        Parts that have another tag than was listed, and were read as they are now.
+    hashes
+        Hash of each source's bytes as they lie there.
+    failure
+        Why a task could not do its work; then the rest is not whole.
+    """
+
+    bronze: list[DataFile] = field(default_factory=list)
+    dead_letters: list[DataFile] = field(default_factory=list)
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    drift: Counter[Drift] = field(default_factory=Counter)
+    changed: list[str] = field(default_factory=list)
+    touched: list[PartT] = field(default_factory=list)
+    hashes: dict[str, str] = field(default_factory=dict)
+    failure: LakeproofError | None = None
+
+
+def contents_of(written: Written[PartT]) -> str:
+    """Digest of all that was read for a micro-batch."""
+    told = "\n".join(f"{name} {found}" for name, found in sorted(written.hashes.items()))
+    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Start the cluster's Python workers and let them import all that judging takes: over a second, once for each.
+
+    To be called beside other work, such as the planning of a query. What goes wrong here will go wrong again in that.
+    """
+    cores = spark.sparkContext.defaultParallelism
+    with suppress(PySparkException, Py4JError):
+        spark.sparkContext.parallelize(range(cores), cores).foreach(_nothing)
+
+
+def write_judged(
+    spark: SparkSession, source: Source[PartT], parts: Sequence[PartT], task: Task[PartT]
+) -> Written[PartT]:
+    """Judge parts, spread over the cluster, and write the data files.
+
+    Where bronze has the micro-batch already, a part that changed since then is left out: what it held was judged, and
+    is not there to be judged again. Otherwise it is a dead letter.
+
+    Raises
+    ------
+    UnavailableError
+        A part is absent or cannot be read, or a data file cannot be written; nothing was committed.
+    """
+    whole: Written[PartT] = Written()
+    for part in source.spread(spark, parts, partial(write_group, task=task)):
+        if part.failure:
+            raise part.failure
+        whole.bronze += part.bronze
+        whole.dead_letters += part.dead_letters
+        whole.outcomes.update(part.outcomes)
+        whole.drift.update(part.drift)
+        whole.changed += part.changed
+        whole.touched += part.touched
+        whole.hashes |= part.hashes
+    return whole
+
+
+def write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:
+    """Judge parts, one after the other, and write the data files.
+
+    Errors of ours are returned: an exception would reach the driver as the text of a stack trace.
+    """
+    try:
+        return _write_group(parts, task)
+    except LakeproofError as error:
+        return Written(failure=error)
+
+
+def _write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:
+    work = _Work(task)
+    written: Written[PartT] = work.written
+    touched = None if task.only_listed else written.touched.append
+    small: list[Envelope] = []
+    for envelope in task.reader.envelopes(parts, task.limits, touched):
+        if isinstance(envelope, Messages):
+            work.take_together(envelope.values, Origins.of_messages(envelope))
+            continue
+        if envelope.content_hash:
+            written.hashes[envelope.source] = envelope.content_hash
+        if envelope.failure is None:
+            value = envelope.value or b""
+            if len(value) > SMALL_BYTES:
+                work.take(work.judge.judge(value), envelope)
+                continue
+            small.append(envelope)
+            if len(small) == MAX_BYTES // SMALL_BYTES:
+                work.take_small(small)
+                small = []
+        elif envelope.failure[0] in _NOT_READ and task.bronze is None and not envelope.message:
+            written.changed.append(envelope.source)
+        else:
+            work.take(work.judge.refuse(*envelope.failure, envelope.value), envelope)
+    if small:
+        work.take_small(small)
+    return work.close()
+
+
+class _Work(Generic[PartT]):
+    """Judged units of a task on their way to data files."""
+
+    def __init__(self, task: Task[PartT]) -> None:
+        self.judge = Judge(task.batch.contract, task.limits)
+        self.written: Written[PartT] = Written()
+        self._batch = task.batch
+        self._bronze = _writer(task.bronze, task.s3)
+        self._dead_letters = _writer(task.dead_letters, task.s3)
+
+    def take(self, judged: Iterable[Judged], envelope: Envelope) -> None:
+        """Take the units of an envelope."""
+        origins = Origins.of_envelopes([envelope])
+        for units in judged:
+            self._take(units, origins, None, None)
+
+    def take_small(self, envelopes: Sequence[Envelope]) -> None:
+        """Judge small envelopes at once."""
+        if len(envelopes) == 1:
+            self.take(self.judge.judge(envelopes[0].value or b""), envelopes[0])
+        else:
+            self.take_together([envelope.value or b"" for envelope in envelopes], Origins.of_envelopes(envelopes))
+
+    def take_together(self, batches: Sequence[bytes], origins: Origins) -> None:
+        """Judge small batches at once."""
+        for found in self.judge.judge_together(batches):
+            self._take(found.judged, origins, found.good_of, found.bad_of)
+
+    def close(self) -> Written[PartT]:
+        """Finish the data files."""
+        self.written.bronze = self._bronze.close() if self._bronze else []
+        self.written.dead_letters = self._dead_letters.close() if self._dead_letters else []
+        return self.written
+
+    def _take(
+        self, units: Judged, origins: Origins, good_of: Sequence[int] | None, bad_of: Sequence[int] | None
+    ) -> None:
+        """Count units, and write their rows."""
+        good, bad = units.good, units.bad
+        outcomes, drift = self.written.outcomes, self.written.drift
+        if len(good):
+            parts = origins.parts_of(good_of, len(good))
+            outcomes.update((part, None) for part in parts)
+            if sets := drift_sets(good):
+                drift.update((part, codes) for part, each in zip(parts, sets, strict=True) for codes in each)
+            if self._bronze:
+                self._bronze.write(bronze_rows(good, origins.columns_of(good_of, len(good)), self._batch))
+        if len(bad):
+            parts = origins.parts_of(bad_of, len(bad))
+            outcomes.update(zip(parts, reason_sets(bad), strict=True))
+            if self._dead_letters:
+                self._dead_letters.write(dead_letter_rows(bad, origins.columns_of(bad_of, len(bad)), self._batch))
+
+
+def _nothing(_: int) -> None:
+    """Do nothing. Spark sends a function's name, not its code: the worker imports this module to find it."""
+
+
+def _writer(target: Target | None, s3: S3Settings) -> DataFileWriter | None:
+    return DataFileWriter(target, open_storage(target.folder, s3)) if target else None

@@ -1,0 +1,208 @@
+"""A product's keys, windows and measures, computed on whole columns of Arrow."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from consumer.iceberg.data_files import field_at
+from consumer.judge.judged import arrow_type
+from consumer.judge.rule_checks import evaluate
+from lakeproof.contracts.rules.expression import Column, Expression
+from lakeproof.gold.model import WINDOW_END, WINDOW_START, Aggregate, Measure, Product
+from lakeproof.tables.names import UPDATED_AT
+
+START = "_start"
+"""The start of a window, in microseconds since 1970."""
+END = "_end"
+"""The end of a session, which is not in it, in microseconds since 1970."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_ORDERED = (Aggregate.MIN, Aggregate.MAX, Aggregate.MIN_BY, Aggregate.MAX_BY)
+_compute: Any = pc  # its stubs lack functions
+
+
+def columns_of(product: Product, event_time: str, *, measures: bool = True) -> list[str]:
+    """Names of the columns of silver that :func:`in_windows` takes."""
+    keys = [str(key) for key in product.keys]
+    paths = [*keys, *(sorted(product.fields - {*keys}) if measures else ()), event_time]
+    return list(dict.fromkeys(path.partition(".")[0] for path in paths))
+
+
+def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measures: bool = True) -> pa.Table:
+    """Rows of silver as the product needs them, each once for every window that it is in.
+
+    Returns
+    -------
+    pyarrow.Table
+        The start of the window, the keys as :func:`key_names` has them, and the values of the measures. For sessions,
+        the start is the time of the row: :func:`consumer.layers.gold.sessions.sessions_of` finds that of the session.
+    """
+    columns: dict[str, Any] = {name: _small(rows.column(name)) for name in rows.schema.names}
+    at = field_at(columns, event_time)
+    if at.null_count:
+        columns = {name: column.filter(at.is_valid()) for name, column in columns.items()}
+        at = at.drop_null()
+    found = {
+        name: _normal(evaluate(Column(key.path, key.type), columns))
+        for key, name in zip(product.keys, key_names(product), strict=True)
+    }
+    for index, measure in enumerate(product.measures if measures else ()):
+        if measure.argument:
+            found[_value(index)] = _values(measure, measure.argument, columns, len(at))
+        if measure.order:
+            found[_order(index)] = _values(measure, measure.order, columns, len(at))
+    size, every = micros(product.window.size), micros(product.window.every)
+    times = at.cast(_TIMESTAMP).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    if product.window.session:
+        return pa.table({START: times} | found)
+    newest = times - np.mod(times, every)
+    if size == every:
+        return pa.table({START: newest} | found)
+    before = np.arange(size // every)
+    starts = (newest[:, None] - before[None, :] * every).ravel()
+    places = pa.array(np.repeat(np.arange(len(newest)), len(before)))
+    return pa.table({START: starts} | {name: column.take(places) for name, column in found.items()})
+
+
+def aggregated(rows: pa.Table, product: Product, updated_at: datetime) -> pa.Table:
+    """What :func:`in_windows` returned as rows of the product's table; of sessions, with their ends."""
+    keys = key_names(product)
+    if not product.window.session:
+        rows = rows.append_column(END, _compute.add(rows[START], micros(product.window.size)))
+    ranked = {index: _Ranked.of(rows, index, each) for index, each in enumerate(product.measures) if each.order}
+    for index, each in ranked.items():
+        rows = rows.set_column(rows.column_names.index(_value(index)), _value(index), each.ranks)
+    grouped = rows.group_by([START, END, *keys]).aggregate(
+        [_aggregate(*numbered) for numbered in enumerate(product.measures)]
+    )
+    starts: Any = grouped[START]
+    ends: Any = grouped[END]
+    found: dict[str, Any] = {WINDOW_START: starts.cast(_TIMESTAMP), WINDOW_END: ends.cast(_TIMESTAMP)}
+    found |= {key.name: grouped[name] for key, name in zip(product.keys, keys, strict=True)}
+    results = grouped.columns[2 + len(keys) :]  # counts of all rows have the same name
+    for index, (measure, values) in enumerate(zip(product.measures, results, strict=True)):
+        found[measure.name] = _result(measure, ranked[index].values_at(values) if index in ranked else values)
+    found[UPDATED_AT] = pa.repeat(pa.scalar(updated_at, _TIMESTAMP), grouped.num_rows)
+    return pa.table(found)
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """The values of a measure that has an order, by their rank: so the least rank is that of the least one.
+
+    Parameters
+    ----------
+    ranks
+        Of each row; null where the order is null.
+    values
+        The value of each rank.
+    """
+
+    ranks: Any
+    values: Any
+
+    @staticmethod
+    def of(rows: pa.Table, index: int, measure: Measure) -> "_Ranked":
+        """Rank the rows by the order, and those with the same by the value, with null at the far end."""
+        values, order = rows[_value(index)].combine_chunks(), rows[_order(index)].combine_chunks()
+        nulls = _compute.is_null(values) if measure.aggregate is Aggregate.MIN_BY else _compute.is_valid(values)
+        columns = pa.table({"order": order, "null": nulls, "value": values})
+        sorted_rows = _compute.sort_indices(columns, [(name, "ascending") for name in columns.column_names])
+        ranks = np.empty(len(values), np.int64)
+        ranks[sorted_rows.to_numpy()] = np.arange(len(values))
+        return _Ranked(pa.array(ranks, mask=order.is_null().to_numpy(zero_copy_only=False)), values.take(sorted_rows))
+
+    def values_at(self, ranks: Any) -> Any:
+        """The values of some ranks; null for null."""
+        return pa.chunked_array([self.values.take(chunk) for chunk in ranks.chunks], self.values.type)
+
+
+def key_names(product: Product) -> list[str]:
+    """Names of the columns of keys while a product is computed: none is that of another column."""
+    return [f"_key{index}" for index in range(len(product.keys))]
+
+
+def micros(length: timedelta) -> int:
+    """A length of time in microseconds."""
+    return length // _MICROSECOND
+
+
+def _value(index: int) -> str:
+    return f"_value{index}"
+
+
+def _order(index: int) -> str:
+    return f"_order{index}"
+
+
+def _values(measure: Measure, argument: Expression, columns: dict[str, Any], rows: int) -> Any:
+    """What a measure aggregates, of each row."""
+    values = evaluate(argument, columns)
+    if isinstance(values, pa.Scalar):
+        values = pa.array([values.as_py()] * rows, values.type)
+    if measure.aggregate in _ORDERED and pa.types.is_floating(values.type):
+        return _ordered(values.cast(pa.float64()))
+    return _normal(values)
+
+
+def _aggregate(index: int, measure: Measure) -> Any:
+    name = _value(index)
+    match measure.aggregate:
+        case Aggregate.COUNT:
+            return (name, "count") if measure.argument else ([], "count_all")
+        case Aggregate.COUNT_DISTINCT:
+            return name, "count_distinct"
+        case Aggregate.SUM:
+            return name, "sum"
+        case Aggregate.MIN | Aggregate.MIN_BY:
+            return name, "min"
+        case Aggregate.MAX | Aggregate.MAX_BY:
+            return name, "max"
+
+
+def _result(measure: Measure, values: Any) -> Any:
+    kind = arrow_type(measure.type)
+    if measure.aggregate in _ORDERED and pa.types.is_floating(kind):
+        values = pa.chunked_array([_of_ordered(chunk) for chunk in values.chunks], pa.float64())
+    return values.cast(kind)
+
+
+def _normal(values: Any) -> Any:
+    """Values of which equal ones are the same: no -0.0, and one NaN."""
+    if not pa.types.is_floating(values.type):
+        return values
+    positive = _compute.add(values, pa.scalar(0.0, values.type))
+    return _compute.if_else(_compute.is_nan(positive), pa.scalar(float("nan"), values.type), positive)
+
+
+def _ordered(values: Any) -> Any:
+    """Doubles as integers with the same order, in which NaN is above all: Arrow leaves NaN out."""
+    bits = np.frombuffer(_normal(values).fill_null(0.0).to_numpy(zero_copy_only=False).tobytes(), np.int64)
+    ordered = np.where(bits < 0, bits ^ np.int64(0x7FFF_FFFF_FFFF_FFFF), bits)
+    return pa.array(ordered, mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def _of_ordered(values: Any) -> Any:
+    ordered = values.fill_null(0).to_numpy(zero_copy_only=False)
+    bits = np.where(ordered < 0, ordered ^ np.int64(0x7FFF_FFFF_FFFF_FFFF), ordered)
+    return pa.array(bits.view(np.float64), mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def _small(values: Any) -> Any:
+    """Values without Arrow's large types, which literals do not have."""
+    kind = _small_type(values.type)
+    return values if kind == values.type else values.cast(kind)
+
+
+def _small_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(_small_type(each.type)) for each in kind])
+    return kind

@@ -1,0 +1,131 @@
+"""Compute windows of a product from rows of silver, spread over tasks, and write them to data files."""
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from consumer.iceberg.data_files import DataFileWriter, Target
+from consumer.iceberg.scan import Scan, is_small, parts_of, read, succeeded
+from consumer.iceberg.tasks import Written, gathered
+from consumer.layers.gold.columns import aggregated, in_windows, micros
+from consumer.layers.gold.sessions import Sessions, key_texts, sessions_of
+from consumer.layers.gold.touched import Windows, remembered, window_texts
+from lakeproof.errors import LakeproofError
+from lakeproof.gold.model import Product
+from lakeproof.settings import S3Settings
+from lakeproof.storage import open_storage
+
+_ROWS_PER_TASK = 2_000_000
+"""Rows that a task holds at once to aggregate them."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a task has to know beside its rows.
+
+    Parameters
+    ----------
+    product
+        The product.
+    event_time
+        Path of the event time.
+    windows
+        The windows to compute; None for all.
+    updated_at
+        When that is.
+    target
+        Where their rows go.
+    s3
+        How to reach S3, to write data files.
+    """
+
+    product: Product
+    event_time: str
+    windows: Windows | Sessions | None
+    updated_at: datetime
+    target: Target
+    s3: S3Settings
+
+
+def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
+    """Compute windows from all rows that are in them, and write them.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    silver
+        The rows.
+    wanted
+        Which windows of which product, and where they go.
+
+    Raises
+    ------
+    UnavailableError
+        A data file cannot be read or written; nothing was committed.
+    """
+    known = remembered(spark, silver, wanted.product, wanted.event_time)
+    if known is not None:
+        return _write([_of_windows(pa.concat_tables(known), wanted)], wanted)
+    if is_small(silver):
+        return _write([_rows_in(batch, wanted) for batch in read(silver)], wanted)
+    parts = parts_of(spark, silver)
+    rows = sum(file.file.record_count for file in silver.files)
+    tasks = max(len(parts), 1 + rows // _ROWS_PER_TASK)
+
+    def deal(part: Scan) -> Iterator[tuple[int, pa.Table | LakeproofError]]:
+        try:
+            for batch in read(part):
+                yield from _dealt(_rows_in(batch, wanted), wanted.product, tasks)
+        except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
+            yield 0, error
+
+    def write(dealt: Iterable[tuple[int, pa.Table | LakeproofError]]) -> Iterator[Written | LakeproofError]:
+        try:
+            yield _write(succeeded(each for _, each in dealt), wanted)
+        except LakeproofError as error:
+            yield error
+
+    found = spark.sparkContext.parallelize(parts, len(parts)).flatMap(deal)
+    if tasks > 1:  # all rows of a window go to one task; of sessions, all rows of the same keys
+        found = found.partitionBy(tasks, int)
+    return gathered(succeeded(found.mapPartitions(write).collect()))
+
+
+def _rows_in(batch: pa.RecordBatch, wanted: Wanted) -> pa.Table:
+    return _of_windows(in_windows(batch, wanted.product, wanted.event_time), wanted)
+
+
+def _of_windows(rows: pa.Table, wanted: Wanted) -> pa.Table:
+    return wanted.windows.of(rows) if wanted.windows else rows
+
+
+def _dealt(rows: pa.Table, product: Product, tasks: int) -> Iterator[tuple[int, pa.Table]]:
+    """Rows by the number of the task that their window belongs to."""
+    if tasks == 1:
+        yield 0, rows
+        return
+    texts = (key_texts if product.window.session else window_texts)(rows).dictionary_encode()
+    hashes = np.array([zlib.crc32(text) for text in texts.dictionary.to_pylist()], np.int64) % tasks
+    numbers = hashes[texts.indices.to_numpy()] if len(texts) else np.array([], np.int64)
+    for number in np.unique(numbers):
+        yield int(number), rows.filter(pa.array(numbers == number))
+
+
+def _write(dealt: list[pa.Table], wanted: Wanted) -> Written:
+    rows = [each for each in dealt if each.num_rows]
+    if not rows:
+        return Written()
+    whole, window = pa.concat_tables(rows), wanted.product.window
+    if window.session:
+        whole = sessions_of(whole, micros(window.size))
+    found = aggregated(whole, wanted.product, wanted.updated_at)
+    writer = DataFileWriter(wanted.target, open_storage(wanted.target.folder, wanted.s3))
+    for batch in found.combine_chunks().to_batches():
+        writer.write(batch)
+    return Written(writer.close(), found.num_rows)

@@ -1,0 +1,184 @@
+"""Which windows new rows touch, and which rows of a product's table are theirs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from consumer.iceberg.scan import Scan, derived, plan, positions, read, spread, whole_files
+from consumer.iceberg.upsert import OldRows, Span
+from consumer.layers.gold.columns import START, columns_of, in_windows, key_names, micros
+from consumer.texts import texts_of
+from lakeproof.gold.model import WINDOW_START, Product
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
+
+    from consumer.layers.gold.sessions import Sessions
+
+_DAY = 86_400_000_000
+_MAX_SPANS = 100
+_MAX_WINDOWS = 1_000_000
+"""Windows that are sent to every task, at most; where more are touched, all windows between them are."""
+_compute: Any = pc  # its stubs lack functions
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Some windows of a product, with a key each.
+
+    Parameters
+    ----------
+    starts
+        Their starts lie within these times, which do not overlap and ascend.
+    texts
+        The text of the start and the keys of each; None for all windows that start within these times.
+    """
+
+    starts: Sequence[Span]
+    texts: Any = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are none."""
+        return not self.starts
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """The rows that are in one of the windows, from rows with its start and its keys."""
+        begins: Any = rows[START]
+        inside = [
+            _compute.and_(_compute.greater_equal(begins, first), _compute.less(begins, last))
+            for first, last in self.starts
+        ]
+        found = rows.filter(reduce(_compute.or_, inside))
+        if self.texts is None:
+            return found
+        return found.filter(_compute.is_in(window_texts(found), value_set=self.texts))
+
+    def spans(self, product: Product) -> list[Span]:
+        """What they cover: times that do not overlap, ascending."""
+        size = micros(product.window.size)
+        return merged([(first, last - 1 + size) for first, last in self.starts])
+
+    def start_spans(self, product: Product) -> list[Span]:  # noqa: ARG002 - that of sessions depends on it
+        """Where their starts are: times that do not overlap, ascending."""
+        return list(self.starts)
+
+
+ALL_WINDOWS = Windows([(-(1 << 62), 1 << 62)])
+
+
+def window_texts(rows: pa.Table) -> Any:
+    """Text of the start and the keys of each row of :func:`~gold.columns.in_windows`."""
+    keys = [name for name in rows.column_names if name.startswith("_key")]
+    columns = [rows[name].combine_chunks() for name in (START, *keys)]
+    return texts_of(columns).cast(pa.binary())
+
+
+def remembered(spark: SparkSession, silver: Scan, product: Product, event_time: str) -> list[pa.Table] | None:
+    """What :func:`~gold.columns.in_windows` makes of the rows of each data file; None if these are too many."""
+    fits, rest = whole_files(silver)
+    if not fits.files or rest.files:
+        return None
+    kind = (product, event_time)
+    return derived(spark, fits, lambda batch: in_windows(batch, product, event_time), kind)
+
+
+def places_of(
+    spark: SparkSession, new: Scan, product: Product, event_time: str, shorten: Callable[[pa.Table], pa.Table]
+) -> list[pa.Table]:
+    """Starts and keys of new rows, in a few tables.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    new
+        The rows, with the columns that :func:`~gold.columns.in_windows` takes.
+    product, event_time
+        The product, and the path of the event time.
+    shorten
+        Makes fewer rows of those of a data file, or of a part.
+    """
+    known = remembered(spark, new, product, event_time)
+    if known is not None:
+        return [shorten(rows.select([START, *key_names(product)])) for rows in known]
+    names = columns_of(product, event_time, measures=False)
+
+    def find(part: Scan) -> pa.Table | None:
+        found = [_distinct(in_windows(rows, product, event_time, measures=False)) for rows in read(part)]
+        return shorten(pa.concat_tables(found)) if found else None
+
+    narrow = replace(new, columns={name: new.columns[name] for name in names})
+    return [part for part in spread(spark, narrow, find) if part is not None]
+
+
+def touched_windows(spark: SparkSession, new: Scan, product: Product, event_time: str) -> Windows:
+    """Find the windows of new rows."""
+    parts = places_of(spark, new, product, event_time, _distinct)
+    if not parts:
+        return Windows([])
+    windows = _distinct(pa.concat_tables(parts))
+    starts: Any = windows[START].to_numpy()
+    days = np.unique(starts // _DAY)
+    spans = [(int(mine.min()), int(mine.max()) + 1) for mine in (starts[starts // _DAY == day] for day in days)]
+    return Windows(merged(spans), window_texts(windows) if windows.num_rows <= _MAX_WINDOWS else None)
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    return rows.group_by(rows.column_names).aggregate([])
+
+
+def as_micros(rows: pa.Table, *names: str) -> pa.Table:
+    """Rows with some of their first columns, which are times, as :func:`~gold.columns.in_windows` has them."""
+    for index, name in enumerate(names):
+        rows = rows.set_column(index, name, rows[name].cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
+    return rows
+
+
+def merged(spans: Sequence[Span]) -> list[Span]:
+    """The same times in ascending order, without overlaps, in a few spans."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found if len(found) <= _MAX_SPANS else [(found[0][0], found[-1][1])]
+
+
+def within(column: str, spans: Sequence[Span]) -> "BooleanExpression":
+    """Whether a time is in one of the spans."""
+    from pyiceberg import expressions
+
+    compare: Any = expressions  # its types ask for other arguments than it takes
+    each = [
+        expressions.And(compare.GreaterThanOrEqual(column, start), compare.LessThan(column, end))
+        for start, end in spans
+    ]
+    return reduce(compare.Or, each, expressions.AlwaysFalse())
+
+
+def old_rows(
+    spark: SparkSession,
+    catalog: "Catalog",
+    name: str,
+    snapshot_id: int,
+    product: Product,
+    windows: "Windows | Sessions",
+) -> OldRows:
+    """The rows of a snapshot of a product's table that are of some windows."""
+    spans = windows.start_spans(product)
+    columns = {START: WINDOW_START} | {
+        renamed: key.name for key, renamed in zip(product.keys, key_names(product), strict=True)
+    }
+    table = catalog.load_table(name)
+    scan = plan(table, name, columns, within=within(WINDOW_START, spans), snapshot_id=snapshot_id)
+    found = positions(spark, scan, lambda rows: windows.of(as_micros(rows, START)))
+    return OldRows(found, WINDOW_START, spans)

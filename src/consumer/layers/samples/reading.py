@@ -1,0 +1,57 @@
+"""A reading, and the rule by which readings are sampled, in plain Python.
+
+The consumer samples with columns of Spark (:mod:`consumer.layers.samples.columns`). Tests hold them to this rule.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from lakeproof.gold.samples import Role
+
+
+class Reading(NamedTuple):
+    """What a device measured; readings are ordered by event time, device and value.
+
+    Parameters
+    ----------
+    at
+        Event time, in microseconds since 1970.
+    device
+        Which device.
+    value
+        What it measured.
+    """
+
+    at: int
+    device: str
+    value: float
+
+
+class Sampler:
+    """Says which readings of a window are samples: the first, middle and last normal one, and every anomaly.
+
+    Parameters
+    ----------
+    minimum, maximum
+        A value outside of this range is an anomaly; None for no end. Zero is a value like any other.
+    """
+
+    def __init__(self, minimum: float | None, maximum: float | None) -> None:
+        self._minimum = minimum
+        self._maximum = maximum
+
+    def is_anomaly(self, value: float) -> bool:
+        """Whether a value is outside of the range."""
+        below = self._minimum is not None and value < self._minimum
+        return below or (self._maximum is not None and value > self._maximum)
+
+    def sample(self, readings: Iterable[Reading]) -> dict[Reading, tuple[Role, ...]]:
+        """The samples of the readings of a window, in any order, each with its roles in theirs."""
+        ordered = sorted(readings)
+        normal = [reading for reading in ordered if not self.is_anomaly(reading.value)]
+        found: dict[Reading, tuple[Role, ...]] = {}
+        if normal:
+            picked = ((Role.FIRST, 0), (Role.MIDDLE, len(normal) // 2), (Role.LAST, -1))
+            for role, index in picked:
+                found[normal[index]] = (*found.get(normal[index], ()), role)
+        return found | {reading: (Role.ANOMALY,) for reading in ordered if self.is_anomaly(reading.value)}

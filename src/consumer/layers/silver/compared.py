@@ -1,0 +1,166 @@
+"""What verdicts depend on: key, place, time and hash of each row of bronze, and of silver's rows with their keys."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from consumer.iceberg.data_files import field_at
+from consumer.iceberg.scan import Scan, derived, of_micro_batches, plan, read, spread, spread_parts, whole_files
+from consumer.layers.silver.content import content_hashes, keys
+from consumer.layers.silver.progress import Range
+from consumer.layers.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
+from lakeproof.contracts import Contract, DriftPolicy
+from lakeproof.tables.columns import renamed_columns
+from lakeproof.tables.names import (
+    CONTENT_HASH,
+    CONTRACT_VERSION,
+    INGESTED_AT,
+    LANDED_AT,
+    MICRO_BATCH_ID,
+    POSITION,
+    RESCUED,
+    SOURCE,
+    stream_tables,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
+
+RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
+
+_compute: Any = pc  # its stubs lack functions
+_PROVENANCE = (SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRACT_VERSION)
+
+
+def bronze_scan(catalog: "Catalog", contract: Contract, taken: Range) -> Scan:
+    """The rows of bronze in some micro-batches, with the columns that silver has."""
+    name = stream_tables(contract.stream).bronze
+    table = catalog.load_table(name)
+    rescued = [RESCUED] if contract.drift is DriftPolicy.RESCUE else []
+    columns = _current(table, [field.name for field in contract])
+    columns |= {each: each for each in (*rescued, *_PROVENANCE)}
+    return plan(table, name, columns, of_micro_batches(taken.start, taken.end))
+
+
+def kept_scan(catalog: "Catalog", contract: Contract, name: str, oldest: Micros | None) -> Scan:
+    """What verdicts depend on of the rows of a silver table whose event time is not before `oldest`."""
+    table = catalog.load_table(name)
+    return plan(table, name, _compared_columns(table, contract), within=_since(contract, oldest))
+
+
+def kept_before(
+    spark: SparkSession,
+    catalog: "Catalog",
+    contract: Contract,
+    name: str,
+    start: int,
+    end: int,
+    oldest: Micros | None,
+) -> pa.Table:
+    """Collect the same of a silver table's rows from some micro-batches, whose event time is not before `oldest`."""
+    table = catalog.load_table(name)
+    numbers, columns = of_micro_batches(start, end), _compared_columns(table, contract)
+    scan = plan(table, name, columns, numbers, within=_since(contract, oldest))
+    return _collected(spark, scan, lambda rows: _live(compared_of(rows, contract), oldest))
+
+
+def compared(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract: Contract) -> list[pa.Table]:
+    """Collect what verdicts on rows of bronze depend on, from the parts of a scan.
+
+    Returns
+    -------
+    list of pyarrow.Table
+        For each part a table, with a row of :data:`~silver.verdicts.COMPARED` for each row, in their order.
+    """
+    return spread_parts(spark, bronze, parts, _each(lambda rows: compared_of(rows, contract)))
+
+
+def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, oldest: Micros | None) -> pa.Table:
+    """Collect the same of silver's rows that have one of some keys; the number of their micro-batch is -1."""
+    distinct = wanted.unique()
+    fits, rest = whole_files(kept)
+
+    def compare(rows: pa.RecordBatch) -> pa.Table:
+        return pa.Table.from_batches([compared_of(rows, contract)])
+
+    def find(rows: pa.RecordBatch) -> pa.RecordBatch:
+        return compared_of(rows.filter(_compute.is_in(keys(rows, contract), value_set=distinct)), contract)
+
+    known = pa.concat_tables([COMPARED.empty_table(), *derived(spark, fits, compare, ("compared", contract.digest))])
+    same = known.filter(_compute.is_in(known[KEY], value_set=distinct))
+    found = _live(pa.concat_tables([same, _collected(spark, rest, find)]), oldest)
+    number = pa.repeat(pa.scalar(IN_SILVER, pa.int64()), found.num_rows)
+    return found.set_column(COMPARED.get_field_index(MICRO_BATCH_ID), COMPARED.field(MICRO_BATCH_ID), number)
+
+
+def compared_of(rows: pa.RecordBatch, contract: Contract) -> pa.RecordBatch:
+    """What verdicts on rows depend on, from rows of bronze or silver.
+
+    Rows of silver have their hash already, and count as no time: the watermark has seen them.
+    """
+    event_time = _micros(field_at(rows, contract.event_time))
+    is_kept = CONTENT_HASH in rows.schema.names
+    nothing = pa.nulls(rows.num_rows, pa.int64())
+    columns: dict[str, Any] = {
+        KEY: keys(rows, contract),
+        MICRO_BATCH_ID: rows.column(MICRO_BATCH_ID),
+        SOURCE: rows.column(SOURCE),
+        POSITION: rows.column(POSITION),
+        EVENT_TIME: event_time,
+        COUNTS_AS: nothing if is_kept else _counts_as(event_time, _micros(rows.column(INGESTED_AT))),
+        CONTENT_HASH: rows.column(CONTENT_HASH) if is_kept else content_hashes(rows, contract),
+    }
+    arrays = [columns[field.name].cast(field.type) for field in COMPARED]
+    return pa.RecordBatch.from_arrays(arrays, schema=COMPARED)
+
+
+def _collected(spark: SparkSession, scan: Scan, take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.Table:
+    return pa.concat_tables([COMPARED.empty_table(), *spread(spark, scan, _each(take))])
+
+
+def _each(take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[Scan], pa.Table]:
+    """Take something of each batch of a part."""
+    return lambda part: pa.Table.from_batches(map(take, read(part)), COMPARED)
+
+
+def _live(rows: RowsT, oldest: Micros | None) -> RowsT:
+    """Rows whose event time is not before the horizon, or null."""
+    if oldest is None:
+        return rows
+    return rows.filter(_compute.fill_null(_compute.greater_equal(rows.column(EVENT_TIME), oldest), True))
+
+
+def _counts_as(event_time: Any, ingested_at: Any) -> Any:
+    """The time that rows count as for the watermark; null for those without event time."""
+    earlier = _compute.min_element_wise(event_time, ingested_at)
+    return _compute.if_else(event_time.is_valid(), earlier, pa.scalar(None, pa.int64()))
+
+
+def _micros(times: Any) -> Any:
+    return times.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+
+
+def _compared_columns(table: "Table", contract: Contract) -> dict[str, str]:
+    top = contract.event_time.partition(".")[0]
+    columns = _current(table, [*contract.primary_key, top])
+    return columns | {each: each for each in (SOURCE, POSITION, MICRO_BATCH_ID, CONTENT_HASH)}
+
+
+def _current(table: "Table", names: list[str]) -> dict[str, str]:
+    """Names of a table's columns by those that a contract has for them: some were renamed under a newer one."""
+    renamed = renamed_columns(table.properties)
+    return {name: renamed.get(name, name) for name in names}
+
+
+def _since(contract: Contract, oldest: Micros | None) -> "BooleanExpression | None":
+    from pyiceberg import expressions
+
+    if oldest is None:
+        return None
+    compare: Any = expressions  # its types ask for other arguments than it takes
+    return expressions.Or(compare.GreaterThanOrEqual(contract.event_time, oldest), compare.IsNull(contract.event_time))

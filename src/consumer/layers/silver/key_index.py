@@ -1,0 +1,168 @@
+"""The keys that silver has kept within the horizon, in RocksDB on the driver's disk: the strategy `state`.
+
+A look-up takes the same time whatever silver holds, while `merge` reads the keys of silver within the horizon. Silver
+itself is the log of its changes: an index that is lost, damaged or of another point in time is filled again from there.
+
+Keys lie in buckets by the event time of their row, as wide as the horizon, so that what the horizon has passed is
+removed with its bucket, and two or three of them are looked at for a key.
+"""
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from rocksdict import ColumnFamily, WriteBatch
+
+from consumer.layers.buckets import Buckets
+from consumer.layers.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
+from lakeproof.tables.names import CONTENT_HASH, MICRO_BATCH_ID, POSITION, SOURCE
+
+_VALUE = struct.Struct(">qq16s")
+_NO_TIME = -(1 << 63)
+_PROGRESS = b"progress"
+_HOUR = 3_600_000_000
+_REST = "rest"
+
+
+class Progress(NamedTuple):
+    """Which silver an index follows, and how far.
+
+    Parameters
+    ----------
+    silver
+        Unique id of the table.
+    contract
+        Digest of the contract that the keys were written under.
+    end
+        The micro-batch of bronze before which it has all keys.
+    snapshot_id
+        The commit of silver that ended there.
+    """
+
+    silver: str
+    contract: str
+    end: int
+    snapshot_id: int
+
+    def is_same_silver(self, other: "Progress") -> bool:
+        """Whether one may come after the other."""
+        return (self.silver, self.contract) == (other.silver, other.contract) and self.end <= other.end
+
+
+class KeyIndex:
+    """An index of the keys of one stream.
+
+    Each method may raise :class:`consumer.layers.buckets.DamagedError`.
+
+    Parameters
+    ----------
+    folder
+        Where it lies; made if it is missing.
+    horizon
+        Length of the horizon in microseconds; None if it is unbounded.
+
+    Raises
+    ------
+    InUseError
+        Another process has it open.
+    LakeproofError
+        The folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, horizon: Micros | None) -> None:
+        self._width = None if horizon is None else max(horizon, _HOUR)
+        self._buckets = Buckets(folder, "LAKE_SILVER_INDEX")
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far it is; None if it is empty."""
+        text = self._buckets.property(_PROGRESS)
+        return Progress(**json.loads(text)) if text else None
+
+    def find(self, keys: Any, oldest: Micros | None) -> pa.Table:
+        """Return the rows with some keys whose event time is not before `oldest`, as a table of :data:`COMPARED`.
+
+        Parameters
+        ----------
+        keys
+            An Arrow array of :func:`consumer.layers.silver.content.keys`.
+        oldest
+            The horizon; None if there is none.
+        """
+        left: list[Any] = keys.unique().to_pylist()
+        found: list[tuple[bytes, bytes]] = []
+        for bucket in self._buckets.names:
+            pairs = list(zip(left, self._buckets.find(bucket, left), strict=True))
+            found += [(key, value) for key, value in pairs if value and _is_live(value, oldest)]
+            left = [key for key, value in pairs if not (value and _is_live(value, oldest))]
+        rows = [_VALUE.unpack_from(value) for _, value in found]
+        columns: dict[str, list[Any]] = {
+            KEY: [key for key, _ in found],
+            MICRO_BATCH_ID: [IN_SILVER] * len(found),
+            SOURCE: [value[_VALUE.size :].decode() for _, value in found],
+            POSITION: [position for _, position, _ in rows],
+            EVENT_TIME: [None if time == _NO_TIME else time for time, _, _ in rows],
+            COUNTS_AS: [None] * len(found),
+            CONTENT_HASH: [content for _, _, content in rows],
+        }
+        return pa.Table.from_pydict(columns, schema=COMPARED)
+
+    def add(self, rows: pa.Table, progress: Progress, watermark: Micros | None) -> None:
+        """Add rows that silver has kept, and remove what the horizon has passed, at once.
+
+        Parameters
+        ----------
+        rows
+            A table of :data:`COMPARED`.
+        progress
+            How far the index is with them.
+        watermark
+            The greatest event time so far.
+        """
+        batch = WriteBatch(raw_mode=True)
+        buckets: dict[str, ColumnFamily] = {}
+        for key, time, source, position, content in _values(rows):
+            name = self._bucket(time, watermark)
+            if name not in buckets:
+                buckets[name] = self._buckets.handle(name)
+            value = _VALUE.pack(_NO_TIME if time is None else time, position, content) + source.encode()
+            batch.put(key, value, buckets[name])
+        batch.put(_PROGRESS, json.dumps(progress._asdict()).encode())
+        self._buckets.write(batch)
+        self._drop_passed(watermark)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._buckets.clear()
+
+    def close(self) -> None:
+        """Close it."""
+        self._buckets.close()
+
+    def _bucket(self, time: Micros | None, watermark: Micros | None) -> str:
+        """The bucket of a row; a time that is far ahead would make a bucket of its own."""
+        if self._width is not None and time is not None and watermark is not None:
+            number = time // self._width
+            if number <= watermark // self._width + 1:
+                return str(number)
+        return _REST
+
+    def _drop_passed(self, watermark: Micros | None) -> None:
+        if self._width is None or watermark is None:
+            return
+        first = (watermark - self._width) // self._width
+        for name in [name for name in self._buckets.names if name != _REST and int(name) < first]:
+            self._buckets.drop(name)
+
+
+def _values(rows: pa.Table) -> Iterator[tuple[bytes, Micros | None, str, int, bytes]]:
+    columns: list[Any] = [rows[name].to_pylist() for name in (KEY, EVENT_TIME, SOURCE, POSITION, CONTENT_HASH)]
+    return zip(*columns, strict=True)
+
+
+def _is_live(value: bytes, oldest: Micros | None) -> bool:
+    time: int = _VALUE.unpack_from(value)[0]
+    return oldest is None or time >= oldest or time == _NO_TIME

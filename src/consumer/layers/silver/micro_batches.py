@@ -1,0 +1,326 @@
+"""A silver micro-batch decides a range of bronze's, then appends to conflicts, late, ledger and silver, in this order.
+
+Silver comes last. Until it is committed, it is as it was before the micro-batch, so one that was begun is decided again
+in the same way, and what was appended of it is left out. Once silver is committed, all is.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import structlog
+from pyspark.sql import SparkSession
+
+from consumer.iceberg.append import OpenTable, append_once, open_table
+from consumer.iceberg.data_files import DataFile, DataFileWriter
+from consumer.iceberg.marker import Committed, Marker, MarkerLostError
+from consumer.iceberg.scan import parts_of
+from consumer.layers.contracts import recorded_contract
+from consumer.layers.hints import rebuild_silver_hint
+from consumer.layers.silver.compared import bronze_scan, compared, kept_scan, with_keys
+from consumer.layers.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
+from consumer.layers.silver.state import State
+from consumer.layers.silver.tasks import Decided, Outcome, parts_decided, write_decided
+from consumer.layers.silver.verdicts import COMPARED, KEY, Micros, Verdict, decide, watermarks
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.contracts import Contract, SilverStrategy
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.lease import Lease
+from lakeproof.storage import open_storage
+from lakeproof.tables.names import (
+    CONTRACT_VERSION,
+    DECIDED_AT,
+    HASH_KIND,
+    SilverTables,
+    silver_query,
+)
+from lakeproof.tables.schemas import CONTENT_HASH_KIND, ensure_silver_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+log = structlog.get_logger()
+
+_MICROSECOND = timedelta(microseconds=1)
+_LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("source", pa.string()),
+    ("micro_batch_id", pa.int64()),
+    ("bronze", pa.int64()),
+    *((str(verdict), pa.int64()) for verdict in Verdict),
+    (DECIDED_AT, pa.timestamp("us", tz="UTC")),
+    (CONTRACT_VERSION, pa.string()),
+]
+
+
+class SilverMicroBatches:
+    """Decides what bronze has and silver does not.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    stream
+        Name of the stream.
+    tables
+        Names of the silver tables to fill.
+    contracts
+        Texts of the contracts.
+    lease
+        The query's lease, which is checked before each append.
+
+    Attributes
+    ----------
+    count
+        Micro-batches so far.
+    has_backlog
+        Whether the newest one was as large as allowed, and bronze has more.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        stream: str,
+        tables: SilverTables,
+        contracts: ContractLog,
+        lease: Lease,
+    ) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._query = silver_query(stream)
+        self._contracts = contracts
+        self._lease = lease
+        self._names = tables
+        self._state = State(settings, stream)
+        self.count = 0
+        self.has_backlog = False
+
+    def take(self, spark: SparkSession) -> bool:
+        """Decide the next range; return whether there was one.
+
+        Raises
+        ------
+        LakeproofError
+            The tables do not fit together, or the contract now asks for another silver than the one that is there.
+        """
+        began = monotonic()
+        try:
+            kept, conflicts = self._open(spark, self._names.kept), self._open(spark, self._names.conflicts)
+            done, begun = kept.newest(), conflicts.newest()
+            if done and kept.property(HASH_KIND) != CONTENT_HASH_KIND:
+                raise LakeproofError(
+                    f"{kept.name} was filled by another version of lakeproof, whose content hashes differ.",
+                    rebuild_silver_hint(self._stream),
+                )
+            with catalog_errors():
+                catalog = open_catalog(self._settings)
+                bronze = bronze_of(catalog, self._stream)
+                taken, contract = self._next(bronze, done, begun)
+            self.has_backlog = taken is not None and taken.end < bronze.end
+            if taken is None:
+                return False
+            if begun is None or begun.marker.contract != contract.digest:
+                with catalog_errors():  # a contract that was applied meanwhile may have new fields
+                    ensure_silver_tables(catalog, contract, self._names)
+                for table in (kept, conflicts):
+                    table.loaded.refresh()
+            spark.sparkContext.setJobDescription(f"{self._names.kept}: micro-batches {taken.start} to {taken.end - 1}")
+            marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
+            totals = self._complete(spark, catalog, (kept, conflicts), taken, contract, marker, _watermark(done))
+        except MarkerLostError as error:
+            raise MarkerLostError(error.message, rebuild_silver_hint(self._stream)) from error
+        self.count += 1
+        seconds = round(monotonic() - began, 3)
+        decided_now = f"{taken.start} to {taken.end - 1}"
+        log.info("silver micro-batch", stream=self._stream, micro_batches=decided_now, **totals, seconds=seconds)
+        return True
+
+    def close(self) -> None:
+        """Release the key index, so that another one can be opened."""
+        self._state.close()
+
+    def _open(self, spark: SparkSession, name: str) -> OpenTable:
+        return open_table(spark, name, self._query)
+
+    def _next(self, bronze: Bronze, done: Committed | None, begun: Committed | None) -> tuple[Range | None, Contract]:
+        """What to decide: the rest of what was begun, under its contract, or what comes next."""
+        start = int(done.marker.end) if done else 0
+        newest = begun or done
+        if newest and newest.marker.checkpoint_id != bronze.id:
+            raise MarkerLostError(
+                f"silver.{self._stream} was filled from tables of {self._stream} that were dropped since then."
+            )
+        if begun and not (done and begun.marker.holds_the_same(done.marker)):
+            if int(begun.marker.start) != start:
+                raise MarkerLostError(
+                    f"silver.{self._stream} is at micro-batch {start}, but its conflicts begin one at "
+                    f"{begun.marker.start}: they are from different points in time."
+                )
+            end = int(begun.marker.end)
+            return range_of(bronze.ledger, start, end), self._contract(begun.marker.contract)
+        if start > bronze.end:
+            raise MarkerLostError(
+                f"silver.{self._stream} is at micro-batch {start}, but bronze.{self._stream} only at {bronze.end}: "
+                "bronze was restored from an older copy."
+            )
+        contract = self._contract(self._contracts.current(self._stream) or "")
+        if done and done.marker.contract != contract.digest:
+            _check_unchanged(self._contract(done.marker.contract), contract)
+        max_rows = self._settings.silver.max_rows_per_micro_batch
+        return next_range(bronze.ledger, start, bronze.end, max_rows), contract
+
+    def _complete(
+        self,
+        spark: SparkSession,
+        catalog: "Catalog",
+        tables: tuple[OpenTable, OpenTable],
+        taken: Range,
+        contract: Contract,
+        marker: Marker,
+        watermark: Micros | None,
+    ) -> dict[str, int]:
+        """Append what the tables do not have yet of a range; return how many rows got which verdict."""
+        kept, conflicts = tables
+        late, ledger = self._open(spark, self._names.late), self._open(spark, self._names.ledger)
+        of_verdicts = {Verdict.CONFLICT: conflicts, Verdict.LATE: late, Verdict.KEPT: kept}
+        targets = {verdict: table.target(marker) for verdict, table in of_verdicts.items()}
+        files: dict[Verdict, list[DataFile]] = {verdict: [] for verdict in targets}
+        outcomes: Counter[Outcome] = Counter()
+        if taken.rows:
+            with catalog_errors():
+                bronze = bronze_scan(catalog, contract, taken)
+            parts = parts_of(spark, bronze)
+            found = compared(spark, bronze, parts, contract)
+            rows = pa.concat_tables([COMPARED.empty_table(), *found])
+            rows = pa.concat_tables([rows, self._kept(spark, catalog, rows[KEY], kept, contract, watermark)])
+            newest = watermarks(rows)
+            horizons = _horizons(taken, newest, watermark, contract)
+            watermark = _newest(watermark, *newest.values())
+            lost = decide(rows, horizons)
+            decided = Decided(horizons, targets, self._settings.s3, taken.of_topic)
+            written = write_decided(spark, bronze, parts_decided(parts, found, lost), decided)
+            files, outcomes = written.files, written.outcomes
+            if _strategy(contract) is SilverStrategy.STATE:
+                self._state.decided(taken, rows, lost)
+        self._check_complete(outcomes, taken.rows)
+        marker = replace(marker, contents="" if watermark is None else str(watermark))
+        self._append(conflicts, marker, files[Verdict.CONFLICT])
+        self._append(late, marker, files[Verdict.LATE])
+        target = ledger.target(marker)
+        if target:
+            writer = DataFileWriter(target, open_storage(target.folder, self._settings.s3))
+            writer.write(_ledger_rows(outcomes, contract))
+            self._append(ledger, marker, writer.close())
+        self._append(kept, marker, files[Verdict.KEPT])
+        totals = {str(verdict): 0 for verdict in Verdict}
+        for (_, _, verdict), count in outcomes.items():
+            totals[verdict] += count
+        return totals
+
+    def _kept(
+        self,
+        spark: SparkSession,
+        catalog: "Catalog",
+        keys: Any,
+        kept: OpenTable,
+        contract: Contract,
+        watermark: Micros | None,
+    ) -> pa.Table:
+        """What verdicts depend on of silver's rows with some keys."""
+        oldest = _horizon(watermark, contract)
+        if _strategy(contract) is SilverStrategy.STATE:
+            return self._state.find(spark, catalog, kept, contract, keys, _length(contract), oldest)
+        if kept.newest() is None:
+            return COMPARED.empty_table()
+        with catalog_errors():
+            scan = kept_scan(catalog, contract, kept.name, oldest)
+        return with_keys(spark, scan, contract, keys, oldest)
+
+    def _append(self, table: OpenTable, marker: Marker, files: list[DataFile]) -> None:
+        self._lease.check()
+        append_once(table, marker, files)
+
+    def _check_complete(self, outcomes: Mapping[Outcome, int], expected: Counts) -> None:
+        """Make sure that bronze had every row that its ledger counted, and no other."""
+        found: Counter[tuple[str, int]] = Counter()
+        for (source, number, _), count in outcomes.items():
+            found[source, number] += count
+        if found != Counter(expected):
+            source, number = min(key for key in {*found, *expected} if found[key] != expected.get(key, 0))
+            raise LakeproofError(
+                f"bronze.{self._stream} has {found[source, number]:,} rows of {source} in micro-batch {number}, but "
+                f"its ledger counted {expected.get((source, number), 0):,}.",
+                f"Run `reader verify {self._stream}`. Restore bronze from a backup of the catalog.",
+            )
+
+    def _contract(self, digest: str) -> Contract:
+        missing = (
+            f"silver.{self._stream} was filled under the contract {digest[:12]}…, which the landing log does not have."
+        )
+        return recorded_contract(self._contracts, digest, missing)
+
+
+def _horizons(
+    taken: Range, newest: Mapping[int, Micros], watermark: Micros | None, contract: Contract
+) -> dict[int, Micros | None]:
+    """The horizon of each micro-batch: from what came before it."""
+    found: dict[int, Micros | None] = {}
+    for number in sorted({number for _, number in taken.rows}):
+        found[number] = _horizon(watermark, contract)
+        watermark = _newest(watermark, newest.get(number))
+    return found
+
+
+def _horizon(watermark: Micros | None, contract: Contract) -> Micros | None:
+    """The horizon of a micro-batch, from the greatest event time before it."""
+    length = _length(contract)
+    return None if watermark is None or length is None else watermark - length
+
+
+def _length(contract: Contract) -> Micros | None:
+    """Length of the horizon; None if it is unbounded."""
+    length = contract.silver.horizon if contract.silver else None
+    return None if length is None else length // _MICROSECOND
+
+
+def _strategy(contract: Contract) -> SilverStrategy:
+    return contract.silver.strategy if contract.silver else SilverStrategy.MERGE
+
+
+def _newest(*times: Micros | None) -> Micros | None:
+    return max((time for time in times if time is not None), default=None)
+
+
+def _check_unchanged(before: Contract, now: Contract) -> None:
+    """Refuse another key, event time or horizon: what is there was decided by the old ones."""
+
+    def meaning(contract: Contract) -> tuple[object, ...]:
+        return contract.primary_key, contract.event_time, contract.silver and contract.silver.horizon
+
+    if meaning(before) != meaning(now):
+        raise LakeproofError(
+            f"silver.{now.stream} was filled under contract {before.version}, which has another primary key, event "
+            f"time or horizon than {now.version}.",
+            f"Restore them in the contract. Or: {rebuild_silver_hint(now.stream)}",
+        )
+
+
+def _ledger_rows(outcomes: Mapping[Outcome, int], contract: Contract) -> pa.RecordBatch:
+    counts: dict[tuple[str, int], dict[str, int]] = {}
+    for (source, number, verdict), count in outcomes.items():
+        counts.setdefault((source, number), {str(each): 0 for each in Verdict})[verdict] += count
+    shared = {DECIDED_AT: datetime.now(UTC), CONTRACT_VERSION: contract.version}
+    rows = [
+        {"source": source, "micro_batch_id": number, "bronze": sum(by_verdict.values()), **by_verdict, **shared}
+        for (source, number), by_verdict in sorted(counts.items())
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_LEDGER_COLUMNS))
+
+
+def _watermark(done: Committed | None) -> Micros | None:
+    return int(done.marker.contents) if done and done.marker.contents else None

@@ -1,0 +1,109 @@
+"""How far silver is behind bronze: what the tables themselves say."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from consumer.iceberg.marker import committed
+from consumer.iceberg.scan import of_micro_batches, plan, read
+from lakeproof.checkpoint import bronze_query
+from lakeproof.kafka.offsets import partition_name
+from lakeproof.kafka.recorded import recorded_topic
+from lakeproof.tables.names import stream_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+MAX_MICRO_BATCHES = 100
+"""Micro-batches of bronze that are decided at once, at most: each has a horizon of its own."""
+
+Counts = dict[tuple[str, int], int]
+"""How many rows a source of a micro-batch has in bronze: a file, or a partition of a topic."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Micro-batches of bronze, from one number to before another.
+
+    Parameters
+    ----------
+    start, end
+        The first number, and the one behind the last.
+    rows
+        How many rows of each source they hold, as bronze's ledger says.
+    of_topic
+        Whether the rows come from a topic: then a source is a partition.
+    """
+
+    start: int
+    end: int
+    rows: Counts
+    of_topic: bool
+
+
+@dataclass(frozen=True)
+class Bronze:
+    """What can be decided.
+
+    Parameters
+    ----------
+    ledger
+        Bronze's ledger.
+    end
+        The number of the micro-batch that bronze, dead letters and ledger will have next.
+    """
+
+    ledger: "Table"
+    end: int
+
+    @property
+    def id(self) -> str:
+        """Unique id of its ledger: another one, where the tables were dropped and created again."""
+        return str(self.ledger.metadata.table_uuid)
+
+
+def bronze_of(catalog: "Catalog", stream: str) -> Bronze:
+    """How far bronze is."""
+    ledger = catalog.load_table(stream_tables(stream).ledger)
+    marker = committed(ledger.properties, bronze_query(stream))
+    return Bronze(ledger, marker.marker.micro_batch_id + 1 if marker else 0)
+
+
+def next_range(
+    ledger: "Table",
+    start: int,
+    end: int,
+    max_rows: int,
+    max_micro_batches: int = MAX_MICRO_BATCHES,
+) -> Range | None:
+    """What to decide next: micro-batches from `start`, of so many rows or a single one; None where there are none."""
+    if end <= start:
+        return None
+    end = min(end, start + max_micro_batches)
+    whole = range_of(ledger, start, end)
+    counts = whole.rows
+    by_number: Counter[int] = Counter()
+    for (_, number), count in counts.items():
+        by_number[number] += count
+    rows = 0
+    for number in sorted(by_number):
+        rows += by_number[number]
+        if number > start and rows > max_rows:
+            end = number
+            break
+    return replace(whole, end=end, rows={key: count for key, count in counts.items() if key[1] < end})
+
+
+def range_of(ledger: "Table", start: int, end: int) -> Range:
+    """The micro-batches from `start` to before `end`, from bronze's ledger."""
+    of_topic = recorded_topic(ledger.properties) is not None
+    number = "micro_batch_id"
+    columns = {name: name for name in ("source", number, "bronze")}
+    scan = plan(ledger, ".".join(ledger.name()), columns, of_micro_batches(start, end, number))
+    found: Counts = {}
+    for row in (row for rows in read(scan) for row in rows.to_pylist()):
+        if row["bronze"]:
+            key = (partition_name(row["source"]) if of_topic else row["source"], row[number])
+            found[key] = found.get(key, 0) + row["bronze"]
+    return Range(start, end, found, of_topic)

@@ -1,0 +1,205 @@
+"""Write rows with their verdicts to the data files of the silver tables, in one pass, and count them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from consumer.iceberg.data_files import DataFile, DataFileWriter, Target
+from consumer.iceberg.scan import Scan, read, spread_parts
+from consumer.layers.silver.verdicts import Lost, Micros, Verdict
+from lakeproof.kafka.offsets import OFFSET_DIGITS
+from lakeproof.settings import S3Settings
+from lakeproof.storage import open_storage
+from lakeproof.tables.names import (
+    CONTENT_HASH,
+    HORIZON,
+    MICRO_BATCH_ID,
+    POSITION,
+    SOURCE,
+    WINNER_POSITION,
+    WINNER_SOURCE,
+)
+
+Outcome = tuple[str, int, str]
+"""A source, its micro-batch in bronze, and a verdict."""
+
+_ROW, _VERDICT = "_row", "_verdict"
+_LOST_COLUMNS: list[tuple[str, pa.DataType]] = [
+    (_ROW, pa.int64()),
+    (_VERDICT, pa.string()),
+    (WINNER_SOURCE, pa.string()),
+    (WINNER_POSITION, pa.int64()),
+]
+_compute: Any = pc  # its stubs lack functions
+
+
+@dataclass
+class Written:
+    """What tasks wrote of their rows; no table knows of it yet.
+
+    Parameters
+    ----------
+    files
+        Data files of the table of each verdict.
+    outcomes
+        How many rows of each source got which verdict.
+    """
+
+    files: dict[Verdict, list[DataFile]] = field(default_factory=dict)
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What a task has to know beside its rows.
+
+    Parameters
+    ----------
+    horizons
+        The horizon of each micro-batch.
+    targets
+        Where the rows of each verdict go; those of a table without a target are only counted.
+    s3
+        How to reach S3, to write data files.
+    of_topic
+        Whether the rows come from a topic: then they are counted by partition.
+    """
+
+    horizons: Mapping[int, Micros | None]
+    targets: Mapping[Verdict, Target | None]
+    s3: S3Settings
+    of_topic: bool
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of bronze that a task writes, with what is known of each of them, in their order.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    compared
+        Their places and hashes: columns of :data:`consumer.layers.silver.verdicts.COMPARED`.
+    lost
+        Those that are not kept: their numbers in the part, verdicts and winners.
+    """
+
+    rows: Scan
+    compared: pa.Table
+    lost: pa.Table
+
+
+def parts_decided(bronze: Sequence[Scan], compared: Sequence[pa.Table], lost: Mapping[int, Lost]) -> list[Part]:
+    """Give each part of bronze the verdicts on its rows, which are numbered through all parts."""
+    of_all, parts, first = _lost_table(lost), [], 0
+    for rows, places in zip(bronze, compared, strict=True):
+        after = first + places.num_rows
+        mine = _between(of_all, first, after)
+        parts.append(Part(rows, places.select([SOURCE, POSITION, CONTENT_HASH]), mine))
+        first = after
+    return parts
+
+
+def write_decided(spark: SparkSession, bronze: Scan, parts: Sequence[Part], decided: Decided) -> Written:
+    """Write rows of bronze, from the parts of a scan, to the tables of their verdicts.
+
+    Raises
+    ------
+    UnavailableError
+        A data file cannot be read or written; nothing was committed.
+    """
+    whole = Written(files={verdict: [] for verdict in decided.targets})
+    for written in spread_parts(spark, bronze, parts, lambda part: _write(part, decided)):
+        for verdict, files in written.files.items():
+            whole.files[verdict] += files
+        whole.outcomes.update(written.outcomes)
+    return whole
+
+
+def _write(part: Part, decided: Decided) -> Written:
+    written = Written()
+    writers = {
+        verdict: DataFileWriter(target, open_storage(target.folder, decided.s3))
+        for verdict, target in decided.targets.items()
+        if target
+    }
+    first = 0
+    for batch in read(part.rows):
+        after = first + batch.num_rows
+        whole = _with_hashes(batch, part.compared.slice(first, batch.num_rows))
+        for verdict, rows, of_lost in _by_verdict(whole, _between(part.lost, first, after)):
+            written.outcomes.update(_counted(rows, verdict, of_topic=decided.of_topic))
+            if verdict in writers:
+                writers[verdict].write(_rows_for(verdict, rows, of_lost, decided))
+        first = after
+    written.files = {verdict: writer.close() for verdict, writer in writers.items()}
+    return written
+
+
+def _lost_table(lost: Mapping[int, Lost]) -> pa.Table:
+    rows = [(number, str(verdict), *(winner or (None, None))) for number, (verdict, winner) in sorted(lost.items())]
+    columns = list(zip(*rows, strict=True)) or [()] * len(_LOST_COLUMNS)
+    arrays = [pa.array(values, kind) for values, (_, kind) in zip(columns, _LOST_COLUMNS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(_LOST_COLUMNS))
+
+
+def _between(lost: pa.Table, first: int, after: int) -> pa.Table:
+    """The lost rows from one number to before another, numbered from there."""
+    numbers: Any = lost[_ROW].to_numpy()
+    begin, end = np.searchsorted(numbers, [first, after])
+    # A slice would be pickled with the whole buffers, for each task; `take` copies the rows.
+    mine = lost.take(np.arange(begin, end))
+    return mine.set_column(0, _ROW, pa.array(numbers[begin:end] - first, pa.int64()))
+
+
+def _with_hashes(batch: pa.RecordBatch, compared: pa.Table) -> pa.RecordBatch:
+    """Rows with their hashes, which were computed when the rows were read before."""
+    for name in (SOURCE, POSITION):
+        column = compared[name].combine_chunks()
+        if not batch.column(name).cast(column.type).equals(column):
+            raise RuntimeError("Rows of bronze came in another order than before.")
+    return batch.append_column(CONTENT_HASH, compared[CONTENT_HASH].combine_chunks())
+
+
+def _by_verdict(batch: pa.RecordBatch, lost: pa.Table) -> Iterator[tuple[Verdict, pa.RecordBatch, pa.Table]]:
+    """Rows of each verdict, in their order, beside what is known of each of them if they are lost."""
+    is_kept = np.ones(batch.num_rows, np.bool_)
+    is_kept[lost[_ROW].to_numpy()] = False
+    yield Verdict.KEPT, batch.filter(pa.array(is_kept)), lost.slice(0, 0)
+    for verdict in (Verdict.DUPLICATE, Verdict.CONFLICT, Verdict.LATE):
+        mine = lost.filter(_compute.equal(lost[_VERDICT], str(verdict)))
+        if mine.num_rows:
+            yield verdict, batch.take(mine[_ROW].combine_chunks()), mine
+
+
+def _rows_for(verdict: Verdict, rows: pa.RecordBatch, of_lost: pa.Table, decided: Decided) -> pa.RecordBatch:
+    """Rows of one verdict, with the columns that its table has."""
+    if verdict in (Verdict.CONFLICT, Verdict.LATE):
+        rows = rows.drop_columns([CONTENT_HASH])
+    match verdict:
+        case Verdict.CONFLICT:
+            for name in (WINNER_SOURCE, WINNER_POSITION):
+                rows = rows.append_column(name, of_lost[name].combine_chunks())
+            return rows
+        case Verdict.LATE:
+            numbers: list[Any] = rows.column(MICRO_BATCH_ID).to_pylist()
+            times = [decided.horizons[number] for number in numbers]
+            return rows.append_column(HORIZON, pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC")))
+        case _:
+            return rows
+
+
+def _counted(rows: pa.RecordBatch, verdict: Verdict, *, of_topic: bool) -> Counter[Outcome]:
+    keys = [SOURCE, MICRO_BATCH_ID]
+    table = pa.Table.from_batches([rows.select(keys)])
+    if of_topic:
+        table = table.set_column(0, SOURCE, _compute.utf8_slice_codeunits(table[SOURCE], 0, -1 - OFFSET_DIGITS))
+    counts = table.group_by(keys).aggregate([([], "count_all")])
+    return Counter({(row[SOURCE], row[MICRO_BATCH_ID], str(verdict)): row["count_all"] for row in counts.to_pylist()})

@@ -1,0 +1,153 @@
+"""A sink that sends what a table has committed to a topic, at least once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import monotonic
+
+import pyarrow as pa
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+
+from consumer.iceberg.append import OpenTable, open_table
+from consumer.iceberg.marker import Committed, MarkerLostError
+from consumer.iceberg.tasks import write_in_tasks
+from consumer.layers.sinks.changes import Followed
+from lakeproof.errors import LakeproofError
+from lakeproof.kafka.create import Topic as Wanted
+from lakeproof.kafka.create import ready_topic
+from lakeproof.kafka.sending import Outgoing, Sending
+from lakeproof.settings import KafkaSettings, Settings
+from lakeproof.state.lease import Lease
+from lakeproof.state.sink_positions import SinkPosition, SinkPositions
+
+log = structlog.get_logger()
+
+
+def sink_name(table: str, topic: str) -> str:
+    """Name of the sink from a table to a topic."""
+    return f"{table}-to-{topic}"
+
+
+class TopicSink:
+    """Sends rows to a topic, then records up to where.
+
+    Parameters
+    ----------
+    settings
+        Where everything is.
+    followed
+        The table.
+    topic
+        Name of the topic.
+    lease
+        The lease of the sink.
+    """
+
+    def __init__(self, settings: Settings, followed: Followed, topic: str, lease: Lease) -> None:
+        self._settings = settings
+        self._followed = followed
+        self._topic = topic
+        self._lease = lease
+        self._name = sink_name(followed.table, topic)
+        self._positions = SinkPositions(settings.state.database)
+        self.count = 0
+
+    def take(self, spark: SparkSession) -> bool:
+        """Send what the table has committed since the position; return whether there was anything.
+
+        Raises
+        ------
+        LakeproofError
+            The position is not one of the table's past: one of them was restored from a backup.
+        UnavailableError
+            The brokers do not acknowledge.
+        """
+        began = monotonic()
+        table = open_table(spark, self._followed.table, self._followed.query)
+        newest = table.newest()
+        if newest is None:
+            return False
+        position = self._positions.get(self._name)
+        since = self._since(position, table, newest)
+        if since and since.next_number == newest.next_number:
+            return False
+        topic_id = ready_topic(self._settings.kafka, Wanted.of(self._topic, self._settings.topics))
+        if position and position.topic_id != topic_id:
+            log.warning("the topic was created again: sending the whole table", table=table.name, topic=self._topic)
+            since = None
+        with self._followed.changes(spark, table, since, newest) as change:
+            sent = send_rows(change.messages, self._settings.kafka, self._topic)
+            self._lease.check()
+            reached = SinkPosition(table.table_id(), topic_id, change.committed.as_text())
+            self._record(reached, position)
+        self.count += 1
+        numbers = f"{since.next_number if since else 0} to {change.committed.marker.micro_batch_id}"
+        seconds = round(monotonic() - began, 3)
+        log.info("sent", table=table.name, topic=self._topic, micro_batches=numbers, messages=sent, seconds=seconds)
+        return True
+
+    def _record(self, reached: SinkPosition, before: SinkPosition | None) -> None:
+        self._positions.record(self._name, self._followed.table, reached, before)
+
+    def _since(self, position: SinkPosition | None, table: OpenTable, newest: Committed) -> Committed | None:
+        """The marker up to which the topic has the table; None if it has nothing of it."""
+        if position is None:
+            return None
+        if position.table_id != table.table_id():
+            log.warning("the table was replaced: sending the whole table", table=table.name, topic=self._topic)
+            return None
+        since = Committed.parse(position.marker)
+        hint = (
+            "Restore the newer copy of the catalog. Or run `consumer resend "
+            f"{table.name}`: then the topic gets all rows again, and keeps those that the table lost."
+        )
+        if since.next_number > newest.next_number:
+            raise LakeproofError(
+                f"The topic {self._topic} has {table.name} up to micro-batch {since.next_number - 1}, but the table "
+                f"only has it up to {newest.next_number - 1}: it was restored from an older copy.",
+                hint,
+            )
+        try:
+            table.check_has(since)
+        except MarkerLostError as error:
+            raise LakeproofError(
+                f"The topic {self._topic} has rows that {table.name} has no longer: {error.message}", hint
+            ) from error
+        return since
+
+
+@dataclass
+class _Sent:
+    """What a task sent."""
+
+    messages: int = 0
+    failure: LakeproofError | None = None
+
+
+def send_rows(messages: DataFrame, kafka: KafkaSettings, topic: str) -> int:
+    """Send messages, each task its own, and return how many there were.
+
+    Raises
+    ------
+    SendingError
+        The brokers did not acknowledge one.
+    """
+    return sum(part.messages for part in write_in_tasks(messages, lambda batches: _send(batches, kafka, topic)))
+
+
+def _send(batches: Iterator[pa.RecordBatch], kafka: KafkaSettings, topic: str) -> _Sent:
+    sent = _Sent()
+    sending: Sending | None = None
+    try:
+        for batch in batches:
+            sending = sending or Sending(kafka, topic)
+            sent.messages += sending.send(_outgoing(batch)).acknowledged
+    except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
+        sent.failure = error
+    return sent
+
+
+def _outgoing(batch: pa.RecordBatch) -> Iterator[Outgoing]:
+    keys, values, headers = (batch.column(name).to_pylist() for name in ("key", "value", "headers"))
+    for key, value, pairs in zip(keys, values, headers, strict=True):
+        yield Outgoing(value, key, [(pair["key"], pair["value"]) for pair in pairs or ()])

@@ -1,0 +1,59 @@
+"""What a query is said to have failed with: what is outside is worth another try, though it may be back by now."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from consumer.app.failures import explained
+from lakeproof.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+REFUSED = 1
+"""A port where nothing listens."""
+
+
+def write_to_a_full_disk(jvm: Any, _folder: Path) -> None:
+    jvm.java.io.FileOutputStream("/dev/full").write(1)
+
+
+def fill_a_catalog(jvm: Any, folder: Path) -> None:
+    database = jvm.java.sql.DriverManager.getConnection(f"jdbc:sqlite:{folder / 'catalog.db'}")
+    statement = database.createStatement()
+    statement.execute("CREATE TABLE large (content)")
+    statement.execute("PRAGMA max_page_count=2")
+    statement.execute("INSERT INTO large VALUES (zeroblob(1000000))")
+
+
+def connect_to_a_database(jvm: Any, _folder: Path) -> None:
+    jvm.java.sql.DriverManager.getConnection(f"jdbc:postgresql://127.0.0.1:{REFUSED}/none")
+
+
+def connect_to_a_server(jvm: Any, _folder: Path) -> None:
+    jvm.java.net.Socket("127.0.0.1", REFUSED)
+
+
+def make_a_mistake(jvm: Any, _folder: Path) -> None:
+    jvm.java.util.ArrayList().get(3)
+
+
+@pytest.mark.parametrize(
+    ("fail", "exit_code", "words"),
+    [
+        (write_to_a_full_disk, 3, "No space is left on the disk"),
+        (fill_a_catalog, 3, "No space is left on the disk"),
+        (connect_to_a_database, 3, "The catalog, a disk or a server failed: ConnectException: Connection refused"),
+        (connect_to_a_server, 3, "The catalog, a disk or a server failed: ConnectException: Connection refused"),
+        (make_a_mistake, 1, "The query failed: IndexOutOfBoundsException"),
+    ],
+)
+def test_what_the_jvm_failed_with(
+    spark: SparkSession, lake_settings: Settings, tmp_path: Path, fail: Any, exit_code: int, words: str
+) -> None:
+    with pytest.raises(Py4JJavaError) as caught:
+        fail(spark._jvm, tmp_path)
+    error = explained(caught.value, lake_settings, "events")
+    assert (error.exit_code, error.message.startswith(words)) == (exit_code, True), error

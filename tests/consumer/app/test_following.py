@@ -1,0 +1,138 @@
+"""A query that follows tables, with a plain function as what it does."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from consumer.app.following import Following
+from consumer.bulletin import Bulletin
+
+
+class Work:
+    """So many things to take."""
+
+    def __init__(self, left: int = 0) -> None:
+        self.left = left
+        self.taken = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def take(self) -> bool:
+        self.gate.wait(10)
+        if self.left == 0:
+            return False
+        if self.left < 0:
+            raise ValueError("cannot be taken")
+        self.left -= 1
+        self.taken += 1
+        return True
+
+
+@pytest.fixture
+def work() -> Work:
+    return Work(3)
+
+
+@pytest.fixture
+def following(work: Work, tmp_path: Path) -> Iterator[Following]:
+    query = Following("test", work.take, 0.01, tmp_path / "stop")
+    yield query
+    work.gate.set()
+    query.stop()
+    assert not query.isActive
+
+
+def test_it_takes_all_that_is_there(work: Work, following: Following) -> None:
+    following.processAllAvailable()
+    assert work.taken == 3
+    work.left = 2
+    following.processAllAvailable()
+    assert work.taken == 5
+    assert following.exception() is None
+
+
+def test_it_can_wait_after_it_took_something_too(work: Work, tmp_path: Path) -> None:
+    query = Following("test", work.take, 600, tmp_path / "stop", at_once=False)
+    try:
+        while not work.taken:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert work.taken == 1
+    finally:
+        query.stop()
+
+
+def test_it_looks_at_once_when_there_is_news(tmp_path: Path) -> None:
+    work, bulletin = Work(), Bulletin(tmp_path)
+    query = Following("test", work.take, 600, bulletin.stop_file, lambda: bulletin.progress("before"))
+    try:
+        query.processAllAvailable()
+        work.left = 1
+        bulletin.note_progress("another")
+        time.sleep(0.2)
+        assert not work.taken
+        for number in (1, 2):
+            work.left = 1
+            bulletin.note_progress("before")
+            end = time.monotonic() + 30
+            while work.taken < number and time.monotonic() < end:
+                time.sleep(0.01)
+            assert work.taken == number
+    finally:
+        query.stop()
+
+
+def test_news_during_a_look_is_not_missed(tmp_path: Path) -> None:
+    bulletin, looks = Bulletin(tmp_path), [0]
+
+    def take() -> bool:
+        looks[0] += 1
+        if looks[0] == 1:
+            bulletin.note_progress("before")  # too late for this look
+        return False
+
+    query = Following("test", take, 600, bulletin.stop_file, lambda: bulletin.progress("before"))
+    try:
+        end = time.monotonic() + 30
+        while looks[0] < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        assert looks == [2]
+    finally:
+        query.stop()
+
+
+def test_a_look_that_began_before_does_not_count(work: Work, following: Following) -> None:
+    following.processAllAvailable()
+    work.gate.clear()
+    time.sleep(0.1)  # it looks, and sees nothing yet
+    waiting = threading.Thread(target=following.processAllAvailable)
+    waiting.start()
+    time.sleep(0.1)
+    work.left = 1
+    work.gate.set()
+    waiting.join(10)
+    assert work.taken == 4
+
+
+def test_it_takes_nothing_more_when_it_shall_stop(work: Work, following: Following, tmp_path: Path) -> None:
+    following.processAllAvailable()
+    (tmp_path / "stop").touch()
+    time.sleep(0.05)
+    work.left = 1
+    time.sleep(0.1)
+    assert work.taken == 3
+    assert following.isActive
+    assert not following.status["isTriggerActive"]
+
+
+def test_it_says_what_it_failed_with(work: Work, following: Following) -> None:
+    work.left = -1
+    with pytest.raises(ValueError, match="cannot be taken"):
+        following.processAllAvailable()
+    assert isinstance(following.exception(), ValueError)
+    following.stop()
+    assert not following.isActive

@@ -1,0 +1,189 @@
+"""Data files hold every row that their writer took, once, each day in files of its own."""
+
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    IcebergType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+from pyiceberg.types import ListType as IcebergList
+from pyiceberg.types import MapType as IcebergMap
+
+from consumer.iceberg import data_files
+from consumer.iceberg.data_files import NO_DAY, DataFileWriter, Target
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import S3Settings
+from lakeproof.storage import open_storage
+from lakeproof.storage.local import local_path
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"}),
+        pa.field("at", pa.timestamp("us", "UTC"), metadata={"PARQUET:field_id": "2"}),
+    ]
+)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOMENTS = st.none() | st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC))
+
+
+def writer(folder: Path) -> DataFileWriter:
+    target = Target(folder.as_uri(), SCHEMA, "at", "at_day")
+    return DataFileWriter(target, open_storage(target.folder, S3Settings()))
+
+
+def batch(rows: list[tuple[int, datetime | None]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"id": number, "at": at} for number, at in rows], schema=SCHEMA)
+
+
+@settings(max_examples=50, deadline=None)
+@given(batches=st.lists(st.lists(MOMENTS, max_size=8), max_size=5), flush=st.sampled_from([1, 100, 1 << 20]))
+def test_every_row_is_in_the_files_of_its_day(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[datetime | None]], flush: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_files, "_FLUSH_BYTES", flush)
+        patch.setattr(data_files, "_MAX_OPEN", 2)
+        out = writer(tmp_path_factory.mktemp("data"))
+        landed, number = [], 0
+        for moments in batches:
+            rows = [(number + index, at) for index, at in enumerate(moments)]
+            number += len(rows)
+            landed += rows
+            out.write(batch(rows))
+        files = out.close()
+    found: Counter[tuple[int, datetime | None]] = Counter()
+    for file in files:
+        path = local_path(file.uri)
+        assert path.stat().st_size == file.size
+        rows = [(row["id"], row["at"]) for row in pq.ParquetFile(path).read().to_pylist()]
+        assert rows
+        days = {NO_DAY if at is None else at.date().isoformat() for _, at in rows}
+        assert [file.partition] == [f"at_day={day}" for day in days]
+        found.update(rows)
+    assert found == Counter(landed)
+
+
+def test_rows_of_one_day_that_came_in_small_batches_are_one_file(tmp_path: Path) -> None:
+    out = writer(tmp_path)
+    for number in range(100):
+        out.write(batch([(number, EPOCH + timedelta(seconds=number))]))
+    [file] = out.close()
+    assert pq.ParquetFile(local_path(file.uri)).metadata.num_row_groups == 1
+
+
+def test_no_rows_make_no_files(tmp_path: Path) -> None:
+    out = writer(tmp_path)
+    out.write(batch([]))
+    assert out.close() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_column_names_the_field_id_that_iceberg_reads_it_by(tmp_path: Path) -> None:
+    out = writer(tmp_path)
+    out.write(batch([(1, datetime.combine(date(1969, 12, 31), datetime.min.time(), UTC))]))
+    [file] = out.close()
+    schema = pq.ParquetFile(local_path(file.uri)).schema_arrow
+    assert [field.metadata[b"PARQUET:field_id"] for field in schema] == [b"1", b"2"]
+
+
+def table_with(*kinds: tuple[str, IcebergType]) -> pa.Schema:
+    fields = [NestedField(0, name, kind) for name, kind in (*kinds, ("at", TimestamptzType()))]
+    return schema_to_pyarrow(assign_fresh_schema_ids(Schema(*fields)))
+
+
+def struct(*kinds: tuple[str, IcebergType]) -> StructType:
+    return StructType(*(NestedField(0, name, kind) for name, kind in kinds))
+
+
+ROW = {
+    "o": {"n": 1},
+    "l": [{"n": 2}, None],
+    "m": [("k", {"n": 3}), ("none", None)],
+    "n": 4,
+    "f": 0.5,
+    "d": Decimal("1.25"),
+    "at": EPOCH,
+}
+JUDGED = pa.struct([("n", pa.int32())])
+ROWS = pa.schema(
+    [
+        ("o", JUDGED),
+        ("l", pa.list_(JUDGED)),
+        ("m", pa.map_(pa.string(), JUDGED)),
+        ("n", pa.int32()),
+        ("f", pa.float32()),
+        ("d", pa.decimal128(9, 2)),
+        ("at", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+def test_rows_of_an_earlier_contract_fit_a_table_that_evolved(tmp_path: Path) -> None:
+    inner = struct(("added", StringType()), ("n", LongType()), ("deep", struct(("x", LongType()))))
+    schema = table_with(
+        ("added", IcebergMap(0, StringType(), 0, inner, value_required=False)),
+        ("m", IcebergMap(0, StringType(), 0, inner, value_required=False)),
+        ("l", IcebergList(0, inner, element_required=False)),
+        ("d", DecimalType(20, 2)),
+        ("n", LongType()),
+        ("o", inner),
+        ("f", DoubleType()),
+    )
+    target = Target(tmp_path.as_uri(), schema, "at", "at_day")
+    out = DataFileWriter(target, open_storage(target.folder, S3Settings()))
+    out.write(pa.RecordBatch.from_pylist([ROW, {"at": EPOCH}], schema=ROWS))
+    [file] = out.close()
+    written = pq.ParquetFile(local_path(file.uri))
+    wide = {"added": None, "deep": None}
+    first, second = written.read().to_pylist()
+    assert first == ROW | {
+        "added": None,
+        "o": wide | {"n": 1},
+        "l": [wide | {"n": 2}, None],
+        "m": [("k", wide | {"n": 3}), ("none", None)],
+    }
+    assert second == dict.fromkeys(schema.names) | {"at": EPOCH}
+    found = written.schema_arrow
+    assert [field.metadata for field in found] == [field.metadata for field in schema]
+    assert [field.metadata for field in found.field("o").type] == [field.metadata for field in schema.field("o").type]
+
+
+@pytest.mark.parametrize(
+    ("missing", "kind"),
+    [
+        ("o.n", struct(("x", LongType()))),
+        ("l.n", IcebergList(0, struct(("x", LongType())))),
+        ("m.n", IcebergMap(0, StringType(), 0, struct(("x", LongType())))),
+        ("n", None),
+    ],
+)
+def test_what_the_table_lacks_is_not_left_out_without_a_word(
+    tmp_path: Path, missing: str, kind: IcebergType | None
+) -> None:
+    name = missing[0]
+    schema = table_with((name, kind)) if kind else table_with()
+    target = Target(tmp_path.as_uri(), schema, "at", "at_day")
+    out = DataFileWriter(target, open_storage(target.folder, S3Settings()))
+    out.write(pa.RecordBatch.from_pylist([ROW], schema=ROWS).select([name, "at"]))
+    with pytest.raises(
+        LakeproofError,
+        match=rf"does not have all fields of its contract: {missing}\.\n  Run `lakeproof contract apply`",
+    ):
+        out.close()
+    assert list(tmp_path.iterdir()) == []

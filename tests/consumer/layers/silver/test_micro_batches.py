@@ -1,0 +1,336 @@
+"""Silver against the plain model, from landed files to tables; crashes, other tools and changes in between."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests import evolving
+from tests.consumer.crashes import crash_before
+from tests.consumer.lake import Drain, SessionOf, rows
+from tests.consumer.layers.silver.lakes import NOON, check, days, decide_all, land, silver_of, with_strategy
+from tests.evolving import OLD, V2, write_contract
+from tests.lakes import changed
+from tests.operations import tables
+from tests.operations.pieces import Piece, lose
+
+from consumer.app.repair import reset
+from consumer.layers.rebuild import rebuild, silver_layer
+from consumer.layers.silver import micro_batches
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError
+from lakeproof.history.apply import carry_out, plan
+from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.tables.names import NEXT_MICRO_BATCH
+from reader.verify.streams import verify
+
+pytestmark = pytest.mark.spark
+
+APPENDS = ["before conflicts", "before late", "before ledger", "before silver"]
+
+
+@pytest.fixture
+def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let the next silver micro-batch crash before its append number `count`, and later ones not."""
+    return crash_before(monkeypatch, micro_batches)
+
+
+def land_some(settings: Settings, first: bool) -> None:
+    """A row of every verdict, with winners in earlier micro-batches, in earlier files and in the same file."""
+    if first:
+        land(settings, "1.json", ("a", NOON, "x"), ("b", NOON, "x"), ("b", NOON, "x"), ("old", NOON - days(6), "x"))
+        land(settings, "2.json", ("a", NOON, "x"), ("b", NOON, "y"), ("c", NOON - days(30), "x"))
+    else:
+        late = ("late", NOON - days(8), "x")
+        land(settings, "3.json", ("a", NOON, "x"), ("a", NOON, "y"), late, late, ("d", NOON + days(2), "x"))
+        land(settings, "4.json", ("d", NOON + days(2), "x"), ("c", NOON, "x"), ("old", NOON, "z"))
+
+
+def test_each_row_has_its_verdict(lake_settings: Settings, drain_directly: Drain, session_of: SessionOf) -> None:
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    spark = session_of(lake_settings)
+    decide_all(spark, lake_settings)
+    land_some(lake_settings, first=False)
+    drain_directly(lake_settings)
+    decide_all(spark, lake_settings)
+    found = check(lake_settings)
+    assert {place: verdict for place, verdict in found.items() if place[0] >= "2"} == {
+        ("2.json", 0): ("duplicates", ("1.json", 0)),
+        ("2.json", 1): ("conflicts", ("1.json", 1)),
+        ("2.json", 2): ("kept", None),  # nothing came before its micro-batch, so there is no horizon yet
+        ("3.json", 0): ("duplicates", ("1.json", 0)),
+        ("3.json", 1): ("conflicts", ("1.json", 0)),
+        ("3.json", 2): ("late", None),
+        ("3.json", 3): ("late", None),
+        ("3.json", 4): ("kept", None),
+        ("4.json", 0): ("duplicates", ("3.json", 4)),
+        ("4.json", 1): ("kept", None),  # the one with its key is too old to be looked at
+        ("4.json", 2): ("conflicts", ("1.json", 3)),
+    }
+    assert decide_all(spark, lake_settings) == 0
+
+
+def test_a_backlog_is_what_the_limit_left_in_bronze(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    settings = changed(lake_settings, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=3)
+    for number in range(3):  # a micro-batch of bronze each
+        land(settings, f"{number}.json", (f"a{number}", NOON, "x"), (f"b{number}", NOON, "x"))
+        drain_directly(settings)
+    spark = session_of(settings)
+    with silver_of(settings) as process:
+        left = []
+        while process.take(spark):
+            left.append(process.has_backlog)
+        assert left == [True, True, False]
+        assert not process.has_backlog
+
+
+@pytest.mark.parametrize("strategy", ["merge", "state"])
+@pytest.mark.parametrize("seed", range(2))
+def test_random_streams_are_as_the_model_says(
+    lake_settings: Settings,
+    drain_directly: Drain,
+    session_of: SessionOf,
+    tmp_path: Path,
+    seed: int,
+    strategy: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if seed == 0:  # all by tasks
+        monkeypatch.setattr("consumer.iceberg.scan.SMALL_ROWS", 0)
+    chance = random.Random(seed)
+    number = 0
+    lake = with_strategy(lake_settings, tmp_path / "contracts", strategy)
+    spark = session_of(lake)
+    # Some micro-batches of silver hold one of bronze, some several, between which the horizon passes what was kept.
+    for max_rows in (1, 10, 1000):
+        settings = changed(lake, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=max_rows)
+        for _ in range(chance.randint(1, 3)):
+            for _ in range(chance.randint(1, 2)):
+                events = [
+                    (
+                        f"e{chance.randint(0, 9)}",
+                        NOON + days(4 * number - chance.choice((0, 0, 1, 5, 9, 20))),
+                        chance.choice("ab"),
+                    )
+                    for _ in range(chance.randint(0, 12))
+                ]
+                land(lake, f"{number:02}.json", *events)
+                number += 1
+            drain_directly(lake)
+        decide_all(spark, settings)
+        check(lake)
+
+
+@pytest.mark.parametrize("appends", range(4), ids=APPENDS)
+def test_what_was_begun_is_finished_in_the_same_way(
+    lake_settings: Settings,
+    drain_directly: Drain,
+    session_of: SessionOf,
+    crash: Callable[[int], None],
+    appends: int,
+) -> None:
+    spark = session_of(lake_settings)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    decide_all(spark, lake_settings)
+    land_some(lake_settings, first=False)
+    drain_directly(lake_settings)
+    crash(appends)
+    with pytest.raises(LakeproofError, match="as asked"):
+        decide_all(spark, lake_settings)
+    land(lake_settings, "5.json", ("a", NOON, "x"), ("e", NOON, "x"))
+    drain_directly(lake_settings)
+    # What was begun is finished first, however much may be taken at once now.
+    assert decide_all(spark, lake_settings, most=1) == 1
+    assert len(rows(lake_settings, "ledger.events_silver")) == (5 if appends == 0 else 4)
+    decide_all(spark, lake_settings)
+    check(lake_settings)
+
+
+def test_maintenance_by_other_tools_and_a_lost_checkpoint_change_nothing(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, crash: Callable[[int], None]
+) -> None:
+    spark = session_of(lake_settings)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    decide_all(spark, lake_settings)
+    lose(lake_settings, Piece.CHECKPOINTS)
+    land_some(lake_settings, first=False)
+    drain_directly(lake_settings)
+    assert sorted({row["_micro_batch_id"] for row in rows(lake_settings, "bronze.events")}) == [0, 1]
+    crash(2)
+    with pytest.raises(LakeproofError, match="as asked"):
+        decide_all(spark, lake_settings)
+    for table in ("bronze.events", "ledger.events", "silver.events", "silver.events_conflicts"):
+        tables.maintain(spark, table)
+    decide_all(spark, lake_settings)
+    check(lake_settings)
+
+
+def test_bronze_that_was_compacted_is_read_together_with_newer_files(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    """Spark writes other Arrow types into its files than the consumer into its own."""
+    spark = session_of(lake_settings)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    tables.rewrite_data_files(spark, "bronze.events")
+    land_some(lake_settings, first=False)
+    drain_directly(lake_settings)
+    assert decide_all(spark, lake_settings) == 1
+    check(lake_settings)
+
+
+def test_rows_that_were_deleted_from_bronze_stop_silver(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    open_catalog(lake_settings).load_table("bronze.events").delete("event_id == 'old'")
+    with pytest.raises(LakeproofError, match=r"has 3 rows of 1\.json in micro-batch 0, but its ledger counted 4"):
+        decide_all(session_of(lake_settings), lake_settings)
+    assert rows(lake_settings, "silver.events") == []
+
+
+def test_equality_deletes_of_another_tool_stop_silver_until_they_are_undone(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    spark = session_of(lake_settings)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    tables.delete_by_equality(lake_settings, spark, "bronze.events", "event_id", "old", "2026-11-14")
+    assert spark.table("lake.bronze.events").where("event_id = 'old'").count() == 0
+    with pytest.raises(LakeproofError, match=r"deleted rows of bronze\.events by equality deletes") as refused:
+        decide_all(spark, lake_settings)
+    assert "rollback_to_snapshot" in refused.value.hint
+    tables.roll_back(spark, "bronze.events")
+    decide_all(spark, lake_settings)
+    check(lake_settings)
+
+
+def test_another_horizon_is_refused_until_silver_is_rebuilt(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path
+) -> None:
+    spark = session_of(lake_settings)
+    for first in (True, False):
+        land_some(lake_settings, first=first)
+        drain_directly(lake_settings)
+        decide_all(spark, lake_settings)
+    before = check(lake_settings)
+    folder = tmp_path / "contracts"
+    folder.mkdir()
+    text = (lake_settings.contracts / "events.yaml").read_text()
+    text = text.replace("version: 1.1.0", "version: 1.2.0").replace(
+        "customProperties:\n", "customProperties:\n  - property: silverHorizon\n    value: unbounded\n", 1
+    )
+    (folder / "events.yaml").write_text(text)
+    settings = changed(lake_settings, LAKE_CONTRACTS=str(folder))
+    catalog, log = open_catalog(settings), ContractLog(settings.state.database)
+    carry_out(catalog, plan(catalog, settings, "events"), log)
+    land(settings, "5.json", ("e", NOON, "x"))
+    drain_directly(settings)
+    with pytest.raises(LakeproofError, match="another primary key, event time or horizon") as refused:
+        decide_all(spark, settings)
+    assert "consumer rebuild silver events" in refused.value.hint
+
+    contract = load_contract(settings.contracts, "events")
+    assert "Rebuilt silver.events" in rebuild(settings, silver_layer(settings, contract), lambda: spark)
+    after = check(settings)
+    assert "late" in {verdict for verdict, _ in before.values()}
+    assert "late" not in {verdict for verdict, _ in after.values()}
+    land(settings, "6.json", ("e", NOON, "y"))
+    drain_directly(settings)
+    decide_all(spark, settings)
+    check(settings)
+    names = {name for _, name in catalog.list_tables("silver")}
+    assert names == {"events", "events_conflicts", "events_late"}
+
+
+def test_fields_that_are_renamed_and_dropped(
+    lake_settings: Settings,
+    drain_directly: Drain,
+    session_of: SessionOf,
+    crash: Callable[[int], None],
+    tmp_path: Path,
+) -> None:
+    """What was begun is finished under its contract, with tables that have other columns already."""
+    settings = changed(lake_settings, LAKE_CONTRACTS=str(tmp_path / "contracts"))
+    spark = session_of(settings)
+    write_contract(settings, "1.0.0")
+    evolving.land(settings, "1.json", OLD | {"id": "a"}, OLD | {"id": "b"}, OLD | {"id": "c", "code": None})
+    drain_directly(settings, "orders")
+    decide_all(spark, settings, "orders")
+    evolving.land(settings, "2.json", OLD | {"id": "a"}, OLD | {"id": "b", "nick": "other"}, OLD | {"id": "d"})
+    drain_directly(settings, "orders")
+    crash(2)
+    with pytest.raises(LakeproofError, match="as asked"):
+        decide_all(spark, settings, "orders")
+    write_contract(settings, "1.1.0", V2)
+    catalog = open_catalog(settings)
+    carry_out(catalog, plan(catalog, settings, "orders"), ContractLog(settings.state.database))
+    assert off(settings) == []  # silver is behind bronze, and has the names of the new contract already
+    later = {name: value for name, value in OLD.items() if name not in ("nick", "code")} | {"place": {"a": 1}}
+    same = later | {"id": "e", "alias": "n"}
+    evolving.land(settings, "3.json", same | {"id": "a"}, same | {"id": "c"}, same, same, OLD | {"id": "f"})
+    drain_directly(settings, "orders")
+    decide_all(spark, settings, "orders")
+
+    def verdicts() -> dict[str, tuple[int, ...]]:
+        names = ("kept", "duplicates", "conflicts", "late")
+        return {row["source"]: tuple(row[name] for name in names) for row in rows(settings, "ledger.orders_silver")}
+
+    # In 3.json, a and c lack what place had, and a what was dropped: that is other content.
+    expected = {"1.json": (3, 0, 0, 0), "2.json": (1, 1, 1, 0), "3.json": (1, 1, 2, 0)}
+    assert verdicts() == expected
+    assert {row["id"]: (row["alias"], row["code"]) for row in rows(settings, "silver.orders")} == {
+        "a": ("n", "c"), "b": ("n", "c"), "c": ("n", None), "d": ("n", "c"), "e": ("n", None)}  # fmt: skip
+    assert off(settings) == []
+    rebuild(settings, silver_layer(settings, load_contract(settings.contracts, "orders")), lambda: spark)
+    assert verdicts() == expected
+    assert off(settings) == []
+
+
+def off(settings: Settings) -> list[str]:
+    """What verification finds."""
+    [checked] = verify(settings, "orders", values=True)
+    assert checked.silver
+    return [*checked.off, *checked.silver.findings, *checked.silver.problems]
+
+
+def test_bronze_that_was_read_again_needs_another_silver(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    spark = session_of(lake_settings)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    decide_all(spark, lake_settings)
+    catalog = open_catalog(lake_settings)
+    for table in ("bronze.events", "dead_letters.events", "ledger.events"):
+        catalog.drop_table(table)
+    reset(lake_settings, "events")
+    drain_directly(lake_settings)
+    with pytest.raises(LakeproofError, match="were dropped since then") as refused:
+        decide_all(spark, lake_settings)
+    assert "consumer rebuild silver events" in refused.value.hint
+    rebuild(lake_settings, silver_layer(lake_settings, load_contract(lake_settings.contracts, "events")), lambda: spark)
+    check(lake_settings)
+
+
+def test_numbers_go_on_from_a_ledger_of_an_earlier_version(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    with open_catalog(lake_settings).load_table("ledger.events").transaction() as transaction:
+        transaction.remove_properties(NEXT_MICRO_BATCH)
+    land_some(lake_settings, first=False)
+    drain_directly(lake_settings)
+    assert sorted({row["_micro_batch_id"] for row in rows(lake_settings, "bronze.events")}) == [0, 1]
+    assert open_catalog(lake_settings).load_table("ledger.events").properties[NEXT_MICRO_BATCH] == "1"
+    decide_all(session_of(lake_settings), lake_settings)
+    check(lake_settings)

@@ -1,0 +1,133 @@
+"""The strategy `state`: whatever becomes of the index, verdicts are those of the model."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from rocksdict import Cache
+from tests.consumer.lake import Drain, SessionOf
+from tests.consumer.layers.silver.lakes import NOON, check, days, decide_all, land, silver_of, with_strategy
+from tests.lakes import changed
+from tests.operations import tables
+from tests.operations.pieces import back_up, restore
+
+from consumer.layers import buckets
+from consumer.layers.rebuild import rebuild, silver_layer
+from consumer.layers.silver.key_index import KeyIndex
+from lakeproof.contracts import load_contract
+from lakeproof.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def lake(lake_settings: Settings, tmp_path: Path) -> Settings:
+    """A lake with the strategy."""
+    return with_strategy(lake_settings, tmp_path / "contracts", "state")
+
+
+class Lake:
+    """Lands a file with a duplicate, a conflict and a new key, and lets silver decide it."""
+
+    def __init__(self, settings: Settings, drain: Drain, session_of: SessionOf) -> None:
+        self._settings = settings
+        self._drain = drain
+        self._session_of = session_of
+        self._count = 0
+
+    def step(self, settings: Settings | None = None) -> None:
+        at = NOON + days(self._count)
+        events = [(f"k{self._count}", at, "x"), ("k0", NOON, "x"), (f"k{self._count - 1}", at, "other")]
+        land(self._settings, f"{self._count}.json", *events)
+        self._count += 1
+        self._drain(self._settings)
+        assert decide_all(self._session_of(self._settings), settings or self._settings) == 1
+        check(self._settings)
+
+
+def test_the_index_may_be_lost_old_or_of_another_strategy(
+    lake: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path
+) -> None:
+    steps = Lake(lake, drain_directly, session_of)
+    index, copy = lake.silver.index / "events", tmp_path / "copy"
+    steps.step()
+    steps.step()
+    shutil.copytree(index, copy)
+    steps.step()
+    steps.step()
+    shutil.rmtree(index)
+    shutil.copytree(copy, index)  # it is behind: what it lacks is read from silver
+    steps.step()
+    shutil.rmtree(index)  # lost
+    # One row at once: the index is filled in several steps.
+    steps.step(changed(lake, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=1))
+    shutil.rmtree(index)
+    shutil.copytree(copy, index)
+    tables.maintain(session_of(lake), "silver.events")  # its commit is no longer in silver's history
+    steps.step()
+
+
+def test_a_damaged_index_is_filled_again(
+    lake: Settings,
+    drain_directly: Drain,
+    session_of: SessionOf,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Damage within a file shows at a look-up, in a consumer that runs, too."""
+    monkeypatch.setattr(buckets, "_CACHE", Cache(1))  # blocks that were read before would hide it
+    steps = Lake(lake, drain_directly, session_of)
+    steps.step()
+    steps.step()
+    flip_a_bit(lake.silver.index / "events")
+    steps.step()
+    assert "block checksum mismatch" in capfd.readouterr().out
+    assert list(lake.silver.index.iterdir()) == [lake.silver.index / "events"]  # it was not taken to be in use
+    with silver_of(lake) as process:
+        process.take(session_of(lake))
+        land(lake, "a.json", ("k0", NOON, "x"))
+        drain_directly(lake)
+        process.take(session_of(lake))
+        flip_a_bit(lake.silver.index / "events")
+        land(lake, "b.json", ("k0", NOON, "x"), ("k1", NOON, "other"), ("b", NOON, "x"))
+        drain_directly(lake)
+        process.take(session_of(lake))
+    assert "block checksum mismatch" in capfd.readouterr().out
+    check(lake)
+
+
+def flip_a_bit(index: Path) -> None:
+    """In a block of keys of each table of an index."""
+    for table in index.glob("*.sst"):
+        content = bytearray(table.read_bytes())
+        content[10] ^= 1
+        table.write_bytes(content)
+
+
+def test_an_index_of_another_silver_is_not_used(
+    lake: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path
+) -> None:
+    steps = Lake(lake, drain_directly, session_of)
+    steps.step()
+    steps.step()
+    back_up(lake, tmp_path / "copy")  # all but the index
+    steps.step()
+    rebuild(lake, silver_layer(lake, load_contract(lake.contracts, "events")), lambda: session_of(lake))
+    steps.step()
+    restore(lake, tmp_path / "copy")  # it is ahead, and of another table
+    steps.step()
+
+
+def test_an_index_that_a_suspended_consumer_has_open_is_filled_anew_beside_it(
+    lake: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    steps = Lake(lake, drain_directly, session_of)
+    steps.step()
+    index = lake.silver.index / "events"
+    of_the_suspended = KeyIndex(index, None)
+    steps.step()
+    steps.step()
+    assert len(list(index.parent.glob("events.*"))) == 1  # the one that a killed consumer would leave, too
+    of_the_suspended.close()
+    steps.step()
+    assert list(index.parent.iterdir()) == [index]

@@ -1,0 +1,31 @@
+"""A lake of orders whose silver a test fills, and what a topic has of its tables."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.consumer.lake import SessionOf
+from tests.consumer.layers.gold.lakes import Silver, orders_lake
+from tests.lakes import changed
+from tests.servers import KafkaServer
+
+from lakeproof.settings import Settings
+
+
+@pytest.fixture
+def lake(lake_settings: Settings, kafka: KafkaServer, tmp_path: Path) -> Settings:
+    """The lake."""
+    own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TIMEOUT_SECONDS": 5}
+    return changed(orders_lake(lake_settings, tmp_path), **own, LAKE_TOPIC_PARTITIONS=2)
+
+
+@pytest.fixture
+def session(lake: Settings, session_of: SessionOf) -> SparkSession:
+    """Its session."""
+    return session_of(lake)
+
+
+@pytest.fixture
+def silver(lake: Settings, session: SparkSession) -> Silver:
+    """The rows that its silver keeps."""
+    return Silver(session, lake)
