@@ -44,7 +44,7 @@ from lakeproof.storage.local import local_path
 from lakeproof.tables.names import gold_query, samples_tables, silver_query, silver_tables
 from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables, ensure_tables
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SINK = "silver.events-to-acme"
 
 

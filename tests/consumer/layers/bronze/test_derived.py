@@ -16,7 +16,7 @@ from consumer.sources.envelope import Headers, Messages
 from lakeproof.contracts import Contract, Field, ObjectType, PrimitiveType, load_contract
 from lakeproof.kafka.correlation import correlation_id
 
-CONTRACT = load_contract(Path(__file__).parents[3] / "contracts", "clickstream")
+CONTRACT = load_contract(Path(__file__).parents[4] / "contracts", "clickstream")
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 

@@ -27,7 +27,7 @@ from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables.schemas import bronze_schema, dead_letter_schema
 
-CONTRACT = load_contract(Path(__file__).parents[3] / "contracts", "events")
+CONTRACT = load_contract(Path(__file__).parents[4] / "contracts", "events")
 GOOD = b'{"user_id":"u","event_id":"%d","event_timestamp":"2026-11-2%dT06:00:00Z","event_type":"page_view"}'
 S3 = S3Settings()
 

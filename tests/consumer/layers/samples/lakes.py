@@ -25,7 +25,7 @@ from lakeproof.storage import open_storage
 from lakeproof.tables.names import samples_tables, silver_query, silver_tables
 from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SILVER = silver_tables("sensors")
 TEXT = (ROOT / "gold" / "sensor_samples.yaml").read_text()
 BY_WINDOW = TEXT.replace("by: device", "by: window")
