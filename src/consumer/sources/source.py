@@ -1,5 +1,9 @@
-"""What a stream's batches come from. Landed files fill this protocol, see :mod:`consumer.sources.files.source`."""
+"""What a stream's batches come from: what a micro-batch holds, and how a task reads it.
 
+A source derives from :class:`Source`, and a reader fills :class:`Reader`; see :mod:`consumer.sources.files.source`.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Part(Protocol):
-    """A piece of a micro-batch that is read as a whole, and has a row in the ledger: a file, a range of offsets."""
+    """A piece of a micro-batch that has a row in the ledger: a file, a range of offsets."""
 
     @property
     def name(self) -> str:
@@ -41,22 +45,11 @@ class Part(Protocol):
 
 
 PartT = TypeVar("PartT", bound=Part)
-ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
 class Held(Generic[PartT]):
-    """What a micro-batch holds.
-
-    Parameters
-    ----------
-    parts
-        Its parts.
-    start, end
-        The positions of the source that they lie between.
-    contract
-        Digest of the contract that judges them.
-    """
+    """What a micro-batch holds: parts between two positions of the source, and the digest of the contract for them."""
 
     parts: Sequence[PartT]
     start: str
@@ -66,6 +59,9 @@ class Held(Generic[PartT]):
 
 class Reader(Protocol[PartT]):
     """Reads parts within a task. Can be pickled."""
+
+    def groups(self, parts: Sequence[PartT], cores: int) -> list[list[PartT]]:
+        """Divide parts among tasks, for so many cores: a group for each task. Large parts may be cut."""
 
     def envelopes(
         self, parts: Iterable[PartT], limits: Limits, touched: Callable[[PartT], None] | None
@@ -93,45 +89,38 @@ class DeclinedError(LakeproofError):
     """A micro-batch was not begun, since the application ends."""
 
 
-class Source(Protocol[PartT]):
-    """Where a stream's batches come from."""
+class Source(ABC, Generic[PartT]):
+    """Where a stream's batches come from. The last four members have a default that fits most sources."""
 
     @property
-    def knows_its_end(self) -> bool:
-        """Whether Spark itself can end the query once it has taken what was there when it started."""
-
-    @property
+    @abstractmethod
     def root(self) -> str:
         """Where that is, for a person."""
 
     @property
+    @abstractmethod
     def reader(self) -> Reader[PartT]:
         """Reads it within tasks."""
 
+    @abstractmethod
     def prepare(self, catalog: "Catalog") -> None:
-        """Check that it is the one that the stream's tables were filled from. The tables are there."""
+        """Check that it is the one that the stream's tables were filled from. The tables exist."""
 
+    @abstractmethod
     def check_without_tables(self) -> None:
         """Refuse to start from the beginning if a checkpoint says that there were tables."""
 
+    @abstractmethod
     def resume(self, ledger: "Table", accounted: str | None) -> None:
-        """Find where to go on: behind `accounted`, up to which the ledger has everything; None for the beginning."""
+        """Resume behind `accounted`, up to which the ledger has everything; None for the beginning."""
 
-    def waiting(self) -> dict[str, int]:
-        """How much there is to take, by a unit of `size_of`; empty for a run without an end. It was resumed."""
-
+    @abstractmethod
     def rows(self, spark: "SparkSession", bulletin: Bulletin) -> "DataFrame":
         """Return the streaming rows that say what each micro-batch holds."""
 
+    @abstractmethod
     def held(self, rows: "DataFrame", micro_batch_id: int) -> Held[PartT] | None:
-        """Read what a micro-batch holds; None where it holds nothing.
-
-        Parameters
-        ----------
-        rows
-            Its rows.
-        micro_batch_id
-            Its number in the checkpoint.
+        """Read what the micro-batch with this number in the checkpoint holds, by its rows; None for nothing.
 
         Raises
         ------
@@ -139,31 +128,38 @@ class Source(Protocol[PartT]):
             The application ends: a micro-batch that has not been begun is left to the next run.
         """
 
+    @abstractmethod
+    def held_between(self, start: str, end: str, names: Callable[[], Iterable[str]]) -> list[PartT]:
+        """What lies between two positions.
+
+        A source that has forgotten asks for the names that the tables have of it, and takes those parts as they are.
+        """
+
+    @abstractmethod
     def size_of(self, parts: Sequence[PartT]) -> dict[str, int]:
         """How large parts are together, by unit, for the log."""
 
-    def held_between(self, start: str, end: str) -> list[PartT] | None:
-        """What lies between two positions; None where the source does not know any more."""
+    @abstractmethod
+    def is_origin(self, position: str) -> bool:
+        """Whether nothing comes before a position."""
 
-    def as_they_are(self, names: Iterable[str]) -> list[PartT]:
-        """Parts by the names that the tables have of them, as they are now."""
+    @property
+    def knows_its_end(self) -> bool:
+        """Whether Spark itself can end the query once it has taken what was there when it started."""
+        return False
+
+    def waiting(self) -> dict[str, int]:
+        """How much there is to take, by a unit of `size_of`; empty for a run without an end. It was resumed."""
+        return {}
 
     def look_again(self, parts: Iterable[PartT]) -> None:
-        """Remember parts that were read with another tag than was listed."""
+        """Remember the new tags of parts that its reader called `touched` with."""
 
     def check(self) -> None:
-        """Make sure that it can be read, and is what it was. Called after a failure, to say why.
+        """Make sure that it can be read, and is the one it was. Called after a failure, to say why.
 
         Raises
         ------
         LakeproofError
-            It is not.
+            It cannot, or is not.
         """
-
-    def is_origin(self, position: str) -> bool:
-        """Whether nothing comes before a position."""
-
-    def spread(
-        self, spark: "SparkSession", parts: Sequence[PartT], work: Callable[[list[PartT]], ResultT]
-    ) -> list[ResultT]:
-        """Let tasks `work` on parts, each part in one of them."""

@@ -19,7 +19,7 @@ from consumer.layers.bronze import micro_batches
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.sources.envelope import Envelope
 from consumer.sources.registry import SOURCES
-from consumer.sources.source import Held, ResultT
+from consumer.sources.source import Held, Source
 from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Limits, Settings
@@ -55,17 +55,20 @@ class Line:
 
 @dataclass(frozen=True)
 class LineReader:
+    def groups(self, parts: Sequence[Line], cores: int) -> list[list[Line]]:
+        return [list(parts)]
+
     def envelopes(
         self, parts: Iterable[Line], limits: Limits, touched: Callable[[Line], None] | None
     ) -> Iterator[Envelope]:
         return (Envelope(part.batch.encode(), part.name, part.landed_at) for part in parts)
 
 
-class LineSource:
+class LineSource(Source[Line]):
     """Lines of text files, which Spark's own source finds; a micro-batch holds what it gives."""
 
     reader = LineReader()
-    knows_its_end = False
+    root = ""
 
     def __init__(self, settings: Settings, stream: str, query: str, available_now: bool) -> None:
         self._contracts = ContractLog(settings.state.database)
@@ -80,9 +83,6 @@ class LineSource:
     def resume(self, ledger: Any, accounted: str | None) -> None:
         self._begin = int(accounted or 0)
 
-    def waiting(self) -> dict[str, int]:
-        return {}
-
     def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
         number = F.substring_index("value", " ", 1).cast("int").alias("number")
         batch = F.expr("substring(value, instr(value, ' ') + 1)").alias("batch")
@@ -96,28 +96,16 @@ class LineSource:
         assert contract
         return Held(lines, str(lines[0].number), str(lines[-1].number + 1), contract)
 
-    def held_between(self, start: str, end: str) -> list[Line] | None:
+    def held_between(self, start: str, end: str, names: Callable[[], Iterable[str]]) -> list[Line]:
         text = "".join(file.read_text() for file in Path(self.root).iterdir())
         lines = [Line(int(number), batch) for number, batch in (line.split(" ", 1) for line in text.splitlines())]
         return [line for line in lines if int(start) <= line.number < int(end)]
 
-    def as_they_are(self, names: Iterable[str]) -> list[Line]:
-        raise NotImplementedError
-
-    def check(self) -> None: ...
-
     def size_of(self, parts: Sequence[Line]) -> dict[str, int]:
         return {"lines": len(parts)}
 
-    def look_again(self, parts: Iterable[Line]) -> None: ...
-
     def is_origin(self, position: str) -> bool:
         return position == "0"
-
-    def spread(
-        self, spark: SparkSession, parts: Sequence[Line], work: Callable[[list[Line]], ResultT]
-    ) -> list[ResultT]:
-        return spark.sparkContext.parallelize([list(parts)], 1).map(work).collect()
 
 
 def write(settings: Settings, first: int, count: int) -> None:

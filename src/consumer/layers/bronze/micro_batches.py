@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from time import monotonic
 from typing import Generic
 
@@ -84,10 +85,9 @@ class MicroBatches(Generic[PartT]):
 
     def finish(self, spark: SparkSession, marker: Marker) -> None:
         """Append what a micro-batch that was begun still lacks: dead letters and ledger rows."""
-        parts = self._source.held_between(marker.start, marker.end)
-        if parts is None:
-            # The source has forgotten. A part that no table has rows of will be found again.
-            parts = self._source.as_they_are(unaccounted_units(spark, self._tables, marker))
+        # By name, a part that no table has rows of is left out: it will be found again.
+        names = partial(unaccounted_units, spark, self._tables, marker)
+        parts = self._source.held_between(marker.start, marker.end, names)
         totals = self._complete(spark, parts, marker, self._contract(marker.contract))
         log.warning(
             "finished an interrupted micro-batch",
@@ -155,10 +155,10 @@ class MicroBatches(Generic[PartT]):
         batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC), schema_id)
         limits = begun.marker.limits if begun and begun.marker.holds_the_same(marker) else marker.limits
         task = Task(batch, bronze.target(marker), dead_letters.target(marker), self._source.reader, self._s3, limits)
-        written = write_judged(spark, self._source, parts, task)
+        written = write_judged(spark, parts, task)
         if begun and task.bronze is None and written.touched and contents_of(written) != begun.marker.contents:
             # No other content may come beside what bronze has of a file.
-            written = write_judged(spark, self._source, parts, replace(task, only_listed=True))
+            written = write_judged(spark, parts, replace(task, only_listed=True))
         marker = replace(marker, contents=contents_of(written))
         if written.touched:
             # Before anything is appended: a replay must find these parts as they were judged.

@@ -6,7 +6,7 @@ through the JVM. So a unit is judged once, and nothing is kept or computed a sec
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from consumer.judge.judged import Judged
 from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
 from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
 from consumer.sources.envelope import SMALL_BYTES, Envelope, Messages
-from consumer.sources.source import PartT, Reader, Source
+from consumer.sources.source import PartT, Reader
 from lakeproof.errors import LakeproofError
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits, S3Settings
@@ -108,9 +108,7 @@ def warm_up(spark: SparkSession) -> None:
         spark.sparkContext.parallelize(range(cores), cores).foreach(_nothing)
 
 
-def write_judged(
-    spark: SparkSession, source: Source[PartT], parts: Sequence[PartT], task: Task[PartT]
-) -> Written[PartT]:
+def write_judged(spark: SparkSession, parts: Sequence[PartT], task: Task[PartT]) -> Written[PartT]:
     """Judge parts, spread over the cluster, and write the data files.
 
     Where bronze has the micro-batch already, a part that changed since then is left out: what it held was judged, and
@@ -122,7 +120,7 @@ def write_judged(
         A part is absent or cannot be read, or a data file cannot be written; nothing was committed.
     """
     whole: Written[PartT] = Written()
-    for part in source.spread(spark, parts, partial(write_group, task=task)):
+    for part in _spread(spark, task.reader, parts, partial(write_group, task=task)):
         if part.failure:
             raise part.failure
         whole.bronze += part.bronze
@@ -133,6 +131,18 @@ def write_judged(
         whole.touched += part.touched
         whole.hashes |= part.hashes
     return whole
+
+
+def _spread(
+    spark: SparkSession, reader: Reader[PartT], parts: Sequence[PartT], work: Callable[[list[PartT]], Written[PartT]]
+) -> list[Written[PartT]]:
+    """Let tasks work on parts, divided as their reader likes."""
+    context = spark.sparkContext
+    groups = reader.groups(parts, context.defaultParallelism)
+    if not groups:
+        return []
+    # An RDD, not a DataFrame: a task takes parts and gives counts, so there are no rows to plan, encode, decode.
+    return context.parallelize(groups, len(groups)).map(work).collect()
 
 
 def write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:

@@ -17,7 +17,7 @@ from consumer.sources.files.discovery import Discovery
 from consumer.sources.files.read import envelopes
 from consumer.sources.files.resume import place_to_go_on
 from consumer.sources.files.stream import LandingOptions, landing_source, rows_as_files
-from consumer.sources.source import Held, ResultT
+from consumer.sources.source import Held, Source
 from lakeproof.checkpoint import read_checkpoint
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.recorded import check_comes_from
@@ -47,6 +47,15 @@ class FileReader:
 
     zone: LandingZone
 
+    def groups(self, parts: Sequence[LandedFile], cores: int) -> list[list[LandedFile]]:
+        """Divide files into groups of about the same number of bytes, each in the order of the landing log."""
+        wanted = 1 + sum(file.size for file in parts) // _BYTES_PER_GROUP
+        by_seq = attrgetter("seq")
+        dealt = balanced(
+            sorted(parts, key=by_seq), min(wanted, len(parts), _GROUPS_PER_CORE * cores), attrgetter("size")
+        )
+        return [sorted(group, key=by_seq) for group in dealt]
+
     def envelopes(
         self, parts: Iterable[LandedFile], limits: Limits, touched: Callable[[LandedFile], None] | None
     ) -> Iterator[Envelope]:
@@ -54,18 +63,8 @@ class FileReader:
         return envelopes(parts, self.zone, limits, touched)
 
 
-class FileSource:
-    """The landing zone of a stream; see :class:`consumer.sources.source.Source`.
-
-    Parameters
-    ----------
-    settings
-        Where everything is.
-    stream, query
-        Names of the stream, and of the query that takes it.
-    available_now
-        Whether it ends with what has landed by now.
-    """
+class FileSource(Source[LandedFile]):
+    """The landing zone of a stream. With `available_now`, it ends with what has landed by now."""
 
     def __init__(self, settings: Settings, stream: str, query: str, available_now: bool) -> None:
         self._settings = settings
@@ -76,11 +75,6 @@ class FileSource:
         self._log = LandingLog(settings.state.database, stream)
         self._start: Position | None = None
         self._until: int | None = None
-
-    @property
-    def knows_its_end(self) -> bool:
-        """Whether Spark ends the query by itself: it cannot, with a source in Python."""
-        return False
 
     @property
     def root(self) -> str:
@@ -146,16 +140,14 @@ class FileSource:
         """How many files, and their bytes."""
         return {"files": len(parts), "bytes": sum(file.size for file in parts)}
 
-    def held_between(self, start: str, end: str) -> list[LandedFile] | None:
-        """The files between two positions; None where the landing log does not have these."""
+    def held_between(self, start: str, end: str, names: Callable[[], Iterable[str]]) -> list[LandedFile]:
+        """The files between two positions of the landing log; by their names, if it does not have these."""
         first, last = Position.parse(start), Position.parse(end)
-        return self._log.files(first.seq, last.seq) if self._log.has(first) and self._log.has(last) else None
-
-    def as_they_are(self, names: Iterable[str]) -> list[LandedFile]:
-        """Files by their names, as they lie there now."""
+        if self._log.has(first) and self._log.has(last):
+            return self._log.files(first.seq, last.seq)
         given_up = self._log.given_up()
         found = []
-        for name in sorted(names):
+        for name in sorted(names()):
             seen = self._zone.stat(name) or StoredFile(self._zone.uri_of(name), 0, "absent", datetime.now(UTC))
             found.append(LandedFile(0, name, seen.size, seen.etag, seen.modified_at, name in given_up))
         return found
@@ -164,27 +156,9 @@ class FileSource:
         """Remember the tags that files were read with."""
         self._log.look_again(list(parts))
 
-    def check(self) -> None:
-        """Do nothing: tasks say which file cannot be read."""
-
     def is_origin(self, position: str) -> bool:
         """Whether a position is where a landing log begins."""
         return is_origin(position)
-
-    def spread(
-        self, spark: SparkSession, parts: Sequence[LandedFile], work: Callable[[list[LandedFile]], ResultT]
-    ) -> list[ResultT]:
-        """Let tasks work on files, in groups of about the same number of bytes."""
-        if not parts:
-            return []
-        context = spark.sparkContext
-        wanted = 1 + sum(file.size for file in parts) // _BYTES_PER_GROUP
-        most = min(wanted, len(parts), _GROUPS_PER_CORE * context.defaultParallelism)
-        by_seq = attrgetter("seq")
-        dealt = balanced(sorted(parts, key=by_seq), most, attrgetter("size"))
-        groups = [sorted(group, key=by_seq) for group in dealt]
-        # An RDD, not a DataFrame: a task takes files and gives counts, so there are no rows to plan, encode, decode.
-        return context.parallelize(groups, len(groups)).map(work).collect()
 
     def _discover_all(self) -> int:
         discovery = Discovery(self._zone, self._log, timedelta(seconds=self._settings.landing.settle_seconds))

@@ -15,7 +15,7 @@ from consumer.bulletin import Bulletin
 from consumer.sources.envelope import Envelope, Messages
 from consumer.sources.kafka.past import KnownOfPast, at_most, known_of_past
 from consumer.sources.kafka.read import MessagesLostError, OffsetRange, envelopes, lost
-from consumer.sources.source import DeclinedError, Held, ResultT
+from consumer.sources.source import DeclinedError, Held, Source
 from lakeproof.checkpoint import read_checkpoint, read_initial_offset, read_offset
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.client import spark_options
@@ -45,6 +45,10 @@ class MessageReader:
 
     kafka: KafkaSettings
 
+    def groups(self, parts: Sequence[OffsetRange], cores: int) -> list[list[OffsetRange]]:
+        """Cut ranges into pieces of about the same number of offsets, one for each task."""
+        return [[piece] for piece in cut(parts, _PIECES_PER_CORE * cores)]
+
     def envelopes(
         self,
         parts: Iterable[OffsetRange],
@@ -55,18 +59,8 @@ class MessageReader:
         return envelopes(parts, self.kafka, limits)
 
 
-class KafkaSource:
-    """The topic of a stream; see :class:`consumer.sources.source.Source`.
-
-    Parameters
-    ----------
-    settings
-        Where everything is.
-    stream, query
-        Names of the stream, and of the query that takes it.
-    available_now
-        Whether it ends with what is there by now: Spark's trigger does that.
-    """
+class KafkaSource(Source[OffsetRange]):
+    """The topic of a stream. With `available_now`, Spark's trigger ends with what is there by now."""
 
     knows_its_end = True
 
@@ -222,17 +216,9 @@ class KafkaSource:
             )
         return Held(parts, str(start), str(end), contract)
 
-    def held_between(self, start: str, end: str) -> list[OffsetRange]:
-        """What lies between two positions."""
+    def held_between(self, start: str, end: str, names: Callable[[], Iterable[str]]) -> list[OffsetRange]:  # noqa: ARG002
+        """What lies between two positions, which say all of it."""
         return self._ranges(Offsets.parse(start), Offsets.parse(end))
-
-    def as_they_are(self, names: Iterable[str]) -> list[OffsetRange]:
-        """Not needed: positions say which messages a micro-batch holds."""
-        raise NotImplementedError
-
-    def look_again(self, parts: Iterable[OffsetRange]) -> None:
-        """Not needed: messages have no tags."""
-        raise NotImplementedError
 
     def check(self) -> None:
         """Make sure that the brokers respond, the topic is the one that was read, and no offset is lost."""
@@ -246,16 +232,6 @@ class KafkaSource:
     def size_of(self, parts: Sequence[OffsetRange]) -> dict[str, int]:
         """How many partitions, and their offsets."""
         return {"partitions": len(parts), "offsets": sum(part.size for part in parts)}
-
-    def spread(
-        self, spark: SparkSession, parts: Sequence[OffsetRange], work: Callable[[list[OffsetRange]], ResultT]
-    ) -> list[ResultT]:
-        """Let tasks work on pieces of the ranges."""
-        context = spark.sparkContext
-        pieces = cut(parts, _PIECES_PER_CORE * context.defaultParallelism)
-        if not pieces:
-            return []
-        return context.parallelize([[piece] for piece in pieces], len(pieces)).map(work).collect()
 
     def _ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         self._start = start
