@@ -1,4 +1,4 @@
-# Each target prepares what it needs. The logic is in scripts/.
+# Each target prepares what it needs. The logic is in deploy/ and tests/.
 .DEFAULT_GOAL := help
 .PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-test test fuzz chaos lint bench requirements jars-lock
 
@@ -6,53 +6,53 @@ help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 start: ## start the demo (in containers if a Docker engine responds) and show what lands; SOURCE=kafka: over a topic; STREAM=sensors, clickstream
-	@scripts/start.sh
+	@deploy/demo/start.sh
 
 stop: ## stop producer and consumer; MinIO keeps running
-	@scripts/stop.sh
+	@deploy/demo/stop.sh
 
 clean: ## stop everything and remove the data; downloads are kept
-	@scripts/clean.sh
+	@deploy/demo/clean.sh
 
 duckdb: ## open DuckDB's shell on the tables
-	@scripts/duckdb.sh
+	@deploy/demo/duckdb.sh
 
 minio: ## open MinIO's console, or print how to start MinIO
-	@scripts/minio.sh
+	@deploy/demo/minio.sh
 
 spark: ## open the Spark UI of the running consumer
-	@scripts/spark.sh
+	@deploy/demo/spark.sh
 
 producer-logs: ## follow the producer's log
-	@scripts/logs.sh producer
+	@deploy/demo/logs.sh producer
 
 consumer-logs: ## follow the consumer's log
-	@scripts/logs.sh consumer
+	@deploy/demo/logs.sh consumer
 
 setup: ## prepare .venv, dependencies and jars
-	@scripts/setup.sh
+	@deploy/setup.sh
 
 setup-test: ## also prepare what the tests need
-	@scripts/setup-test.sh
+	@tests/setup.sh
 
 test: setup-test ## run every check and test
-	@scripts/check.sh
+	@tests/check.sh
 
 fuzz: setup-test ## run the property tests on new random examples; ARGS="5 tests/reader" for 5 rounds of some, ARGS=layers: random streams to gold
-	@scripts/fuzz.sh $(ARGS)
+	@tests/fuzz.sh $(ARGS)
 
 chaos: setup-test ## disturb the consumer in every way that we know (two hours); ARGS="--part operations --storage local"
-	@scripts/chaos.sh $(ARGS)
+	@tests/chaos/run.sh $(ARGS)
 
 lint: ## run the checks, not the tests
-	@scripts/setup.sh dev
-	@scripts/check.sh lint
+	@deploy/setup.sh dev
+	@tests/check.sh lint
 
 bench: ## run the benchmarks, or one: make bench NAME=backlog ARGS="--files 100 --repeat 1"
-	@scripts/bench.sh $(NAME) $(ARGS)
+	@benchmarks/bench.sh $(NAME) $(ARGS)
 
 requirements: setup ## pin the dependencies of pyproject.toml, after a change of it
-	@scripts/requirements.sh
+	@deploy/requirements.sh
 
 jars-lock: ## record the hashes of the jars, after a change of ivy.xml
-	@scripts/setup.sh lock
+	@deploy/setup.sh lock

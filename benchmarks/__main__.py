@@ -69,5 +69,5 @@ def _run(name: str, options: Options, console: Console, *, dry: bool) -> bool:
 
 if __name__ == "__main__":
     if find_spec("matplotlib") is None:
-        sys.exit("Error: matplotlib is missing.\n  Run `scripts/setup.sh bench`, or `make bench`, which does.")
+        sys.exit("Error: matplotlib is missing.\n  Run `deploy/setup.sh bench`, or `make bench`, which does.")
     typer.run(main)

@@ -58,5 +58,5 @@ demo_settings() {
 # supervisor ARGS...: run supervisorctl for the running demo.
 supervisor() {
   DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_HOME=$HOME_DIR DEMO_PRODUCER='' DEMO_CONSUMER='' DEMO_KAFKA=false DEMO_BROKER='' \
-    "$BIN/supervisorctl" -c "$ROOT/demo/supervisord.conf" "$@"
+    "$BIN/supervisorctl" -c "$ROOT/deploy/demo/supervisord.conf" "$@"
 }

@@ -79,7 +79,7 @@ def test_the_walk_through_of_the_readme_prints_what_it_says(walked: tuple[dict[s
 
 @pytest.mark.spark
 def test_the_pictures_show_what_the_shell_prints(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
-    shell(f"python scripts/pictures.py {tmp_path}", walked[0])
+    shell(f"python docs/pictures/draw.py {tmp_path}", walked[0])
     drawn = {path.name: path.read_text() for path in tmp_path.glob("*.svg")}
     assert drawn == {path.name: path.read_text() for path in (ROOT / "docs" / "pictures").glob("*.svg")}
     assert len(drawn) == 2
@@ -291,7 +291,7 @@ def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) 
 @pytest.mark.spark
 def test_the_page_about_modes_keeps_an_event_once(kafka: KafkaServer, tmp_path: Path) -> None:
     (settings,) = blocks("docs/modes.md", "yaml")
-    (ROOT / "dedupe.yaml").read_text().index(settings.partition("parquet")[0])  # the file has these fields
+    (ROOT / "docs/modes/dedupe.yaml").read_text().index(settings.partition("parquet")[0])  # the file has these fields
     script = "\n".join(blocks("docs/modes.md", "sh")).replace("localhost:9092", kafka.bootstrap_servers)
     script = script.replace("target/", f"{tmp_path}/")
     sinks = {f"LAKE_{name.upper()}_PARQUET": str(tmp_path / "lake" / name) for name in ("dedupe", "windows")}
@@ -357,12 +357,12 @@ def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, t
 
 def test_the_guide_has_the_settings_as_the_model_describes_them() -> None:
     marked = re.search(
-        r"^<!-- settings: made by scripts/settings.sh -->\n(.*?)^<!-- settings: end -->$",
+        r"^<!-- settings: made by docs/settings.sh -->\n(.*?)^<!-- settings: end -->$",
         (ROOT / "docs/guide.md").read_text(),
         re.MULTILINE | re.DOTALL,
     )
     assert marked, "no marks"
-    assert marked[1] == as_markdown(), "run scripts/settings.sh"
+    assert marked[1] == as_markdown(), "run docs/settings.sh"
 
 
 def test_every_block_in_the_docs_is_held_to_by_a_test() -> None:

@@ -25,7 +25,8 @@ INSTALL = ROOT / "src" / "lakeproof" / "install"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
+REQUIREMENTS = ROOT / "deploy" / "requirements"
+PINNED = sorted(REQUIREMENTS.glob("*.txt"))
 PROGRAMS = ("producer", "collector", "consumer", "reader")
 EXTRAS_OF = {
     "producer": ["producer"],
@@ -49,7 +50,7 @@ def pinned(path: Path) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in found}
 
 
-@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PINNED, ids=lambda path: path.stem)
 def test_requirements_are_pinned_by_hash_and_name_no_index(path):
     text = path.read_text()
     assert "://" not in text
@@ -61,15 +62,15 @@ def test_requirements_are_pinned_by_hash_and_name_no_index(path):
 
 
 def test_requirements_have_one_version_of_a_package():
-    everything = pinned(ROOT / "requirements" / "bench.txt") | pinned(ROOT / "requirements" / "dev.txt")
-    for path in REQUIREMENTS:
+    everything = pinned(REQUIREMENTS / "bench.txt") | pinned(REQUIREMENTS / "dev.txt")
+    for path in PINNED:
         assert pinned(path).items() <= everything.items(), path
 
 
 @pytest.mark.parametrize("name", EXTRAS_OF)
 def test_requirements_are_those_of_pyproject(name):
     """Every declared dependency is pinned, at a version that the declaration takes; else: `make requirements`."""
-    have = pinned(ROOT / "requirements" / f"{name}.txt")
+    have = pinned(REQUIREMENTS / f"{name}.txt")
     for text in PROJECT["dependencies"] + [item for extra in EXTRAS_OF[name] for item in EXTRAS[extra]]:
         wanted = Requirement(text)
         assert have[canonicalize_name(wanted.name)] in wanted.specifier, text
@@ -77,8 +78,8 @@ def test_requirements_are_those_of_pyproject(name):
 
 def test_producer_and_collector_need_no_spark_and_the_reader_no_jvm():
     for program in ("producer", "collector"):
-        assert not pinned(ROOT / "requirements" / f"{program}.txt").keys() & {"pyspark", "duckdb", "pyarrow"}
-    assert "pyspark" not in pinned(ROOT / "requirements" / "reader.txt")
+        assert not pinned(REQUIREMENTS / f"{program}.txt").keys() & {"pyspark", "duckdb", "pyarrow"}
+    assert "pyspark" not in pinned(REQUIREMENTS / "reader.txt")
 
 
 def test_jars_are_those_that_were_recorded_and_at_most_150_mb():
@@ -97,7 +98,8 @@ def test_jars_are_those_that_were_recorded_and_at_most_150_mb():
 @pytest.mark.parametrize("name", ["rest", "kafka"])
 def test_the_jars_of_the_tests_are_those_that_were_recorded(name):
     folder = ROOT / "target" / "jars" / name
-    recorded = dict(reversed(line.split()) for line in (ROOT / f"jars-{name}.sha256").read_text().splitlines())
+    listed = ROOT / "tests" / "jars" / f"{name}.sha256"
+    recorded = dict(reversed(line.split()) for line in listed.read_text().splitlines())
     found = {f"./{jar.name}": hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
     assert found == recorded
 
@@ -105,7 +107,7 @@ def test_the_jars_of_the_tests_are_those_that_were_recorded(name):
 def test_jars_are_recorded_without_asking_for_those_recorded_before():
     command = ["make", "--dry-run", "--no-print-directory", "jars-lock"]
     steps = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert steps.stdout.splitlines() == ["scripts/setup.sh lock"]
+    assert steps.stdout.splitlines() == ["deploy/setup.sh lock"]
 
 
 def test_ivy_settings_name_no_host():
@@ -113,7 +115,7 @@ def test_ivy_settings_name_no_host():
 
 
 def test_the_dockerfile_lints():
-    check(BIN / "hadolint", "--failure-threshold", "info", "Dockerfile")
+    check(BIN / "hadolint", "--failure-threshold", "info", "deploy/Dockerfile")
 
 
 def test_the_compose_file_is_one():
@@ -153,7 +155,7 @@ def test_compose_itself_loads_the_file():
 
 
 def test_images_are_pinned():
-    dockerfile = (ROOT / "Dockerfile").read_text()
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
     stages = set(re.findall(r"^FROM \S+ AS (\S+)", dockerfile, re.MULTILINE))
     images = set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) - stages
     images |= {service["image"] for service in COMPOSE["services"].values() if "image" in service}
@@ -165,7 +167,7 @@ def test_images_are_pinned():
 
 def test_compose_refers_to_what_there_is():
     services, volumes = COMPOSE["services"], COMPOSE["volumes"]
-    stages = set(re.findall(r"^FROM \S+ AS (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE))
     variables = set(re.findall(r"(?<!\$)\$\{(\w+)", (ROOT / "docker-compose.yml").read_text()))
     assert variables <= {line.split("=")[0] for line in (ROOT / ".env").read_text().splitlines()}
     for name, service in services.items():
@@ -182,8 +184,8 @@ def test_compose_refers_to_what_there_is():
 )
 def test_the_demo_is_the_same_with_and_without_containers(stream, source):
     config = RawConfigParser(inline_comment_prefixes=None)
-    config.read(ROOT / "demo" / "supervisord.conf")
-    script = 'source demo/streams.sh; printf "%s\\n" "$PRODUCER" "$CONSUMER"'
+    config.read(ROOT / "deploy" / "demo" / "supervisord.conf")
+    script = 'source deploy/demo/streams.sh; printf "%s\\n" "$PRODUCER" "$CONSUMER"'
     given = {"STREAM": stream, "FROM": source, "PATH": os.environ["PATH"]}
     done = subprocess.run(["bash", "-c", script], cwd=ROOT, env=given, capture_output=True, text=True, check=True)
     for program, arguments in zip(("producer", "consumer"), done.stdout.splitlines(), strict=True):
@@ -247,7 +249,8 @@ def test_texts_are_in_plain_english(phrase):
             ROOT / "Makefile",
             *_texts("src", ".py"),
             *_texts("src", ".sh"),
-            *_texts("scripts", ".sh"),
+            *_texts("deploy", ".sh"),
+            *_texts("tests", ".sh"),
             *_texts("docs", ".md"),
         ]
         for text in [path.read_text()]
@@ -266,8 +269,10 @@ def _texts(folder: str, suffix: str) -> list[Path]:
 
 
 def test_scripts_can_be_run():
-    scripts = [path for path in (ROOT / "scripts").glob("*.sh") if path.name != "common.sh"] + [ROOT / ".ci" / "run"]
-    assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []
+    folders = ("benchmarks", "deploy", "docs", "tests")
+    scripts = [ROOT / ".ci" / "run", *(path for folder in folders for path in _texts(folder, ".sh"))]
+    sourced = {"common.sh", "streams.sh"}
+    assert [path.name for path in scripts if path.name not in sourced and not os.access(path, os.X_OK)] == []
 
 
 def test_ci_calls_the_tests_and_nothing_else():

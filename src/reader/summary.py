@@ -329,7 +329,7 @@ def _print_next(out: Console, stream: str) -> None:
     query = f"select * from {stream_tables(stream).bronze} limit 5"  # noqa: S608 - for people to run
     letters = f"select reasons, raw from {DEAD_LETTERS_TEXT}.{stream} limit 5"  # noqa: S608
     # Somebody who installed the programs has no Makefile of ours.
-    in_clone = Path("scripts/duckdb.sh").exists()
+    in_clone = Path("deploy/demo/duckdb.sh").exists()
     commands = {
         "make duckdb" if in_clone else f"{reader} shell": "DuckDB's shell with the tables of the lake",
         f'{reader} sql "{query}"': "one statement",

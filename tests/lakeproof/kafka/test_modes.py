@@ -53,7 +53,7 @@ def test_every_field_can_be_set_by_each_of_the_three(
 
 @pytest.mark.parametrize("name", list(ModeName))
 def test_the_files_in_the_repository_are_valid(name: ModeName) -> None:
-    mode = load_mode(name, ROOT / f"{name}.yaml")[1]
+    mode = load_mode(name, ROOT / f"docs/modes/{name}.yaml")[1]
     assert mode.topic == "incoming-events"
     assert mode.parquet or mode.kafka
     assert (mode.window is None) == (name is ModeName.DEDUPE)
@@ -91,7 +91,7 @@ def test_what_cannot_be_used_is_refused_with_what_to_do(
 
 def test_windows_divide_a_day() -> None:
     with pytest.raises(UsageError, match="does not divide a day"):
-        load_mode(ModeName.WINDOWS, ROOT / "windows.yaml", {"window": "7 minutes"})
+        load_mode(ModeName.WINDOWS, ROOT / "docs/modes/windows.yaml", {"window": "7 minutes"})
 
 
 def test_a_file_that_was_named_must_exist(tmp_path: Path) -> None:

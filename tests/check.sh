@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Every check: style, types, architecture, scripts, tests.
-#   scripts/check.sh lint    all but the tests
-source "$(dirname "$0")/common.sh"
+#   tests/check.sh lint    all but the tests
+source "$(dirname "$0")/../scripts/common.sh"
 
 "$BIN/ruff" check .
 "$BIN/ruff" format --check .
 "$BIN/mypy"
 "$BIN/lint-imports"
-"$BIN/shellcheck" scripts/*.sh .ci/run
-"$BIN/codespell" ./*.md contracts demo deploy docs gold scripts src
+"$BIN/shellcheck" {benchmarks,deploy,deploy/demo,docs,scripts,tests,tests/chaos}/*.sh .ci/run
+"$BIN/codespell" ./*.md contracts deploy docs gold src
 # The word list of CONTRIBUTING.md.
 [[ ${1:-} != lint ]] || "$BIN/pytest" -q tests/test_house.py -k "plain_english or phrases"
 # Two processes: most tests wait for Spark or a server half of their time. More would need more memory for each JVM.

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/pictures from the lake of the README's *By hand*: scripts/pictures.py FOLDER.
+"""Draw the pictures of docs/pictures from the lake of the README's *By hand*: docs/pictures/draw.py FOLDER.
 
 The lake is that of LAKE_HOME. The same lake gives the same bytes.
 """

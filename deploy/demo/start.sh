@@ -3,7 +3,7 @@
 # STREAM chooses what is made: events, sensors, or clickstream, which goes through the collector. SOURCE=kafka sends records
 # through a Kafka topic, instead of files. Without containers, a broker is started where LAKE_KAFKA_BOOTSTRAP_SERVERS
 # points, if that is on this machine and nothing listens there.
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../../scripts/common.sh"
 
 start_containers() {
   local profiles=() services=()
@@ -34,11 +34,11 @@ start_processes() {
     mkdir -p "$HOME_DIR" "$LOGS"
     RUN=$(mktemp -d "${TMPDIR:-/tmp}/lakeproof.XXXXXX")
     ln -sfn "$RUN" "$HOME_DIR/.demo"
-    # shellcheck disable=SC2034 # used by demo/streams.sh
+    # shellcheck disable=SC2034 # used by deploy/demo/streams.sh
     FROM=${SOURCE:-$(storage)}
-    source demo/streams.sh
+    source deploy/demo/streams.sh
     DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_HOME=$HOME_DIR DEMO_PRODUCER=$PRODUCER DEMO_CONSUMER=$CONSUMER DEMO_KAFKA=$KAFKA \
-      DEMO_BROKER=$BROKER "$BIN/supervisord" -c demo/supervisord.conf
+      DEMO_BROKER=$BROKER "$BIN/supervisord" -c deploy/demo/supervisord.conf
     [[ $SOURCE != kafka ]] || prepare_topic
     supervisor start producer >/dev/null &
     supervisor start consumer >/dev/null || not_started "$LOGS/consumer.log"
@@ -52,7 +52,7 @@ start_processes() {
 same_origin() {
   local before now=files
   [[ $SOURCE != kafka ]] || now=Kafka
-  before=$("$BIN/python" demo/origin.py "$STREAM") || exit 1
+  before=$("$BIN/python" deploy/demo/origin.py "$STREAM") || exit 1
   [[ -z $before || $before == "$now" ]] ||
     fail "The tables of $STREAM in $HOME_DIR were filled from $before, not from $now." \
       "Remove them with make clean, or set LAKE_HOME to another folder, for make stop as well: export LAKE_HOME=target/other"
@@ -67,7 +67,7 @@ own_broker() {
     say "Using the Kafka brokers at $BROKER."
   elif [[ $BROKER == localhost:* || $BROKER == 127.0.0.1:* ]]; then
     KAFKA=true
-    scripts/jars.sh kafka
+    deploy/jars.sh kafka
     say "Starting a Kafka broker at $BROKER."
   else
     fail "No Kafka broker listens at $BROKER." "Start it, or unset LAKE_KAFKA_BOOTSTRAP_SERVERS to use one of the demo."
@@ -84,7 +84,7 @@ prepare_topic() {
   done
   if [[ $STREAM == clickstream ]]; then
     supervisor start collector >/dev/null || not_started "$LOGS/collector.log"
-    "$BIN/python" demo/ready.py "http://$(setting LAKE_COLLECTOR_HOST):$(setting LAKE_COLLECTOR_PORT)/readyz" ||
+    "$BIN/python" deploy/demo/ready.py "http://$(setting LAKE_COLLECTOR_HOST):$(setting LAKE_COLLECTOR_PORT)/readyz" ||
       not_started "$LOGS/collector.log"
     return
   fi
@@ -96,7 +96,7 @@ prepare_topic() {
 not_started() {
   supervisor status || true
   tail -n 4 "$@" >&2
-  scripts/stop.sh >/dev/null
+  deploy/demo/stop.sh >/dev/null
   fail "The demo did not start." "See the last lines of the logs above."
 }
 
@@ -132,6 +132,6 @@ esac
 if [[ $LAKE_DEMO == docker ]]; then
   start_containers
 else
-  scripts/setup.sh
+  deploy/setup.sh
   start_processes
 fi

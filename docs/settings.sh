@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Update the guide's table of settings from the model that describes them.
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../scripts/common.sh"
 
 page=docs/guide.md
 table=$("$BIN/lakeproof" settings --markdown)

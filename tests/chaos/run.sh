@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Disturb a consumer in every way that we know, and check that nothing is lost or duplicated.
-#   scripts/chaos.sh [OPTIONS]    see --help
-#   scripts/chaos.sh --setup      only prepare the proxy, in its own environment: target/mitmproxy
-#   scripts/chaos.sh --lock       pin the proxy's dependencies in tests/chaos/proxy.txt
-source "$(dirname "$0")/common.sh"
+#   tests/chaos/run.sh [OPTIONS]    see --help
+#   tests/chaos/run.sh --setup      only prepare the proxy, in its own environment: target/mitmproxy
+#   tests/chaos/run.sh --lock       pin the proxy's dependencies in tests/chaos/proxy.txt
+source "$(dirname "$0")/../../scripts/common.sh"
 
 proxy=target/mitmproxy
 pins=tests/chaos/proxy.txt
 
 if [[ ${1:-} == --lock ]]; then
-  UV_CUSTOM_COMPILE_COMMAND="scripts/chaos.sh --lock" "$BIN/uv" pip compile --quiet --universal --python-version 3.11 \
+  UV_CUSTOM_COMPILE_COMMAND="tests/chaos/run.sh --lock" "$BIN/uv" pip compile --quiet --universal --python-version 3.11 \
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --output-file "$pins" tests/chaos/proxy.in
   exit
 fi

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Compile requirements/*.txt from pyproject.toml: pinned, with hashes, without an index. Options are passed to uv: --upgrade
-source "$(dirname "$0")/common.sh"
+# Compile deploy/requirements/*.txt from pyproject.toml: pinned, with hashes, without an index. Options are passed to uv: --upgrade
+source "$(dirname "$0")/../scripts/common.sh"
 
 compile() {
-  local output=requirements/$1.txt
+  local output=deploy/requirements/$1.txt
   shift
   say "$output"
   UV_CUSTOM_COMPILE_COMMAND="make requirements" "$BIN/uv" pip compile --quiet --universal --python-version 3.11 \
@@ -12,9 +12,9 @@ compile() {
 
 # The widest first: the others use its versions, so that a package has one version everywhere.
 compile dev --extra dev --extra producer --extra collector --extra consumer --extra reader --extra plot --extra demo \
-  "$@" pyproject.toml requirements/bootstrap.in
-same=(--constraints requirements/dev.txt)
-compile bootstrap "${same[@]}" requirements/bootstrap.in
+  "$@" pyproject.toml deploy/requirements/bootstrap.in
+same=(--constraints deploy/requirements/dev.txt)
+compile bootstrap "${same[@]}" deploy/requirements/bootstrap.in
 for program in producer collector consumer reader; do
   compile "$program" "${same[@]}" --extra "$program" pyproject.toml
 done

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Prepare what is missing: .venv, dependencies pinned by hash, Spark's jars. Fast if nothing is missing.
-#   scripts/setup.sh        what the programs need
-#   scripts/setup.sh dev    also what the checks need
-#   scripts/setup.sh bench  also what the benchmarks need
-#   scripts/setup.sh lock   also record the hashes of the jars
+#   deploy/setup.sh        what the programs need
+#   deploy/setup.sh dev    also what the checks need
+#   deploy/setup.sh bench  also what the benchmarks need
+#   deploy/setup.sh lock   also record the hashes of the jars
 # IVY_SETTINGS names other settings of Ivy, for a mirror of Maven Central.
 # PYTHON is the interpreter for .venv. Default: the first one below that is new enough and has venv.
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../scripts/common.sh"
 wanted=${1:-run}
 
 usable() { "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
@@ -42,13 +42,13 @@ make_venv() {
   "$python" -m venv --clear .venv
 }
 
-# install NAME: requirements/NAME.txt. uv is fast. pip has its own settings for mirrors, so it is tried if uv fails.
+# install NAME: deploy/requirements/NAME.txt. uv is fast. pip has its own settings for mirrors, so it is tried if uv fails.
 install() {
-  local requirements=requirements/$1.txt stamp=.venv/$1.stamp
+  local requirements=deploy/requirements/$1.txt stamp=.venv/$1.stamp
   ! fresh "$stamp" "$requirements" || return 0
   say "Installing $requirements …"
   if [[ $1 == bootstrap ]] || ! "$BIN/uv" pip install --quiet --compile-bytecode --python "$BIN/python" --require-hashes \
-    --build-constraints requirements/bootstrap.txt --requirements "$requirements"; then
+    --build-constraints deploy/requirements/bootstrap.txt --requirements "$requirements"; then
     "$BIN/python" -m pip install --quiet --disable-pip-version-check --require-hashes --requirement "$requirements" ||
       fail "Cannot install the dependencies." "Check the network and the settings of pip, then try again."
   fi
@@ -67,9 +67,9 @@ prepare_spark() {
   local stamp=target/jars/setup.stamp
   mkdir -p target/jars
   "$JAVA" -version >target/jars/java-version 2>&1
-  ! fresh "$stamp" "$JARS_LIST" requirements/run.txt target/jars/java-version || [[ ! -d target/jars/spark ]] || return 0
+  ! fresh "$stamp" "$JARS_LIST" deploy/requirements/run.txt target/jars/java-version || [[ ! -d target/jars/spark ]] || return 0
   LAKE_JARS=target/jars/spark "$BIN/lakeproof" setup ${IVY_SETTINGS:+--ivy-settings "$IVY_SETTINGS"} || exit
-  sha256 "$JARS_LIST" requirements/run.txt target/jars/java-version >"$stamp"
+  sha256 "$JARS_LIST" deploy/requirements/run.txt target/jars/java-version >"$stamp"
 }
 
 check_java
@@ -79,5 +79,5 @@ install bootstrap
 [[ $wanted != dev ]] || install dev
 [[ $wanted != bench ]] || install bench
 install_project
-[[ $wanted != lock ]] || scripts/jars.sh --lock
+[[ $wanted != lock ]] || deploy/jars.sh --lock
 prepare_spark

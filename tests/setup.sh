@@ -2,7 +2,7 @@
 # Prepare what the checks need in addition to `make setup`: Python packages (one contains a Postgres server), the jars of an
 # Iceberg REST catalog, of a Kafka broker and of a schema registry (140 MB), a MinIO server built from source (4 minutes, once), the loader of Docker
 # Compose, which reads docker-compose.yml without an engine, and a proxy that injects faults.
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../scripts/common.sh"
 
 # build NAME MODULE PACKAGE VERSION: build target/bin/NAME, unless it has this version already. The user's cache keeps a copy
 # for other clones.
@@ -29,11 +29,11 @@ build() {
 
 is_built() { go version -m "$1" 2>/dev/null | grep -qF "$2"; }
 
-scripts/setup.sh dev
-scripts/jars.sh rest
-scripts/jars.sh kafka
-scripts/jars.sh registry
+deploy/setup.sh dev
+deploy/jars.sh rest
+deploy/jars.sh kafka
+deploy/jars.sh registry
 mkdir -p target/bin
 build minio github.com/minio/minio github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c
 build compose-go github.com/compose-spec/compose-go/v2 github.com/compose-spec/compose-go/v2/cmd v2.16.2
-scripts/chaos.sh --setup
+tests/chaos/run.sh --setup

@@ -1,5 +1,5 @@
-# shellcheck shell=bash disable=SC2034 # used by scripts/start.sh
-# Sourced by scripts/start.sh: what the demo runs for STREAM. PRODUCER and CONSUMER are the arguments of the programs; FROM is
+# shellcheck shell=bash disable=SC2034 # used by deploy/demo/start.sh
+# Sourced by deploy/demo/start.sh: what the demo runs for STREAM. PRODUCER and CONSUMER are the arguments of the programs; FROM is
 # where batches are, as a value of the programs' options.
 case $STREAM in
 events)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Run the property tests on new random examples: more of them, and a new seed in each round.
-#   scripts/fuzz.sh [ROUNDS] [PYTEST OPTIONS]    e.g. scripts/fuzz.sh 5 tests/reader; ROUNDS is 20 by default
-#   scripts/fuzz.sh layers [PYTEST OPTIONS]      200 random streams from landed files to gold, with each strategy of silver
+#   tests/fuzz.sh [ROUNDS] [PYTEST OPTIONS]    e.g. tests/fuzz.sh 5 tests/reader; ROUNDS is 20 by default
+#   tests/fuzz.sh layers [PYTEST OPTIONS]      200 random streams from landed files to gold, with each strategy of silver
 # Tests that need Spark run only in every fifth round. A round that fails prints its seed and the examples, and ends the run.
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../scripts/common.sh"
 
 if [[ ${1:-} == layers ]]; then
   shift
