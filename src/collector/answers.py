@@ -28,65 +28,25 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
-    """What is wrong with a post.
+    """What is wrong with a post."""
 
-    Parameters
-    ----------
-    index
-        Position of the event in the post, from 0; None if the fault is not inside an event.
-    path
-        JSONPath in the event; without an index, in the post.
-    detail
-        What was expected, and what was found.
-    """
-
-    index: int | None
-    path: str
+    index: int | None  # 0-based position of the event; None if the fault is not inside an event
+    path: str  # JSONPath in the event; without an index, in the post
     detail: str
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a post is not accepted.
-
-    Parameters
-    ----------
-    status
-        The HTTP status.
-    title
-        What the status means.
-    detail
-        What is wrong, and what to do next.
-    faults
-        Each fault of the post, up to a limit.
-    events
-        With a partial failure, what became of each event, in the order of the post.
-    """
+    """Why a post is not accepted."""
 
     status: int
     title: str
-    detail: str
+    detail: str  # what is wrong and what to do next
     faults: list[Fault] = []
-    events: list[Outcome] = []
+    events: list[Outcome] = []  # outcome of each event, in the order of the post, after a partial failure
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not an error of the program
-    """Ends the handling of a post with a problem as its answer.
-
-    Parameters
-    ----------
-    status
-        The HTTP status.
-    detail
-        What is wrong, and what to do next.
-    faults
-        Each fault of the post.
-    events
-        With a partial failure, what became of each event.
-    retry_after
-        Seconds after which the client may try again; None if that does not help.
-    close
-        Whether the connection is closed after the answer.
-    """
+    """Ends the handling of a post with a problem as its answer."""
 
     def __init__(
         self,

@@ -19,20 +19,7 @@ from lakeproof.settings import CollectorSettings
 
 
 def make_app(settings: CollectorSettings, sender: Sender) -> ASGIApp:
-    """Make the application.
-
-    Parameters
-    ----------
-    settings
-        The collector's.
-    sender
-        Where the events go.
-
-    Raises
-    ------
-    LakeproofError
-        The file of API keys is missing or invalid.
-    """
+    """Make the application."""
     keys = Keys(settings.keys, settings.events_per_second) if settings.keys else None
     budget = Budget(settings.max_queue_bytes)
     metrics = Metrics(lambda: sender.why_not_ready is None, lambda: budget.used)

@@ -41,15 +41,7 @@ _DECODERS: dict[str, Callable[[], _Decoder]] = {
 
 
 async def read_body(receive: Receive, limit: int, seconds: float, share: Share) -> bytes:
-    """Read the body as it was sent.
-
-    Raises
-    ------
-    Refusal
-        408: it took longer than `seconds`; 413: it has more than `limit` bytes; 429: no memory is left for it.
-    Disconnected
-        The client went away.
-    """
+    """Read the body as it was sent."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -72,24 +64,7 @@ async def read_body(receive: Receive, limit: int, seconds: float, share: Share) 
 
 
 def unpack(body: bytes, encoding: str, limit: int, share: Share) -> bytes:
-    """The body without its encoding.
-
-    Parameters
-    ----------
-    body
-        As it was sent.
-    encoding
-        Its ``Content-Encoding``: identity, gzip or zstd.
-    limit
-        Bytes that it may have, unpacked.
-    share
-        Where the memory is taken from.
-
-    Raises
-    ------
-    Refusal
-        400: it cannot be unpacked; 413: it is larger than `limit`; 415: another encoding; 429: no memory is left.
-    """
+    """The body without its encoding."""
     if encoding in ("", "identity"):
         if len(body) > limit:
             raise too_large(limit, "body, unpacked,")

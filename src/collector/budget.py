@@ -8,13 +8,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Budget:
-    """Bytes that all posts share. Used by one thread.
-
-    Parameters
-    ----------
-    limit
-        How many bytes there are.
-    """
+    """Bytes that all posts share. Used by one thread."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -35,13 +29,7 @@ class Share:
         self._taken = 0
 
     def take(self, count: int) -> None:
-        """Take bytes.
-
-        Raises
-        ------
-        Refusal
-            429: too little is left.
-        """
+        """Take bytes."""
         budget = self._budget
         if budget.used + count > budget.limit:
             raise Refusal(

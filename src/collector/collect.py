@@ -53,21 +53,7 @@ class _Record:
 
 
 class Collect:
-    """Answers posts when Kafka has their events.
-
-    Parameters
-    ----------
-    settings
-        What is accepted.
-    sender
-        Where the events go.
-    keys
-        Who may post; None for anybody.
-    budget
-        The memory of all posts.
-    metrics
-        Where posts are counted.
-    """
+    """Answers posts when Kafka has their events."""
 
     def __init__(
         self, settings: CollectorSettings, sender: Sender, keys: Keys | None, budget: Budget, metrics: Metrics

@@ -29,35 +29,14 @@ _VALUES = msgspec.json.Decoder(list[msgspec.Raw])
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The events of a post.
+    """The events of a post."""
 
-    Parameters
-    ----------
-    values
-        Each event, byte for byte as it was sent.
-    keys
-        The id of each, in digits: the key of its message.
-    """
-
-    values: list[bytes]
-    keys: list[bytes]
+    values: list[bytes]  # byte for byte as sent
+    keys: list[bytes]  # ids in digits: the keys of the messages
 
 
 def read_events(body: bytes, bounds: Bounds) -> Events:
-    """Split a post into its events.
-
-    Parameters
-    ----------
-    body
-        A JSON array of events, unpacked.
-    bounds
-        How many events it may have, and how large and how deeply nested they may be.
-
-    Raises
-    ------
-    Refusal
-        400: the body is not JSON; 413: too many events, or one is too large; 422: an event has another shape.
-    """
+    """Split a post into its events."""
     if not body.isascii():
         try:
             body.decode()

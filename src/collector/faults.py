@@ -34,21 +34,11 @@ _SHAPE: dict[str, tuple[type, str]] = {
 
 @dataclass(frozen=True)
 class Bounds:
-    """How large a post may be.
-
-    Parameters
-    ----------
-    events
-        Events that it may have.
-    bytes
-        Bytes of an event.
-    depth
-        Levels that an event may be nested.
-    """
+    """How large a post may be."""
 
     events: int
     bytes: int
-    depth: int
+    depth: int  # levels of nesting of an event
 
 
 @dataclass(frozen=True)

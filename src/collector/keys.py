@@ -36,13 +36,7 @@ class NewKey:
 
 
 def new_key(client: str) -> NewKey:
-    """Make a key for a client.
-
-    Raises
-    ------
-    UsageError
-        The name has other characters than letters, digits, dots, underscores and hyphens.
-    """
+    """Make a key for a client."""
     if not _CLIENT.fullmatch(client):
         raise UsageError(
             f"{client!r} is not the name of a client.",
@@ -53,15 +47,7 @@ def new_key(client: str) -> NewKey:
 
 
 class Allowance:
-    """The events that a client may send: a bucket that fills at a constant rate.
-
-    Parameters
-    ----------
-    rate
-        Events per second; None for no limit.
-    clock
-        Seconds, as of :func:`time.monotonic`.
-    """
+    """The events that a client may send: a bucket that fills at a constant rate."""
 
     def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -70,13 +56,7 @@ class Allowance:
         self._at = clock()
 
     def take(self, events: int) -> None:
-        """Take events out of the bucket. A post larger than the bucket only waits until the bucket is full.
-
-        Raises
-        ------
-        Refusal
-            429, with the seconds until there are enough.
-        """
+        """Take events out of the bucket. A post larger than the bucket only waits until the bucket is full."""
         if self.rate is None:
             return
         now = self._clock()
@@ -102,20 +82,6 @@ class Keys:
     """The clients of a file of keys. The file is read again when it changes.
 
     A file that became invalid or disappeared is logged, and the keys that were read last stay valid.
-
-    Parameters
-    ----------
-    path
-        The file.
-    rate
-        Events per second of a client whose line has no rate; None for no limit.
-    clock
-        Seconds, as of :func:`time.monotonic`.
-
-    Raises
-    ------
-    LakeproofError
-        The file is missing or invalid.
     """
 
     def __init__(self, path: Path, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -128,13 +94,7 @@ class Keys:
         self._looked = clock()
 
     def client(self, key: str) -> Client:
-        """The client of a key.
-
-        Raises
-        ------
-        Refusal
-            401: there is no such key.
-        """
+        """The client of a key."""
         now = self._clock()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now

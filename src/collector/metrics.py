@@ -8,15 +8,7 @@ _SECONDS = (0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 2.5
 
 
 class Metrics:
-    """The metrics of a collector.
-
-    Parameters
-    ----------
-    ready
-        Whether posts are accepted.
-    queued
-        Bytes of the posts that are not answered yet.
-    """
+    """The metrics of a collector."""
 
     def __init__(self, ready: Callable[[], bool], queued: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()

@@ -74,22 +74,7 @@ class _Post:
 
 
 class Sender:
-    """Sends to one topic.
-
-    Parameters
-    ----------
-    client
-        Configuration of a Kafka client.
-    settings
-        The collector's.
-    on_fatal
-        Called with an error that ends the producer.
-
-    Raises
-    ------
-    UsageError
-        Kafka's client does not accept its configuration.
-    """
+    """Sends to one topic."""
 
     def __init__(
         self, client: Mapping[str, Any], settings: CollectorSettings, on_fatal: Callable[[LakeproofError], None]
@@ -128,20 +113,7 @@ class Sender:
         return None
 
     async def send(self, events: Events, headers: Sequence[Headers | None]) -> list[Receipt | str]:
-        """Send the events of a post, and wait until each is acknowledged or the deadline has passed.
-
-        Parameters
-        ----------
-        events
-            The events.
-        headers
-            Those of each message.
-
-        Returns
-        -------
-        list of Receipt or str
-            What became of each event: a receipt, or an error. After an error, Kafka may have the event nevertheless.
-        """
+        """Send the events of a post, and wait until each is acknowledged or the deadline has passed."""
         post = _Post(self, len(events.values), self._loop.create_future())
         self._posts[post] = self._loop.time()
         produce, topic, delivered = self._producer.produce, self.topic, post.delivered

@@ -32,13 +32,7 @@ _SPARE_FILES = 256
 
 
 def run(settings: Settings) -> None:
-    """Serve until a signal asks for the end; then finish the posts that have begun.
-
-    Raises
-    ------
-    LakeproofError
-        The address is in use, the keys are invalid, Kafka refuses the topics, or the producer failed.
-    """
+    """Serve until a signal asks for the end; then finish the posts that have begun."""
     _forward_logs()
     with _listen(settings.collector.host, settings.collector.port) as listener:
         uvloop.run(_serve(settings, listener))
@@ -94,15 +88,7 @@ class _Server(uvicorn.Server):
 
 
 def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsProtocol]:
-    """Make a protocol that closes connections which are too many, or whose clients are too slow.
-
-    Parameters
-    ----------
-    most_connections
-        How many there may be at the same time.
-    seconds
-        How long a client may take to send the head of a request, and to read an answer.
-    """
+    """Make a protocol that closes connections which are too many, or whose clients are too slow."""
 
     class Bounded(HttpToolsProtocol):
         """One connection."""

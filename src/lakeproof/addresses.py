@@ -20,13 +20,7 @@ _LONGEST_PATH = 3_500
 
 
 def folder(text: str) -> Path:
-    """Path of a folder, with ``~`` as the home of its user.
-
-    Raises
-    ------
-    UsageError
-        It is an address, or no file system takes it.
-    """
+    """Path of a folder, with ``~`` as the home of its user."""
     if _ADDRESS.match(text) or _ALMOST_ADDRESS.match(text):
         raise UsageError(f"expected a folder, got the address {text!r}.", "Use a folder on this machine.")
     try:
@@ -38,13 +32,7 @@ def folder(text: str) -> Path:
 
 
 def place(text: str) -> str:
-    """Take a folder or an address; of a folder, ``~`` is the home of its user.
-
-    Raises
-    ------
-    UsageError
-        It is neither.
-    """
+    """Take a folder or an address; of a folder, ``~`` is the home of its user."""
     address = _ADDRESS.match(text)
     if not address:
         if _ALMOST_ADDRESS.match(text):
@@ -89,13 +77,7 @@ def encoded(plain_uri: str) -> str:
 
 
 def database(uri: str) -> str:
-    """Take the URI of a database.
-
-    Raises
-    ------
-    UsageError
-        It is none that can be used.
-    """
+    """Take the URI of a database."""
     hint = (
         "Use sqlite:////FOLDER/FILE.db or postgresql://USER:PASSWORD@HOST/DATABASE. Percent-encode special characters "
         "in the password: @ is %40, : is %3A, / is %2F, % is %25."

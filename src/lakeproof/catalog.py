@@ -36,15 +36,7 @@ _MADE_MEANWHILE = ("already exists", "pg_type_typname_nsp_index")
 
 
 def open_catalog(settings: Settings) -> "Catalog":
-    """Open the catalog with PyIceberg; an embedded one is made where it is missing.
-
-    Raises
-    ------
-    UnavailableError
-        The catalog's database or server cannot be reached.
-    UsageError
-        Its address is none.
-    """
+    """Open the catalog with PyIceberg; an embedded one is made where it is missing."""
     from pyiceberg.catalog import load_catalog
 
     database = settings.catalog.uri
@@ -68,13 +60,7 @@ def open_catalog(settings: Settings) -> "Catalog":
 
 @contextmanager
 def catalog_errors() -> Iterator[None]:
-    """Turn what PyIceberg fails with, at the catalog or at the files that it names, into one clear line.
-
-    Raises
-    ------
-    UnavailableError
-        The catalog, or a table's metadata, cannot be read.
-    """
+    """Turn what PyIceberg fails with, at the catalog or at the files that it names, into one clear line."""
     try:
         yield
     except LakeproofError:

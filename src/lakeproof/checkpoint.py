@@ -20,23 +20,13 @@ PositionT = TypeVar("PositionT")
 
 @dataclass(frozen=True)
 class Checkpoint(Generic[PositionT]):
-    """The newest micro-batch of a checkpoint.
+    """The newest micro-batch of a checkpoint."""
 
-    Parameters
-    ----------
-    start
-        Where it begins; None for the first one of the checkpoint, or where Spark has removed that.
-    end
-        Where it ends.
-    committed
-        Whether Spark has noted that it is done.
-    committed_at
-        When Spark noted so of a micro-batch, UTC; None where it has not.
-    """
-
+    # None for the first micro-batch of the checkpoint, or if Spark has removed its start.
     start: PositionT | None
     end: PositionT
-    committed: bool
+    committed: bool  # whether Spark recorded the commit
+    # UTC; None if it is not committed.
     committed_at: datetime | None = field(default=None, compare=False)
 
     def fits(self, accounted: PositionT) -> bool:
@@ -82,22 +72,7 @@ def read_checkpoint(
 def read_checkpoint(
     settings: Settings, query: str, parse: Callable[[str], object] = landing_position
 ) -> Checkpoint[Any] | None:
-    """Read a query's checkpoint; None where it has no micro-batch yet.
-
-    Parameters
-    ----------
-    settings, query
-        Where it is, and whose.
-    parse
-        Reads an offset of the query's source.
-
-    Raises
-    ------
-    UnavailableError
-        It cannot be read.
-    LakeproofError
-        What is in it was not written by this program.
-    """
+    """Read a query's checkpoint; None where it has no micro-batch yet."""
     root = encoded(checkpoint_folder(settings, query))
     storage = open_storage(root, settings.s3)
     numbers: dict[str, dict[int, datetime]] = {"offsets": {}, "commits": {}}
@@ -116,24 +91,12 @@ def read_checkpoint(
 
 
 def read_offset(settings: Settings, query: str, number: int, parse: Callable[[str], PositionT]) -> PositionT:
-    """Read the offset up to which a micro-batch goes.
-
-    Raises
-    ------
-    LakeproofError
-        It cannot be read.
-    """
+    """Read the offset up to which a micro-batch goes."""
     return _offset(settings, encoded(checkpoint_folder(settings, query)), number, parse)
 
 
 def read_initial_offset(settings: Settings, query: str, parse: Callable[[str], PositionT]) -> PositionT:
-    """Read the offset that a checkpoint begins at, as Spark's Kafka source records it.
-
-    Raises
-    ------
-    LakeproofError
-        It cannot be read.
-    """
+    """Read the offset that a checkpoint begins at, as Spark's Kafka source records it."""
     root = encoded(checkpoint_folder(settings, query))
     return _parsed(settings, root, "sources/0/0", 1, parse)
 
@@ -157,13 +120,7 @@ def _unusable(root: str) -> LakeproofError:
 
 
 def remove_checkpoint(settings: Settings, query: str) -> bool:
-    """Remove a query's checkpoint; return whether there was one.
-
-    Raises
-    ------
-    UnavailableError
-        It cannot be removed.
-    """
+    """Remove a query's checkpoint; return whether there was one."""
     root = encoded(checkpoint_folder(settings, query))
     if scheme_of(root) == "s3":
         from lakeproof.storage.s3 import remove_prefix

@@ -48,13 +48,6 @@ def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
 
     A user's mistake ends it with its own exit code, a line and a hint; Ctrl-C and a closed pipe end it as a shell
     expects, silently. None of them shows a stack trace.
-
-    Parameters
-    ----------
-    app
-        The application.
-    logs
-        Its commands whose standard error is a log: where that is JSON, errors of any kind are lines of it.
     """
     open_standard_streams()
     configure_logs()

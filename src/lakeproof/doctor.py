@@ -39,21 +39,11 @@ class Program(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """A need of a program.
-
-    Parameters
-    ----------
-    name
-        What is needed.
-    look
-        Says what was found, or raises `LakeproofError`.
-    optional
-        Whether the program gets by without it.
-    """
+    """A need of a program."""
 
     name: str
-    look: Callable[[], str]
-    optional: bool = False
+    look: Callable[[], str]  # returns what was found, or raises `LakeproofError`
+    optional: bool = False  # the program can run without it
 
 
 @dataclass(frozen=True)
@@ -66,24 +56,7 @@ class Finding:
 
 
 def check_environment(settings: Settings, program: Program, landing: str | None = None, *, lake: bool = True) -> None:
-    """Make sure that `program` can run; what it can do without is logged as a warning.
-
-    Parameters
-    ----------
-    settings
-        The settings that it runs with.
-    program
-        Which one.
-    landing
-        URI of the landing zone, where it is not that of the settings.
-    lake
-        Whether it needs a lake: contracts, a landing zone, a catalog.
-
-    Raises
-    ------
-    LakeproofError
-        The first need that is not met.
-    """
+    """Make sure that `program` can run; what it can do without is logged as a warning."""
     for finding in examine(checks_for(settings, program, landing, lake=lake)):
         if finding.error and not finding.check.optional:
             raise finding.error
@@ -144,13 +117,7 @@ def _contracts(folder: Path) -> str:
 
 
 def find_java() -> tuple[Path, int]:
-    """The Java program that Spark runs, and its version.
-
-    Raises
-    ------
-    UnavailableError
-        There is none, or it is too old.
-    """
+    """The Java program that Spark runs, and its version."""
     home = os.environ.get("JAVA_HOME")  # as Spark looks for it
     java = shutil.which(f"{home}/bin/java" if home else "java")
     hint = f"Install JDK {_OLDEST_JAVA} or newer, or set JAVA_HOME to one."

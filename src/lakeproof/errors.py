@@ -52,15 +52,7 @@ _KINDS = {
 
 
 class LakeproofError(Exception):
-    """What went wrong, and what to do next.
-
-    Parameters
-    ----------
-    message
-        One line that says what is wrong.
-    hint
-        One line that says what to do next.
-    """
+    """What went wrong, and what to do next."""
 
     exit_code: ClassVar[int] = 1
     """What a program ends with."""

@@ -518,7 +518,7 @@ class CollectorSettings(_Concern, title="Collector"):
         description="bytes of an event; Kafka must accept messages of this size",
     )
     max_depth: int = Field(
-        64, ge=2, le=500, alias="LAKE_COLLECTOR_MAX_DEPTH", description="levels that an event may be nested"
+        64, ge=2, le=500, alias="LAKE_COLLECTOR_MAX_DEPTH", description="levels of nesting of an event"
     )
     max_queue_bytes: int = Field(
         128 * 1024**2,
@@ -668,21 +668,7 @@ VARIABLES = {field.alias for concern in CONCERNS.values() for field in concern.m
 
 
 def load_settings(defaults: Mapping[str, str] | None = None, options: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings from the environment and ``.env``.
-
-    Parameters
-    ----------
-    defaults
-        Variables of a settings file, which the environment overrides.
-    options
-        Variables of the command line, which override the environment.
-
-    Raises
-    ------
-    UsageError
-        A variable has a value that its setting does not take, there is no setting of that name, or ``.env`` cannot be
-        read.
-    """
+    """Read the settings from the environment and ``.env``."""
     try:
         _refuse_other_encodings(os.environ)
         _refuse_unknown(os.environ, "the environment")
@@ -709,18 +695,7 @@ def export_secrets(settings: Settings) -> None:
 
 
 def settings_of(variables: Mapping[str, Any]) -> Settings:
-    """The settings that variables give, whatever the environment says.
-
-    Parameters
-    ----------
-    variables
-        By their names in upper case; None is as good as none, and what is no setting is let be.
-
-    Raises
-    ------
-    UsageError
-        A variable has a value that its setting does not take.
-    """
+    """The settings that variables give, whatever the environment says."""
 
     def own(concern: type[BaseModel]) -> dict[str, Any]:
         names = [field.alias for field in concern.model_fields.values() if field.alias]

@@ -14,26 +14,12 @@ from lakeproof.settings import CONCERNS
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting in words.
-
-    Parameters
-    ----------
-    concern
-        What it belongs to.
-    variable
-        The environment variable that sets it.
-    field
-        Path of the attribute in :class:`lakeproof.settings.Settings`, with dots.
-    default
-        Its value when the variable is not set; empty for none.
-    meaning
-        What it sets.
-    """
+    """A setting in words."""
 
     concern: str
     variable: str
-    field: str
-    default: str
+    field: str  # dotted path in :class:`lakeproof.settings.Settings`
+    default: str  # empty for none
     meaning: str
 
 

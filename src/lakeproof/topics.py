@@ -11,13 +11,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def topic_name(text: str) -> str:
-    """Check the name of a topic, and return it.
-
-    Raises
-    ------
-    UsageError
-        Kafka does not accept it.
-    """
+    """Check the name of a topic, and return it."""
     if not _TOPIC.fullmatch(text) or text in (".", ".."):
         raise UsageError(
             f"{text!r} is not the name of a Kafka topic.",
@@ -36,13 +30,7 @@ def time_with_zone(text: str) -> datetime | None:
 
 
 def starting_offsets(text: str) -> str | datetime | dict[int, int]:
-    """Read where a stream begins: ``earliest``, ``latest``, a time with its zone, or offsets by partition.
-
-    Raises
-    ------
-    UsageError
-        It is none of these.
-    """
+    """Read where a stream begins: ``earliest``, ``latest``, a time with its zone, or offsets by partition."""
     if text in ("earliest", "latest"):
         return text
     if text.startswith("{"):

@@ -19,48 +19,22 @@ _MEMORY = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as written.
-
-    Parameters
-    ----------
-    data
-        Its bytes.
-    reasons
-        Why it breaks its contract; empty for a sound one.
-    duplicate
-        Whether it is a copy of an earlier record; then `reasons` are that one's.
-    anomaly
-        Whether it is a reading out of the range of its contract: sound, and to be marked.
-    key
-        What the record says its id is, as text; None where that is no text and no integer.
-    """
+    """A record as written."""
 
     data: bytes
-    reasons: tuple[Reason, ...] = ()
-    duplicate: bool = False
-    anomaly: bool = False
-    key: str | None = None
+    reasons: tuple[Reason, ...] = ()  # empty for a valid record
+    duplicate: bool = False  # a copy of an earlier record, with its reasons
+    anomaly: bool = False  # a valid reading out of the expected range
+    key: str | None = None  # its id as text; None if that is not a string or an integer
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch, ready to land.
+    """A batch, ready to land."""
 
-    Parameters
-    ----------
-    name
-        Its path below the target; names sort by time.
-    data
-        Its bytes.
-    records
-        The records that went into it, also where it was then cut short.
-    corrupt
-        Whether it was cut short.
-    """
-
-    name: str
+    name: str  # path below the target; names sort by time
     data: bytes
-    records: tuple[Record, ...]
+    records: tuple[Record, ...]  # includes those that were cut off
     corrupt: bool
 
 
@@ -84,28 +58,12 @@ class Maker(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to make.
-
-    Parameters
-    ----------
-    seed
-        Fixes every choice.
-    users
-        How many users there are.
-    batch_size
-        Records in a batch.
-    evolve_after
-        How many batches come before purchases begin to have a ``product_id``.
-    style
-        How a batch is written.
-    chances
-        How likely each fault is.
-    """
+    """What to make."""
 
     seed: int
     users: int
     batch_size: int
-    evolve_after: int
+    evolve_after: int  # batches before purchases get a ``product_id``
     style: JsonStyle
     chances: Chances
 
@@ -117,17 +75,6 @@ def make_batches(
 
     The same plan makes the same batches for the same times. For other times only the timestamps in them and their
     names differ.
-
-    Parameters
-    ----------
-    plan
-        What to make.
-    contract
-        The contract of the records, which faults break on purpose.
-    times
-        When each batch lands, UTC; asked for one at a time.
-    maker
-        Makes the records; None for events.
     """
     if maker is None:
         maker = Events(make_pools(plan.seed, plan.users), plan.evolve_after)

@@ -40,15 +40,7 @@ class Shop:
 
 
 def make_shop(seed: int, visitors: int) -> Shop:
-    """Make the values that events draw from.
-
-    Parameters
-    ----------
-    seed
-        Fixes them all.
-    visitors
-        How many visitors there are.
-    """
+    """Make the values that events draw from."""
     rng = seeded(seed, "shop")
     fake = Faker("en_US")
     fake.seed_instance(rng.getrandbits(64))
@@ -74,11 +66,6 @@ class Browsing:
     """Makes events of the clickstream; see :class:`producer.batches.Maker`.
 
     Faults break the fields of ``event``: the collector refuses a post whose events have no id or type.
-
-    Parameters
-    ----------
-    shop
-        The values to choose from.
     """
 
     shop: Shop

@@ -41,18 +41,10 @@ class Pools:
 
 @dataclass(frozen=True)
 class Events:
-    """Makes events; see :class:`producer.batches.Maker`.
-
-    Parameters
-    ----------
-    pools
-        The values to choose from.
-    evolve_after
-        How many batches come before purchases begin to have a ``product_id``.
-    """
+    """Makes events; see :class:`producer.batches.Maker`."""
 
     pools: Pools
-    evolve_after: int
+    evolve_after: int  # batches before purchases get a ``product_id``
     key: str = "event_id"
     inside: str = ""
 
@@ -62,15 +54,7 @@ class Events:
 
 
 def make_pools(seed: int, users: int) -> Pools:
-    """Make the values that events draw from.
-
-    Parameters
-    ----------
-    seed
-        Fixes them all.
-    users
-        How many users there are.
-    """
+    """Make the values that events draw from."""
     rng = seeded(seed, "pools")
     fake = Faker("en_US")
     fake.seed_instance(rng.getrandbits(64))
@@ -86,24 +70,7 @@ def make_pools(seed: int, users: int) -> Pools:
 
 
 def make_event(rng: Random, pools: Pools, landing_at: datetime, *, with_product: bool) -> dict[str, Any]:
-    """Make one event.
-
-    Parameters
-    ----------
-    rng
-        Where every choice comes from; the same draws are made whatever `landing_at` and `with_product` are.
-    pools
-        The values to choose from.
-    landing_at
-        When its batch lands, UTC; the event happened shortly before.
-    with_product
-        Whether a purchase says which product was bought.
-
-    Returns
-    -------
-    dict
-        A record that meets the contract of ``events``, ready for msgspec's JSON encoder.
-    """
+    """Make one event."""
     happened_at = landing_at - timedelta(microseconds=rng.randrange(_MAX_AGE_US))
     event: dict[str, Any] = {
         "user_id": rng.choice(pools.users),

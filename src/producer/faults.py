@@ -57,13 +57,7 @@ def part_of(contract: Contract, inside: str) -> Contract:
 
 
 def break_schema(record: Mapping[str, Any], contract: Contract, rng: Random) -> tuple[dict[str, Any], Reason]:
-    """Break one field of a sound record, in one way.
-
-    Returns
-    -------
-    tuple
-        The broken record, and the one reason why it is no longer sound.
-    """
+    """Break one field of a sound record, in one way."""
     present = [field for field in contract if field.name in record]
     required = [field for field in present if field.required]
     reason = rng.choice(_SCHEMA_FAULTS)

@@ -42,19 +42,7 @@ def stop_on_signals() -> Iterator[Stop]:
 
 
 def landing_times(stop: Stop, batches: int | None, pause: float, start: datetime | None = None) -> Iterator[datetime]:
-    """Yield the time of each batch, at that time.
-
-    Parameters
-    ----------
-    stop
-        Ends the run before the next batch.
-    batches
-        How many; None for no end.
-    pause
-        Seconds to wait between two of them.
-    start
-        Begin here by a clock that goes on by `pause`, or by 1 s where there is none; None for the real time.
-    """
+    """Yield the time of each batch, at that time."""
     step = timedelta(seconds=pause or 1)
     for index in islice(count(), batches):
         if index:

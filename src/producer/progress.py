@@ -17,17 +17,7 @@ _LOG_SECONDS = 10.0
 
 @contextmanager
 def progress(console: Console, total: int | None, *, live: bool) -> Iterator[Callable[[Tally], None]]:
-    """Show how far a run is; yields what to call after each batch.
-
-    Parameters
-    ----------
-    console
-        Where to show it.
-    total
-        Batches to make; None for no end.
-    live
-        Whether to draw on a terminal; else a line is logged every 10 s.
-    """
+    """Show how far a run is; yields what to call after each batch."""
     if not live:
         yield _log_now_and_then()
         return

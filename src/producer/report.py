@@ -20,34 +20,21 @@ SOUND = "sound"
 
 @dataclass
 class Tally:
-    """Counts of what has landed so far.
-
-    Parameters
-    ----------
-    seed
-        The seed that made it.
-    batches, events, corrupt_batches, bytes
-        What landed; `events` are records, those in corrupt batches too.
-    combinations
-        Records by what is wrong with them: ``sound``, or ``corrupt`` (its batch was cut short), ``invalid``, ``extra``
-        and ``duplicate`` joined by ``+``. They add up to `events`.
-    bronze
-        Records that should reach bronze.
-    dead_letters
-        Units that should become dead letters, by their sorted reason codes joined by ``+``. A corrupt batch is one
-        unit, and its records are none.
-    anomalies
-        Readings out of the range of their contract, without copies of them; None of records that have no such range.
-    """
+    """Counts of what has landed so far."""
 
     seed: int
+    # `events` are records, including those in corrupt batches.
     batches: int = 0
     events: int = 0
     corrupt_batches: int = 0
     bytes: int = 0
+    # Records by fault: ``sound``, or ``corrupt`` (the batch was cut short), ``invalid``, ``extra`` and ``duplicate``
+    # joined by ``+``. They add up to `events`.
     combinations: Counter[str] = field(default_factory=Counter)
-    bronze: int = 0
+    bronze: int = 0  # expected rows of bronze
+    # Expected dead letters by sorted reason codes joined by ``+``. A corrupt batch is one unit.
     dead_letters: Counter[str] = field(default_factory=Counter)
+    # Readings out of range, without copies; None if the records have no range.
     anomalies: int | None = None
 
     def add(self, batch: Batch) -> None:
@@ -117,13 +104,7 @@ class Tally:
 
 
 def check_writable(path: Path) -> None:
-    """Make sure that a report can be written to `path` before work begins that would be lost without it.
-
-    Raises
-    ------
-    UsageError
-        It cannot.
-    """
+    """Make sure that a report can be written to `path` before work begins that would be lost without it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         NamedTemporaryFile(dir=path.parent).close()
@@ -132,22 +113,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_report(tally: Tally, path: Path, landed: Mapping[str, Any]) -> None:
-    """Write the report as JSON, whole or not at all, over an earlier one.
-
-    Parameters
-    ----------
-    tally
-        What landed.
-    path
-        The file.
-    landed
-        What the sink adds: see :meth:`producer.sinks.Sink.landed`.
-
-    Raises
-    ------
-    UsageError
-        It cannot be written.
-    """
+    """Write the report as JSON, whole or not at all, over an earlier one."""
     text = msgspec.json.format(msgspec.json.encode(tally.as_dict() | dict(landed)), indent=2)
     try:
         with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:

@@ -16,27 +16,13 @@ from producer.sinks import BatchRefused, Sink, SinkClosed
 
 @dataclass(frozen=True)
 class Run:
-    """How long and how fast to produce, and where the report goes.
+    """How long and how fast to produce, and where the report goes."""
 
-    Parameters
-    ----------
-    batches
-        How many to make; None for no end.
-    pause
-        Seconds between two batches.
-    start
-        Where a virtual clock begins, UTC; None for the real one.
-    report
-        The report's file; None for none.
-    live
-        Whether to draw progress on the terminal.
-    """
-
-    batches: int | None
-    pause: float
-    start: datetime | None = None
-    report: Path | None = None
-    live: bool = False
+    batches: int | None  # None for no end
+    pause: float  # seconds between two batches
+    start: datetime | None = None  # start of a virtual clock, UTC; None for the real one
+    report: Path | None = None  # file of the report
+    live: bool = False  # draw progress on the terminal
 
 
 def produce(
@@ -45,29 +31,6 @@ def produce(
     """Land batches until all are made, a signal asks for the end, or nobody takes them any more.
 
     However it ends, the report is written, and counts exactly the batches that landed.
-
-    Parameters
-    ----------
-    make
-        Makes a batch for each of some times.
-    tally
-        Counts them.
-    sink
-        Where they go.
-    run
-        How many, and how fast.
-    console
-        For people.
-
-    Returns
-    -------
-    Tally
-        What landed.
-
-    Raises
-    ------
-    LakeproofError
-        A batch cannot be landed, or the report not written. What landed before stays.
     """
     if run.report:
         check_writable(run.report)

@@ -22,27 +22,13 @@ _MEMORY = 1_000
 
 @dataclass(frozen=True)
 class ReadingsPlan:
-    """What to make.
-
-    Parameters
-    ----------
-    seed
-        Fixes every choice.
-    devices
-        How many devices there are.
-    batch_size
-        Readings in a batch. The devices take turns.
-    max_delay
-        A reading was made at most this long before its batch landed, so readings come out of order.
-    style
-        How a batch is written.
-    anomaly, duplicate
-        How likely a reading is an anomaly, or a copy of an earlier one.
-    """
+    """What to make."""
 
     seed: int
     devices: int
+    # The devices take turns.
     batch_size: int
+    # Readings are made up to this long before their batch lands, so they arrive out of order.
     max_delay: timedelta
     style: JsonStyle
     anomaly: float
@@ -59,15 +45,7 @@ class _Device:
 
 
 def make_readings(plan: ReadingsPlan, times: Iterable[datetime]) -> Iterator[Batch]:
-    """Make a batch for each of `times`; the same plan makes the same readings for the same times.
-
-    Parameters
-    ----------
-    plan
-        What to make.
-    times
-        When each batch lands, UTC; asked for one at a time.
-    """
+    """Make a batch for each of `times`; the same plan makes the same readings for the same times."""
     rng, fault_rng = seeded(plan.seed, "readings"), seeded(plan.seed, "faults")
     devices = [
         _Device(f"device-{number:05d}", rng.uniform(*_HERTZ), rng.uniform(0, tau)) for number in range(plan.devices)

@@ -31,37 +31,18 @@ class Session:
     The catalog is served by a thread of this process, so only those calls may lead to a table that let other threads
     run: the connection's ``sql`` and ``execute``, and fetching rows. A relation's own methods, such as ``select``, do
     not, and would wait for themselves.
-
-    Parameters
-    ----------
-    connection
-        The connection.
-    failures
-        What the catalog failed with in the current statement.
     """
 
     connection: "DuckDBPyConnection"
-    failures: list[LakeproofError]
+    failures: list[LakeproofError]  # errors of the catalog in the current statement
 
     def sql(self, statements: str) -> "DuckDBPyRelation | None":
-        """Run `statements`; the result of the last one, or None where it has none.
-
-        Raises
-        ------
-        LakeproofError
-            DuckDB refuses, or the catalog cannot be read.
-        """
+        """Run `statements`; the result of the last one, or None where it has none."""
         with self.errors(statements):
             return self.connection.sql(statements)
 
     def fetch(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Run a statement and return its rows.
-
-        Raises
-        ------
-        LakeproofError
-            As for :meth:`sql`.
-        """
+        """Run a statement and return its rows."""
         with self.errors():
             return self.connection.execute(statement, parameters).fetchall()
 
@@ -125,13 +106,6 @@ def session_statements(settings: Settings, endpoint: str) -> Iterator[str]:
 
     ``bronze.events`` and every other table of the catalog resolve by namespace and name, ``landing.<stream>`` and
     ``dead_letters_text.<stream>`` are views, and times are in UTC.
-
-    Parameters
-    ----------
-    settings
-        Where the lake is.
-    endpoint
-        The served catalog, see :func:`reader.rest_facade.serve_catalog`.
     """
     # Extensions come from Python packages; DuckDB would look for them on the network.
     yield "SET autoinstall_known_extensions = false"

@@ -36,20 +36,7 @@ _LEVELS = "\x1f"  # between the levels of a namespace, as the REST protocol has 
 
 @contextmanager
 def serve_catalog(settings: Settings, failures: list[LakeproofError]) -> Iterator[str]:
-    """Serve the catalog of `settings` as long as the context lasts.
-
-    Parameters
-    ----------
-    settings
-        Which catalog. It is opened by the first question about a table, not before.
-    failures
-        Gets each failure of the catalog. DuckDB repeats its message, within one of its own.
-
-    Yields
-    ------
-    str
-        The endpoint to attach.
-    """
+    """Serve the catalog of `settings` as long as the context lasts."""
     server = _Server(settings, ("127.0.0.1", 0), failures.append, prefix=f"/{secrets.token_urlsafe(16)}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -62,27 +49,7 @@ def serve_catalog(settings: Settings, failures: list[LakeproofError]) -> Iterato
 
 @contextmanager
 def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofError], None]) -> Iterator[str]:
-    """Serve the catalog to those who have the token, at the address of the settings, as long as the context lasts.
-
-    Parameters
-    ----------
-    settings
-        Which catalog, and where to listen.
-    token
-        What a client must send, as ``Authorization: Bearer …``.
-    report
-        Gets each failure of the catalog; the client gets its message, too.
-
-    Yields
-    ------
-    str
-        The address for clients.
-
-    Raises
-    ------
-    UnavailableError
-        The address cannot be used, or the catalog cannot be read.
-    """
+    """Serve the catalog to those who have the token, at the address of the settings, as long as the context lasts."""
     host, port = settings.serve.host, settings.serve.port
     try:
         server = _Server(settings, (host, port), report, token=token)

@@ -17,13 +17,7 @@ log = structlog.get_logger()
 
 
 def run_server(settings: Settings) -> None:
-    """Serve the catalog until a signal.
-
-    Raises
-    ------
-    UnavailableError
-        The address cannot be used, or the catalog cannot be read.
-    """
+    """Serve the catalog until a signal."""
     token = settings.serve.token
     made = secrets.token_urlsafe() if token is None else ""
     ended: list[int] = []

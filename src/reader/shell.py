@@ -21,18 +21,7 @@ _AFTER_ERROR = 1
 
 
 def run_shell(settings: Settings) -> int:
-    """Run the shell on this process's standard streams until it ends.
-
-    Returns
-    -------
-    int
-        The shell's exit code.
-
-    Raises
-    ------
-    UnavailableError
-        The shell is not installed.
-    """
+    """Run the shell on this process's standard streams until it ends."""
     binary = _binary()
     with serve_catalog(settings, []) as endpoint, TemporaryDirectory(prefix="reader-") as folder:
         # A file that only its owner reads, not an argument: it holds the key to S3, and ps shows arguments.

@@ -54,25 +54,13 @@ _REASONS = 10
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stream is.
+    """How far a stream is."""
 
-    Parameters
-    ----------
-    landed
-        Files in the landing zone, or messages in the topic.
-    what
-        Which of the two.
-    bronze, dead_letters
-        Rows of the tables.
-    empty
-        Tables of silver and gold without rows.
-    """
-
-    landed: int
+    landed: int  # files in the landing zone, or messages in the topic
     what: str
     bronze: int
     dead_letters: int
-    empty: tuple[str, ...]
+    empty: tuple[str, ...]  # tables of silver and gold without rows
 
     def readable(self, before: "Progress") -> bool:
         """Whether bronze has more rows than before, and the tables after it have some. Dead letters need not come."""
@@ -87,24 +75,7 @@ class Progress:
 
 
 def wait_for_rows(settings: Settings, stream: str, timeout: float, *, new: bool = False) -> None:
-    """Show a live line until the tables of `stream` have rows: those of silver and gold too, if they are filled.
-
-    Parameters
-    ----------
-    settings
-        Where the lake is.
-    stream
-        Name of the stream; it must have a contract.
-    timeout
-        Seconds to wait at most.
-    new
-        Wait for more rows than there are now in bronze.
-
-    Raises
-    ------
-    LakeproofError
-        The time is over.
-    """
+    """Show a live line until the tables of `stream` have rows: those of silver and gold too, if they are filled."""
     look = _watch(settings, load_contract(settings.contracts, stream))
     before = look()
     if not new:
@@ -126,22 +97,7 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float, *, new: bool 
 
 
 def print_summary(settings: Settings, stream: str, since: datetime | None = None) -> None:
-    """Print what landed in `stream`, why what did not, what became of it in silver and gold, and what to try next.
-
-    Parameters
-    ----------
-    settings
-        Where the lake is.
-    stream
-        Name of the stream; it must have a contract.
-    since
-        Count only rows of bronze and dead letters that were written since then. Silver and gold are shown whole.
-
-    Raises
-    ------
-    LakeproofError
-        The stream has no tables yet, or they cannot be read.
-    """
+    """Print what landed in `stream`, why what did not, what became of it in silver and gold, and what to try next."""
     contract = load_contract(settings.contracts, stream)
     out = console()
     with connect(settings) as session:

@@ -18,38 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a table has as of its current snapshot.
-
-    Parameters
-    ----------
-    name
-        Namespace and name.
-    rows, data_files, bytes
-        Rows, data files and their bytes.
-    snapshots
-        Snapshots that its metadata still lists.
-    last_commit
-        Time of the current snapshot, UTC; None for a table that nobody has written to.
-    """
+    """What a table has as of its current snapshot."""
 
     name: str
     rows: int
     data_files: int
     bytes: int
-    snapshots: int
-    last_commit: datetime | None
+    snapshots: int  # snapshots in its metadata
+    last_commit: datetime | None  # UTC; None without a snapshot
 
 
 def list_tables(settings: Settings) -> list[TableFacts]:
-    """Facts of every table, by name.
-
-    Raises
-    ------
-    LakeproofError
-        There is no table yet.
-    UnavailableError
-        The catalog or a table's metadata cannot be read.
-    """
+    """Facts of every table, by name."""
     catalog = open_catalog(settings)
     with catalog_errors():
         facts = [table_facts(table) for table in _tables(catalog)]

@@ -26,24 +26,7 @@ class Client(StrEnum):
 
 
 def snippet(settings: Settings, client: Client, table: str, *, served: bool) -> str:
-    """What to run to read the lake with a client.
-
-    Parameters
-    ----------
-    settings
-        Where the lake is.
-    client
-        Which one.
-    table
-        Namespace and name of a table that the snippet reads, as an example.
-    served
-        Through `reader serve`, instead of the lake's own catalog.
-
-    Raises
-    ------
-    UsageError
-        The client cannot do that.
-    """
+    """What to run to read the lake with a client."""
     if client is Client.DUCKDB and not served and settings.catalog.kind == "sql":
         served = True  # DuckDB speaks REST only
     if client is Client.JDBC and served:

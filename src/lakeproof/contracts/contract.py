@@ -9,39 +9,20 @@ from lakeproof.contracts.rules.expression import Rule
 
 @dataclass(frozen=True)
 class Contract:
-    """The contract of a stream.
+    """The contract of a stream."""
 
-    Parameters
-    ----------
-    stream
-        Name of the stream: an identifier, also the name of its tables.
-    version
-        Version of the contract, as its file says.
-    digest
-        SHA-256 of the file's bytes, in hexadecimal: the exact text that judged a record.
-    fields
-        The fields of the tables, in the order of the columns. Records have those that are :attr:`live`.
-    primary_key
-        Names of the fields that identify a record; empty if nothing does.
-    event_time
-        The timestamp that says when it happened: a field's name, or the path to one within objects, like
-        ``event.timestamp``. The tables are partitioned by its day.
-    rules
-        What a record must meet as a whole.
-    drift
-        What becomes of unknown fields, and of values that do not fit where null is allowed.
-    silver
-        How its records become one row per primary key; None if they cannot, see :attr:`no_silver`.
-    """
-
-    stream: str
-    version: str
-    digest: str
+    stream: str  # also the name of its tables
+    version: str  # as the file says
+    digest: str  # SHA-256 of the file's bytes: identifies the exact text that judged a record
+    # The fields of the tables, in the order of the columns. Records have those that are :attr:`live`.
     fields: tuple[Field, ...]
-    primary_key: tuple[str, ...]
+    primary_key: tuple[str, ...]  # empty if nothing identifies a record
+    # A field, or a path like ``event.timestamp``. The tables are partitioned by its day.
     event_time: str
     rules: tuple[Rule, ...] = ()
+    # For unknown fields, and values that do not fit where null is allowed.
     drift: DriftPolicy = DriftPolicy.FREEZE
+    # None if the stream cannot have silver, see :attr:`no_silver`.
     silver: Silver | None = None
 
     @property

@@ -45,25 +45,13 @@ _BECOMES = {
 
 @dataclass(frozen=True)
 class Change:
-    """A difference between two contracts.
+    """A difference between two contracts."""
 
-    Parameters
-    ----------
-    field
-        Path of the field, like ``event.page``; empty for the contract itself.
-    what
-        What changed, for a person.
-    backward, forward
-        Whether it leaves them compatible in that direction.
-    obstacle
-        Why a table with rows cannot follow; empty where it can.
-    """
-
-    field: str
+    field: str  # like ``event.page``; empty for the contract itself
     what: str
     backward: bool
     forward: bool
-    obstacle: str = ""
+    obstacle: str = ""  # why a table with rows cannot follow the change; empty if it can
 
 
 class Compatibility(StrEnum):

@@ -29,18 +29,11 @@ class SilverStrategy(StrEnum):
 
 @dataclass(frozen=True)
 class Silver:
-    """How a stream's records become one row per primary key.
+    """How a stream's records become one row per primary key."""
 
-    Parameters
-    ----------
-    horizon
-        How much older than the newest event a record may be and still be decided; None for any age.
-    strategy
-        How the earlier record of a key is found.
-    """
-
+    # How much older than the newest event a record may be; None for any age.
     horizon: timedelta | None
-    strategy: SilverStrategy
+    strategy: SilverStrategy  # how earlier records of a key are found
 
 
 class PrimitiveType(StrEnum):
@@ -139,18 +132,10 @@ class TimeFormat(StrEnum):
 
 @dataclass(frozen=True)
 class TimeForm:
-    """How the timestamps of a field are written.
-
-    Parameters
-    ----------
-    format
-        The pattern, or the unit of a number.
-    zone
-        IANA name of the time zone of values without a UTC offset; ``UTC`` where each value has one.
-    """
+    """How the timestamps of a field are written."""
 
     format: TimeFormat = TimeFormat.T_OFFSET
-    zone: str = "UTC"
+    zone: str = "UTC"  # IANA name of the time zone of values without a UTC offset; ``UTC`` where each value has one
 
     def __str__(self) -> str:
         return f"{self.format} in {self.zone}" if self.format.may_lack_offset else self.format
@@ -162,36 +147,20 @@ ISO_8601 = TimeForm()
 
 @dataclass(frozen=True)
 class Bound:
-    """An end of a range.
+    """An end of a range."""
 
-    Parameters
-    ----------
-    value
-        By the field's type: an int (int, long), a float (float, double), a Decimal, a date, or a datetime in UTC.
-    exclusive
-        Whether the value itself is outside; never so for int and long.
-    """
-
+    # By the field's type: an int (int, long), a float (float, double), a Decimal, a date, or a datetime in UTC.
     value: int | float | Decimal | date
-    exclusive: bool = False
+    exclusive: bool = False  # always False for int and long
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """What a value must meet beside its type; false if that is nothing.
-
-    Parameters
-    ----------
-    minimum, maximum
-        The range of a number, a timestamp or a date.
-    min_length, max_length
-        How many characters (Unicode code points) a string has.
-    pattern
-        A regular expression that is found in a string: see :mod:`lakeproof.contracts.pattern`.
-    """
+    """What a value must meet beside its type; false if that is nothing."""
 
     minimum: Bound | None = None
     maximum: Bound | None = None
+    # Unicode code points.
     min_length: int | None = None
     max_length: int | None = None
     pattern: str | None = None
@@ -216,17 +185,10 @@ class DerivedFrom(StrEnum):
 
 @dataclass(frozen=True)
 class Derived:
-    """How the value of a derived field is found.
-
-    Parameters
-    ----------
-    source
-        The source of the value.
-    field
-        Of a correlation id: the field that identifies an event which was sent without an idempotency key.
-    """
+    """How the value of a derived field is found."""
 
     source: DerivedFrom
+    # For correlation ids: identifies events that were sent without an idempotency key.
     field: str = ""
 
     def __str__(self) -> str:
@@ -235,14 +197,9 @@ class Derived:
 
 @dataclass(frozen=True)
 class Expected:
-    """The range of values that are not anomalies. A value outside of it is data, as every other one.
+    """The range of values that are not anomalies. A value outside of it is data, as every other one."""
 
-    Parameters
-    ----------
-    minimum, maximum
-        Its ends, which are in it, as exact numbers; None for no end.
-    """
-
+    # Inclusive; None for no limit.
     minimum: Decimal | None = None
     maximum: Decimal | None = None
 
@@ -259,46 +216,21 @@ _ANY = Expected()
 
 @dataclass(frozen=True)
 class Field:
-    """A named value in a record, or one that is derived when a record is ingested.
+    """A named value in a record, or one that is derived when a record is ingested."""
 
-    Parameters
-    ----------
-    name
-        The JSON name, which is also the column's.
-    type
-        The type of the value.
-    required
-        Whether a record must have it, and not null.
-    allowed
-        The values that it may take; empty for any.
-    description
-        For people; becomes the column's comment.
-    constraints
-        What the value must meet beside its type.
-    deprecated
-        Whether it will be dropped: for people, records may have it.
-    dropped
-        Whether records cannot have it any more. Its column stays, with the values of older rows.
-    former_names
-        Names that it had before, the oldest first.
-    derived
-        How its value is derived; then records cannot have it. None for a value of the record.
-    expected
-        The range outside of which a number is an anomaly. It rejects nothing.
-    time
-        How a timestamp is written.
-    """
-
-    name: str
+    name: str  # name in JSON, and of the column
     type: Type
-    required: bool = False
-    allowed: tuple[str, ...] = ()
-    description: str = ""
-    constraints: Constraints = _UNCONSTRAINED
-    deprecated: bool = False
+    required: bool = False  # present and not null
+    allowed: tuple[str, ...] = ()  # allowed values; empty for any
+    description: str = ""  # becomes the column's comment
+    constraints: Constraints = _UNCONSTRAINED  # limits besides the type
+    deprecated: bool = False  # will be dropped; records may still have it
+    # Records must not have it; its column stays, with the values of older rows.
     dropped: bool = False
-    former_names: tuple[str, ...] = ()
+    former_names: tuple[str, ...] = ()  # oldest first
+    # How the value is derived; records must not have it then.
     derived: Derived | None = None
+    # Numbers outside are anomalies; nothing is rejected.
     expected: Expected = _ANY
     time: TimeForm = ISO_8601
 

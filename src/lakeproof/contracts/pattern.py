@@ -27,18 +27,7 @@ class PatternError(Exception):
 
 
 def portable(pattern: str) -> str:
-    r"""Check a pattern.
-
-    Returns
-    -------
-    str
-        The same without what engines read differently: ``.`` and ``\d`` are written out as ECMA-262 means them.
-
-    Raises
-    ------
-    PatternError
-        It does not compile, is too large, or uses what engines interpret differently.
-    """
+    r"""Check a pattern."""
     return _Parser(pattern).parse()
 
 

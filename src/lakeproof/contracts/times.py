@@ -16,15 +16,7 @@ _ZONE_HINT = "Use UTC, or a name of the IANA database like Europe/Berlin."
 
 
 class TimeFormError(Exception):
-    """Timestamps cannot be written so.
-
-    Parameters
-    ----------
-    option
-        The option that is wrong.
-    message, hint
-        What is wrong, and what to do.
-    """
+    """Timestamps cannot be written so."""
 
     def __init__(self, option: str, message: str, hint: str) -> None:
         super().__init__(message)
@@ -34,20 +26,7 @@ class TimeFormError(Exception):
 
 
 def time_form(pattern: object, zone: object) -> TimeForm:
-    """How timestamps are written.
-
-    Parameters
-    ----------
-    pattern
-        One of :class:`TimeFormat`; None for ISO 8601 with an offset.
-    zone
-        The time zone of values without a UTC offset; None for no zone, which is UTC for dates.
-
-    Raises
-    ------
-    TimeFormError
-        There is no such format or zone, or the zone is missing or has no effect.
-    """
+    """How timestamps are written."""
     found = TimeFormat.T_OFFSET if pattern is None else next((each for each in TimeFormat if each == pattern), None)
     if found is None:
         raise TimeFormError(FORMAT, f"unknown format {pattern!r}.", f"Expected one of: {', '.join(TimeFormat)}.")

@@ -43,13 +43,7 @@ _FORM = (
 
 
 def parse_measure(name: str, sql: str, fields: tuple[Field, ...]) -> Measure:
-    """Read a measure over records with `fields`.
-
-    Raises
-    ------
-    RuleError
-        It does not parse, is not one aggregate, or does not fit the types of the fields.
-    """
+    """Read a measure over records with `fields`."""
     try:
         return parse_sql(sql, lambda tree: _measure(name, tree, fields), (*_CALLS, *FUNCTIONS))
     except RuleError as error:

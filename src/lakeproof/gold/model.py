@@ -46,18 +46,10 @@ class SinkKind(StrEnum):
 
 @dataclass(frozen=True)
 class Sink:
-    """Where the rows of a product are published.
-
-    Parameters
-    ----------
-    kind
-        A table, a topic or files.
-    topic
-        Name of the topic; empty for the others.
-    """
+    """Where the rows of a product are published."""
 
     kind: SinkKind
-    topic: str = ""
+    topic: str = ""  # empty for tables and files
 
 
 class Aggregate(StrEnum):
@@ -83,18 +75,10 @@ class Window:
 
     Or sessions: each record opens a window of its own at its event time, and windows of the same keys that overlap are
     one. So a session ends when there is no record for the length of the size.
-
-    Parameters
-    ----------
-    size
-        From the start of a window to its end; from the last record of a session to its end.
-    every
-        From the start of a window to that of the next one: the size, or a part of it if windows overlap.
-    session
-        Whether they are sessions.
     """
 
-    size: timedelta
+    size: timedelta  # of sessions: the gap after which a session ends
+    # Distance of starts: equal to the size, or a divisor of it if windows overlap.
     every: timedelta
     session: bool = False
 
@@ -107,17 +91,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Key:
-    """A field that the records of a window are grouped by.
+    """A field that the records of a window are grouped by."""
 
-    Parameters
-    ----------
-    path
-        Its name, after those of the objects that it is in.
-    type, description
-        Of the field.
-    """
-
-    path: tuple[str, ...]
+    path: tuple[str, ...]  # names of the enclosing objects, then its own
     type: Type
     description: str
 
@@ -132,27 +108,16 @@ class Key:
 
 @dataclass(frozen=True)
 class Measure:
-    """A column of a product that is computed from the records of a window.
-
-    Parameters
-    ----------
-    name
-        Name of the column.
-    aggregate
-        What is made of the values.
-    argument
-        The values, of a record each; None to count records. It is such that engines agree on the result: integers in a
-        sum are converted to decimals, and a double in a minimum or maximum has no negative zero.
-    type
-        The type of the result. The aggregate of an engine may have another one, and is converted to it.
-    order
-        Of MIN_BY and MAX_BY: what the records are ordered by. Those where it is null do not count.
-    """
+    """A column of a product that is computed from the records of a window."""
 
     name: str
     aggregate: Aggregate
+    # One value per record; None to count records. Written so that engines agree on the result: integers in a sum are
+    # converted to decimals, and a double in a minimum or maximum has no negative zero.
     argument: Expression | None
+    # Of the result; an engine's own type is converted to it.
     type: Type
+    # Of MIN_BY and MAX_BY: the order of records; those where it is null are ignored.
     order: Expression | None = None
 
     @property
@@ -163,33 +128,12 @@ class Measure:
 
 @dataclass(frozen=True)
 class Product:
-    """A data product: a table with one row for each window and each combination of keys that has a record in it.
+    """A data product: a table with one row for each window and each combination of keys that has a record in it."""
 
-    Parameters
-    ----------
-    name
-        Name of the product: an identifier, also the name of its table.
-    stream
-        The stream whose silver it reads.
-    description
-        For people; the comment of the table.
-    keys
-        Fields of the stream that the records of a window are grouped by. Null is a key of its own.
-    window
-        The windows of event time.
-    measures
-        The columns that are computed, in their order.
-    publish
-        When the row of a window is published.
-    sinks
-        Where rows are published.
-    text
-        The bytes of its file.
-    """
-
-    name: str
+    name: str  # also the name of its table
     stream: str
     description: str
+    # Null is a key of its own.
     keys: tuple[Key, ...]
     window: Window
     measures: tuple[Measure, ...]

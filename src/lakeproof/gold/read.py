@@ -62,24 +62,12 @@ def product_names(folder: Path) -> list[str]:
 
 
 def load_products(folder: Path, streams: Sequence[str], contract_of: Callable[[str], Contract]) -> list[Product]:
-    """Read the products of windows that read one of these streams; see :func:`names_of_kind` for the others.
-
-    Raises
-    ------
-    UsageError
-        A file is not a product.
-    """
+    """Read the products of windows that read one of these streams; see :func:`names_of_kind` for the others."""
     return [load_product(folder, name, contract_of) for name in names_of_kind(folder, streams, Kind.WINDOWS)]
 
 
 def names_of_kind(folder: Path, streams: Sequence[str], kind: Kind) -> list[str]:
-    """Names of the products of a kind that read one of these streams. Nothing else is looked at.
-
-    Raises
-    ------
-    UsageError
-        A file is not YAML.
-    """
+    """Names of the products of a kind that read one of these streams. Nothing else is looked at."""
     found = []
     for name in product_names(folder):
         document: Any = _document_of(folder, name)
@@ -101,13 +89,7 @@ def is_of_kind(folder: Path, name: str, kind: Kind) -> bool:
 
 
 def product_text(folder: Path, name: str) -> tuple[bytes, str]:
-    """The bytes of a product's file, and where it is.
-
-    Raises
-    ------
-    UsageError
-        There is no such file.
-    """
+    """The bytes of a product's file, and where it is."""
     path = folder / f"{name}.yaml"
     if not path.is_file():
         known = ", ".join(product_names(folder)) or "none"
@@ -124,20 +106,7 @@ def _document_of(folder: Path, name: str) -> object:
 
 
 def load_product(folder: Path, name: str, contract_of: Callable[[str], Contract]) -> Product:
-    """Read ``folder/name.yaml``.
-
-    Parameters
-    ----------
-    folder, name
-        The folder of the products, and the name of the product.
-    contract_of
-        Gives the contract of a stream, by the name of the stream; raises a UsageError if there is none.
-
-    Raises
-    ------
-    UsageError
-        There is no such file, or it is not a product of windows.
-    """
+    """Read ``folder/name.yaml``."""
     text, origin = product_text(folder, name)
     if is_of_kind(folder, name, Kind.SAMPLES):
         raise UsageError(f"{origin} is of the kind samples, not of windows.", "See docs/sensors.md.")
@@ -145,24 +114,7 @@ def load_product(folder: Path, name: str, contract_of: Callable[[str], Contract]
 
 
 def parse_product(text: bytes, origin: str, name: str, contract_of: Callable[[str], Contract]) -> Product:
-    """Read a data product from the bytes of its file.
-
-    Parameters
-    ----------
-    text
-        The file's bytes: YAML in UTF-8.
-    origin
-        Where they came from, for messages.
-    name
-        The name that the product must have.
-    contract_of
-        Gives the contract of a stream, by the name of the stream; raises a UsageError if there is none.
-
-    Raises
-    ------
-    UsageError
-        The text is not YAML, not a product, or does not fit the contract of its stream. It names the line and the key.
-    """
+    """Read a data product from the bytes of its file."""
     source = read_source(text, origin)
     problems = Problems()
     product = _product(source.document, name, contract_of, problems)
@@ -176,11 +128,6 @@ def read_under(product: Product, contract: Contract) -> Product:
 
     Fields have their new types, but the names by which the product has them: its definition is still that of its table.
     Those that were dropped are null from now on.
-
-    Raises
-    ------
-    UsageError
-        A type is too wide for a measure, or the stream has no silver any more.
     """
     used = {path.partition(".")[0] for path in product.fields}
     fields = tuple(_as_used(each, used) for each in contract)

@@ -90,31 +90,12 @@ class _Document(Model):
 
 
 def load_all_samples(folder: Path, streams: Sequence[str], contract_of: Callable[[str], Contract]) -> list[Samples]:
-    """Read the products of samples that read one of these streams.
-
-    Raises
-    ------
-    UsageError
-        A file is not a product.
-    """
+    """Read the products of samples that read one of these streams."""
     return [load_samples(folder, name, contract_of) for name in names_of_kind(folder, streams, Kind.SAMPLES)]
 
 
 def load_samples(folder: Path, name: str, contract_of: Callable[[str], Contract]) -> Samples:
-    """Read ``folder/name.yaml``.
-
-    Parameters
-    ----------
-    folder, name
-        The folder of the products, and the name of the product.
-    contract_of
-        Gives the contract of a stream, by the name of the stream; raises a UsageError if there is none.
-
-    Raises
-    ------
-    UsageError
-        There is no such file, or it is not a product of samples, or it does not fit the contract of its stream.
-    """
+    """Read ``folder/name.yaml``."""
     text, origin = product_text(folder, name)
     return parse_samples(text, origin, name, contract_of, [each for each in product_names(folder) if each != name])
 
@@ -122,22 +103,7 @@ def load_samples(folder: Path, name: str, contract_of: Callable[[str], Contract]
 def parse_samples(
     text: bytes, origin: str, name: str, contract_of: Callable[[str], Contract], others: Sequence[str] = ()
 ) -> Samples:
-    """Read a product of samples from the bytes of its file; see :func:`load_samples`.
-
-    Parameters
-    ----------
-    text, origin
-        The file's bytes, YAML in UTF-8, and where they came from, for messages.
-    name, contract_of
-        The name that the product must have, and the contract of a stream.
-    others
-        Names of other products, which the table of anomalies cannot have.
-
-    Raises
-    ------
-    UsageError
-        It names the line and the key of each mistake.
-    """
+    """Read a product of samples from the bytes of its file; see :func:`load_samples`."""
     source = read_source(text, origin)
     problems = Problems()
     found = _samples(source.document, name, contract_of, others, problems)

@@ -54,15 +54,7 @@ class AlertMode(StrEnum):
 
 @dataclass(frozen=True)
 class Alerts:
-    """Where values out of range are reported at once.
-
-    Parameters
-    ----------
-    topic
-        The topic.
-    mode
-        How fast.
-    """
+    """Where values out of range are reported at once."""
 
     topic: str
     mode: AlertMode
@@ -70,45 +62,23 @@ class Alerts:
 
 @dataclass(frozen=True)
 class RateOfChange:
-    """The value of a device changes too fast.
-
-    Parameters
-    ----------
-    maximum
-        The greatest change that is expected in a second.
-    within
-        How much older the reading before may be, to be compared with.
-    """
+    """The value of a device changes too fast."""
 
     maximum: float
-    within: timedelta
+    within: timedelta  # greatest age of the reading that it is compared with
 
 
 @dataclass(frozen=True)
 class StuckValue:
-    """The value of a device does not change.
+    """The value of a device does not change."""
 
-    Parameters
-    ----------
-    readings
-        How many readings with the same value are too many.
-    within
-        The time, up to and including the newest of them, in which the device has no other value.
-    """
-
-    readings: int
-    within: timedelta
+    readings: int  # so many equal readings in a row are an anomaly
+    within: timedelta  # time up to the newest reading in which no other value occurs
 
 
 @dataclass(frozen=True)
 class SilentDevice:
-    """A device sends nothing.
-
-    Parameters
-    ----------
-    after
-        The time after a reading in which another one is expected.
-    """
+    """A device sends nothing."""
 
     after: timedelta
 
@@ -135,35 +105,9 @@ class Detectors:
 
 @dataclass(frozen=True)
 class Samples:
-    """A product of two tables: samples of the windows of a stream's readings, and anomalies.
+    """A product of two tables: samples of the windows of a stream's readings, and anomalies."""
 
-    Parameters
-    ----------
-    name
-        Name of the product: an identifier, also the name of the table of samples.
-    stream
-        The stream whose silver it reads.
-    description
-        For people; the comment of the table.
-    device, event_time, value
-        The fields of a reading: whose, when, and what was measured.
-    by
-        Of which readings samples are taken.
-    window
-        The windows of event time.
-    every
-        How often it looks for what is new.
-    anomalies
-        Name of the table of anomalies.
-    minimum, maximum
-        The ends of the contract's range; a value outside of it is an anomaly. None for no end.
-    detectors
-        What else is an anomaly.
-    alerts
-        Where values out of range are reported at once; None for nowhere. The tables do not depend on it.
-    """
-
-    name: str
+    name: str  # also the name of the table of samples
     stream: str
     description: str
     device: Field
@@ -171,11 +115,13 @@ class Samples:
     value: Field
     by: Grouping
     window: Window
-    every: timedelta
+    every: timedelta  # interval between micro-batches
     anomalies: str
+    # Values outside are anomalies; None for no limit.
     minimum: float | None
     maximum: float | None
     detectors: Detectors
+    # Topic for values out of range, sent at once. The tables do not depend on it.
     alerts: Alerts | None = None
 
     @property

@@ -13,25 +13,13 @@ _DAY = timedelta(days=1)
 
 
 def read_session(gap: str) -> Window:
-    """Read the gap between the sessions of a product.
-
-    Raises
-    ------
-    ContractError
-        It is not a duration.
-    """
+    """Read the gap between the sessions of a product."""
     length = _duration("gap", gap)
     return Window(length, length, session=True)
 
 
 def read_window(size: str, every: str | None) -> Window:
-    """Read the size of a product's windows, and the distance of their starts; none is the size.
-
-    Raises
-    ------
-    ContractError
-        One of them is not a duration, or they do not go together.
-    """
+    """Read the size of a product's windows, and the distance of their starts; none is the size."""
     length = _length("size", size)
     if every is None:
         return Window(length, length)

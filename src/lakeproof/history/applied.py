@@ -31,17 +31,9 @@ class AppliedMeanwhileError(LakeproofError):
 
 @dataclass(frozen=True)
 class Applied:
-    """A contract that was applied.
+    """A contract that was applied."""
 
-    Parameters
-    ----------
-    number
-        1 for the stream's first, then 2, and so on.
-    version, digest, text
-        Of the contract.
-    """
-
-    number: int
+    number: int  # 1 for the stream's first contract
     version: str
     digest: str
     text: bytes
@@ -89,13 +81,7 @@ def applied_contracts(catalog: "Catalog", stream: str) -> tuple[Applied, ...]:
 
 
 def record(catalog: "Catalog", contract: Contract, text: bytes, changes: Sequence[str], before: Applied | None) -> None:
-    """Write that a contract was applied; `before` is the stream's newest one by then.
-
-    Raises
-    ------
-    AppliedMeanwhileError
-        `before` is not the newest one any more.
-    """
+    """Write that a contract was applied; `before` is the stream's newest one by then."""
     import pyarrow as pa
 
     table = ensure_schema_changes(catalog)

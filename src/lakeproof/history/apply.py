@@ -25,28 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What it takes for a stream's tables to follow a contract.
-
-    Parameters
-    ----------
-    contract, text
-        The contract, and the bytes of its file.
-    past
-        Contracts that were applied before, the newest last.
-    changes
-        What the contract changes against the newest of them.
-    columns
-        Paths of the fields that bronze lacks, or has with a narrower type.
-    creates
-        Whether the tables are not there yet.
-    """
+    """What it takes for a stream's tables to follow a contract."""
 
     contract: Contract
     text: bytes
-    past: tuple[Applied, ...]
-    changes: tuple[Change, ...]
-    columns: tuple[str, ...]
-    creates: bool
+    past: tuple[Applied, ...]  # applied before, newest last
+    changes: tuple[Change, ...]  # against the newest applied contract
+    columns: tuple[str, ...]  # fields that bronze lacks, or has with a narrower type
+    creates: bool  # whether tables are created
 
     @property
     def applied(self) -> Applied | None:
@@ -60,13 +46,7 @@ class Plan:
 
 
 def plan(catalog: "Catalog", settings: Settings, stream: str) -> Plan:
-    """Compare a stream's contract with the one that is applied, and with bronze; nothing is changed.
-
-    Raises
-    ------
-    UsageError
-        The contract is none, or the tables cannot follow it.
-    """
+    """Compare a stream's contract with the one that is applied, and with bronze; nothing is changed."""
     text = contract_text(settings.contracts, stream)
     contract = parse_contract(text, str(settings.contracts / f"{stream}.yaml"), stream)
     past = applied_contracts(catalog, stream)
@@ -102,11 +82,6 @@ def adopt(catalog: "Catalog", settings: Settings, stream: str, log: ContractLog)
     """What a consumer does when it starts: make its contract the current one, unless columns would have to change.
 
     Tables that are missing are made.
-
-    Raises
-    ------
-    UsageError
-        The contract is none, or has not been applied.
     """
     while True:
         planned = plan(catalog, settings, stream)

@@ -12,20 +12,7 @@ from lakeproof.install.jars import hashes_of_spark, pyspark_folder
 
 
 def archive_classes(java: Path, jars: Path) -> Path | None:
-    """Let the consumer make its archive, unless it was made with the same Java, PySpark and jars.
-
-    Parameters
-    ----------
-    java
-        The program that Spark runs.
-    jars
-        Folder of the jars; the archive lies beside it.
-
-    Returns
-    -------
-    Path | None
-        The log of an attempt that failed, which only makes starts slower; it is repeated by the next call.
-    """
+    """Let the consumer make its archive, unless it was made with the same Java, PySpark and jars."""
     stamp, log = jars.with_name("spark.jsa.stamp"), jars.with_name("archive.log")
     java_version = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     made_with = "\n".join([java_version, version("pyspark"), str(pyspark_folder()), hashes_of_spark().read_text()])

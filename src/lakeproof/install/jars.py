@@ -37,37 +37,7 @@ def hashes_of_spark() -> Path:
 def retrieve(
     java: str, configuration: str, folder: Path, hashes: Path, ivy_settings: Path | None = None, *, lock: bool = False
 ) -> bool:
-    """Put the jars of a configuration of ivy.xml into `folder`, unless they are there.
-
-    Parameters
-    ----------
-    java
-        The program that runs Ivy.
-    configuration
-        Which jars.
-    folder
-        Where they go. Jars that an earlier call put there are replaced; other files are left alone.
-    hashes
-        The list of their names and SHA-256 hashes, as ``sha256sum`` prints it.
-    ivy_settings
-        Where Ivy looks for jars, if not in Maven Central.
-    lock
-        Write `hashes` from what Ivy finds, instead of checking it.
-
-    Returns
-    -------
-    bool
-        Whether anything was retrieved.
-
-    Raises
-    ------
-    UnavailableError
-        A jar cannot be retrieved.
-    JarsError
-        A jar has another hash, or the list has other jars.
-    UsageError
-        The folder has jars of somebody else.
-    """
+    """Put the jars of a configuration of ivy.xml into `folder`, unless they are there."""
     wanted = {} if lock else read_hashes(hashes)
     before = _put_by_us(folder)
     if not lock and hashes_in(folder, wanted) == wanted:
@@ -115,13 +85,7 @@ def hashes_in(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def pyspark_folder() -> Path:
-    """Folder of the installed PySpark.
-
-    Raises
-    ------
-    UnavailableError
-        It is not installed.
-    """
+    """Folder of the installed PySpark."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise UnavailableError("PySpark is not installed.", 'Install it: pip install "lakeproof[consumer]"')

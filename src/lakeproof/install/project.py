@@ -11,18 +11,7 @@ _NAMES = {"env": ".env"}
 
 
 def init_project(folder: Path) -> list[Path]:
-    """Write the files of a new project into `folder`; none of them replaces another one.
-
-    Returns
-    -------
-    list[Path]
-        The files that were written. Those that were there already with the same content are not among them.
-
-    Raises
-    ------
-    UsageError
-        A file of that name has other content. Nothing was written then.
-    """
+    """Write the files of a new project into `folder`; none of them replaces another one."""
     found = {folder / name: content for name, content in _template()}
     for path, content in found.items():
         if path.exists() and (not path.is_file() or path.read_bytes() != content):

@@ -9,13 +9,7 @@ if TYPE_CHECKING:
 
 
 def client_properties(kafka: "KafkaSettings") -> dict[str, str | int | float | bool]:
-    """Properties of a confluent-kafka client that reaches the brokers.
-
-    Raises
-    ------
-    UsageError
-        A file that is set does not exist.
-    """
+    """Properties of a confluent-kafka client that reaches the brokers."""
     check_files(kafka)
     properties: dict[str, str | int | float | bool] = {
         "bootstrap.servers": kafka.bootstrap_servers,
@@ -40,13 +34,7 @@ def client_properties(kafka: "KafkaSettings") -> dict[str, str | int | float | b
 
 
 def spark_options(kafka: "KafkaSettings") -> dict[str, str]:
-    """Options of Spark's Kafka source, whose client is Kafka's own in Java, that reaches the same brokers.
-
-    Raises
-    ------
-    UsageError
-        A file that is set does not exist.
-    """
+    """Options of Spark's Kafka source, whose client is Kafka's own in Java, that reaches the same brokers."""
     check_files(kafka)
     options = {"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": kafka.security_protocol}
     if kafka.security_protocol.startswith("SASL"):
@@ -70,13 +58,7 @@ def spark_options(kafka: "KafkaSettings") -> dict[str, str]:
 
 
 def check_files(kafka: "KafkaSettings") -> None:
-    """Make sure that the files of certificates and keys exist.
-
-    Raises
-    ------
-    UsageError
-        One does not.
-    """
+    """Make sure that the files of certificates and keys exist."""
     for name, path in (
         ("LAKE_KAFKA_SSL_CA", kafka.ssl_ca),
         ("LAKE_KAFKA_SSL_CERTIFICATE", kafka.ssl_certificate),

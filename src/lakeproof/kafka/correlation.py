@@ -19,20 +19,7 @@ _DIGITS = 32
 
 
 def correlation_id(client: bytes | None, key: bytes | None, index: bytes | None, identity: bytes) -> str:
-    """Compute the correlation id of an event.
-
-    Parameters
-    ----------
-    client, key, index
-        Values of its headers; None where it has none. A key without an index, or the reverse, counts as none.
-    identity
-        The value of the field that identifies it otherwise.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
-    """
+    """Compute the correlation id of an event."""
     if key is None or index is None:
         lines = b"event\n%b\n%b" % (client or b"", identity)
     else:

@@ -30,23 +30,11 @@ _BROKER_DEFAULT = -1
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it is asked for.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    partitions
-        How many it has.
-    replication
-        Replicas of each partition; None for the broker's default.
-    config
-        Its configuration, by Kafka's names: ``retention.ms``, ``cleanup.policy``, ...
-    """
+    """A topic as it is asked for."""
 
     name: str
     partitions: int
-    replication: int | None = None
+    replication: int | None = None  # None for the broker's default
     config: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -63,46 +51,16 @@ class Topic:
 
 @dataclass(frozen=True)
 class Difference:
-    """What an existing topic has, and was not asked for.
-
-    Parameters
-    ----------
-    topic
-        Name of the topic.
-    what
-        ``partitions``, ``replication`` or a name of Kafka's configuration.
-    expected, found
-        The two values.
-    """
+    """What an existing topic has, and was not asked for."""
 
     topic: str
-    what: str
+    what: str  # ``partitions``, ``replication`` or a key of Kafka's configuration
     expected: str
     found: str
 
 
 def create_topics(client: Mapping[str, Any], topics: Iterable[Topic]) -> list[Difference]:
-    """Create the topics that do not exist; compare the others, and change nothing about them.
-
-    Parameters
-    ----------
-    client
-        Configuration of a Kafka client.
-    topics
-        What is asked for.
-
-    Returns
-    -------
-    list of Difference
-        How existing topics differ.
-
-    Raises
-    ------
-    UnavailableError
-        No broker answers.
-    UsageError
-        The brokers refuse to create a topic.
-    """
+    """Create the topics that do not exist; compare the others, and change nothing about them."""
     admin = AdminClient(dict(client))
     try:
         existing = admin.list_topics(timeout=_PATIENCE_SECONDS).topics
@@ -117,20 +75,7 @@ def create_topics(client: Mapping[str, Any], topics: Iterable[Topic]) -> list[Di
 
 
 def ensure_topic(kafka: KafkaSettings, topic: Topic) -> bool:
-    """Create a topic if it does not exist.
-
-    Returns
-    -------
-    bool
-        Whether it was created.
-
-    Raises
-    ------
-    UnavailableError
-        No broker answers, or none accepts the login.
-    UsageError
-        The brokers refuse to create the topic.
-    """
+    """Create a topic if it does not exist."""
     problems: list[str] = []
     properties: dict[str, Any] = {
         **client_properties(kafka),
@@ -145,13 +90,7 @@ def ensure_topic(kafka: KafkaSettings, topic: Topic) -> bool:
 
 
 def ready_topic(kafka: KafkaSettings, topic: Topic) -> str:
-    """Create a topic if it does not exist, wait until it is known, and return its id.
-
-    Raises
-    ------
-    UnavailableError, UsageError
-        As of :func:`ensure_topic`.
-    """
+    """Create a topic if it does not exist, wait until it is known, and return its id."""
     created = ensure_topic(kafka, topic)
     if created:
         log.info("topic created", topic=topic.name, partitions=topic.partitions)

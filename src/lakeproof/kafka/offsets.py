@@ -17,20 +17,12 @@ class Offsets:
     """A position in a topic. As text, ``topic/0=42,1=7``; a partition that is not named is at 0.
 
     With a past, ``topic/0=42,1=7;0=10-20``: a batch has read these offsets, from before where the stream begins.
-
-    Parameters
-    ----------
-    topic
-        Name of the topic.
-    entries
-        Partitions and their next offsets, sorted; those at 0 are left out, so that a position has one text, whether or
-        not a partition that was added is empty.
-    past
-        Ranges of offsets before the beginning of the stream that were read later, sorted; none touches another.
     """
 
     topic: str
+    # Next offset by partition, sorted. Offset 0 is left out, so that an added empty partition does not change the text.
     entries: tuple[tuple[int, int], ...] = ()
+    # Ranges before the stream's start that were read later, sorted and merged.
     past: tuple[Range, ...] = ()
 
     @classmethod
@@ -40,13 +32,7 @@ class Offsets:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a position's text.
-
-        Raises
-        ------
-        ValueError
-            It is none.
-        """
+        """Read a position's text."""
         topic, _, listed = text.rpartition("/")
         if not topic:
             raise ValueError(f"expected topic/partition=offset,…, got {text!r}")
@@ -58,13 +44,7 @@ class Offsets:
 
     @classmethod
     def from_spark(cls, text: str) -> Self:
-        """Read an offset of Spark's Kafka source: ``{"topic": {"0": 42}}``.
-
-        Raises
-        ------
-        ValueError
-            It is none, or not of one topic.
-        """
+        """Read an offset of Spark's Kafka source: ``{"topic": {"0": 42}}``."""
         ((topic, offsets),) = json.loads(text).items()
         return cls.of(topic, {int(partition): int(offset) for partition, offset in offsets.items()})
 

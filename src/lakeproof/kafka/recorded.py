@@ -15,18 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a ledger says of its topic.
+    """What a ledger says of its topic."""
 
-    Parameters
-    ----------
-    topic_id
-        The id that the brokers gave the topic when it was created.
-    start
-        Where in the topic the stream begins.
-    """
-
-    topic_id: str
-    start: Offsets
+    topic_id: str  # assigned by the brokers when the topic was created
+    start: Offsets  # where the stream begins
 
     @property
     def topic(self) -> str:
@@ -34,13 +26,7 @@ class Recorded:
         return self.start.topic
 
     def check_id(self, topic_id: str) -> None:
-        """Make sure that the topic is the one that was read.
-
-        Raises
-        ------
-        LakeproofError
-            It was deleted and created again.
-        """
+        """Make sure that the topic is the one that was read."""
         if topic_id != self.topic_id:
             raise LakeproofError(
                 f"The topic {self.topic} was deleted and created again: its offsets begin again, and the tables have "
@@ -66,22 +52,7 @@ def record_topic(catalog: "Catalog", stream: str, recorded: Recorded) -> None:
 
 
 def check_comes_from(stream: str, ledger: Mapping[str, str], topic: str | None) -> None:
-    """Make sure that a stream is read from where its tables were filled from.
-
-    Parameters
-    ----------
-    stream
-        Name of the stream.
-    ledger
-        Properties of its ledger.
-    topic
-        The topic that it is to be read from; None for files.
-
-    Raises
-    ------
-    UsageError
-        They were filled from another topic, or from files and not from Kafka, or the other way round.
-    """
+    """Make sure that a stream is read from where its tables were filled from."""
     found = recorded_topic(ledger)
     if found and topic is None:
         raise UsageError(

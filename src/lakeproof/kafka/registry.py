@@ -26,15 +26,7 @@ class IncompatibleError(UsageError):
 
 
 class Registry:
-    """The subject of a topic in a registry.
-
-    Parameters
-    ----------
-    settings
-        How to reach it; the address is set.
-    topic
-        Name of the topic. The subject is ``<topic>-value``, as serializers have it.
-    """
+    """The subject of a topic in a registry."""
 
     def __init__(self, settings: RegistrySettings, topic: str) -> None:
         self._settings = settings
@@ -42,15 +34,7 @@ class Registry:
         self.subject = f"{topic}-value"
 
     def check(self, contract: Contract) -> None:
-        """Make sure that a contract can be registered; nothing is changed.
-
-        Raises
-        ------
-        IncompatibleError
-            It cannot. The message has the differences.
-        UnavailableError
-            The registry does not respond.
-        """
+        """Make sure that a contract can be registered; nothing is changed."""
         path = f"/compatibility/subjects/{quote(self.subject, safe='')}/versions/latest"
         status, found = self._ask("POST", path, _body(contract))
         if status == HTTPStatus.OK and not found.get("is_compatible", True):
@@ -62,13 +46,6 @@ class Registry:
         """Register a contract; return its id. One that is registered already keeps its id.
 
         A new subject gets the compatibility BACKWARD. That of an existing one is its operator's.
-
-        Raises
-        ------
-        IncompatibleError
-            It cannot be registered. The message has the differences.
-        UnavailableError
-            The registry does not respond.
         """
         subject = quote(self.subject, safe="")
         status, found = self._ask("GET", f"/subjects/{subject}/versions")

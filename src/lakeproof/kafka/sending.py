@@ -39,20 +39,11 @@ class Outgoing:
 
 @dataclass(slots=True)
 class Sent:
-    """What became of messages that were sent together.
-
-    Parameters
-    ----------
-    acknowledged
-        How many the brokers acknowledged.
-    in_doubt
-        How many they did not acknowledge: they may be in the topic nevertheless.
-    places
-        By partition: first and last offset of the acknowledged ones, where the brokers named them.
-    """
+    """What became of messages that were sent together."""
 
     acknowledged: int = 0
-    in_doubt: int = 0
+    in_doubt: int = 0  # not acknowledged: may be in the topic nevertheless
+    # First and last acknowledged offset by partition, if the brokers reported it.
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -71,20 +62,7 @@ class SendingError(LakeproofError):
 
 
 class Sending:
-    """Sends to one topic.
-
-    Parameters
-    ----------
-    kafka
-        How to reach the brokers; its timeout is how long a message may take.
-    topic
-        Name of the topic.
-
-    Raises
-    ------
-    UsageError
-        The settings cannot be used.
-    """
+    """Sends to one topic."""
 
     def __init__(self, kafka: KafkaSettings, topic: str) -> None:
         self.topic = topic
@@ -99,13 +77,7 @@ class Sending:
             ) from error
 
     def send(self, messages: Iterable[Outgoing]) -> Sent:
-        """Send messages, and wait until each is acknowledged.
-
-        Raises
-        ------
-        SendingError
-            One was not, for whatever reason.
-        """
+        """Send messages, and wait until each is acknowledged."""
         sent, failed = Sent(), list[KafkaError]()
 
         def delivered(error: KafkaError | None, message: Message) -> None:

@@ -35,20 +35,7 @@ class Extent:
 
 
 class Topic:
-    """A topic.
-
-    Parameters
-    ----------
-    kafka
-        How to reach the brokers.
-    name
-        Name of the topic.
-
-    Raises
-    ------
-    UsageError
-        The settings cannot be used.
-    """
+    """A topic."""
 
     def __init__(self, kafka: "KafkaSettings", name: str) -> None:
         from confluent_kafka import KafkaException
@@ -66,13 +53,7 @@ class Topic:
             ) from error
 
     def identity(self) -> tuple[str, list[int]]:
-        """Return the id that the brokers gave the topic when it was created, and its partitions.
-
-        Raises
-        ------
-        UnavailableError
-            There is no such topic, or the brokers do not respond.
-        """
+        """Return assigned by the brokers when the topic was created, and its partitions."""
         from confluent_kafka import TopicCollection
 
         topics = TopicCollection([self.name])
@@ -80,28 +61,14 @@ class Topic:
         return str(found.topic_id), sorted(partition.id for partition in found.partitions)
 
     def extents(self, partitions: Iterable[int]) -> dict[int, Extent]:
-        """Return the offsets that partitions have.
-
-        Raises
-        ------
-        UnavailableError
-            As of :meth:`identity`.
-        """
+        """Return the offsets that partitions have."""
         wanted = list(partitions)
         first = self._offsets(wanted, _admin().OffsetSpec.earliest())
         end = self._offsets(wanted, _admin().OffsetSpec.latest())
         return {partition: Extent(first[partition], end[partition]) for partition in wanted}
 
     def starting(self, text: str, partitions: Iterable[int]) -> Offsets:
-        """Find the position that ``LAKE_KAFKA_STARTING_OFFSETS`` names.
-
-        Raises
-        ------
-        UsageError
-            It names a partition or an offset that the topic does not have.
-        UnavailableError
-            As of :meth:`identity`.
-        """
+        """Find the position that ``LAKE_KAFKA_STARTING_OFFSETS`` names."""
         wanted, begin = list(partitions), starting_offsets(text)
         extents = self.extents(wanted)
         found = {partition: extents[partition].first for partition in wanted}
@@ -123,13 +90,7 @@ class Topic:
         return Offsets.of(self.name, found)
 
     def between(self, since: datetime, until: datetime, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Find the offsets from the first message that is as new as one time, up to that of another time.
-
-        Raises
-        ------
-        UnavailableError
-            As of :meth:`identity`.
-        """
+        """Find the offsets from the first message that is as new as one time, up to that of another time."""
         wanted = list(partitions)
         extents = self.extents(wanted)
         begin, end = (self._at(each, wanted, extents) for each in (since, until))
@@ -141,13 +102,7 @@ class Topic:
         return {partition: at[partition] if at[partition] >= 0 else extents[partition].end for partition in partitions}
 
     def is_compacted(self) -> bool:
-        """Whether messages are removed because newer ones have the same key.
-
-        Raises
-        ------
-        UnavailableError
-            As of :meth:`identity`.
-        """
+        """Whether messages are removed because newer ones have the same key."""
         resource = _admin().ConfigResource(_admin().ConfigResource.Type.TOPIC, self.name)
         config = self._ask(lambda: self._admin.describe_configs([resource], request_timeout=self._seconds))[resource]
         return "compact" in str(config["cleanup.policy"].value)
@@ -189,17 +144,7 @@ class Topic:
 def unavailable(
     kafka: "KafkaSettings", topic: str, error: "KafkaError | None", problems: Iterable[str] = ()
 ) -> UnavailableError:
-    """Say why a topic cannot be read.
-
-    Parameters
-    ----------
-    kafka, topic
-        Which.
-    error
-        What a client reported; None where the brokers did not respond.
-    problems
-        What it reported before.
-    """
+    """Say why a topic cannot be read."""
     from confluent_kafka import KafkaError as Kind
 
     code = error.code() if error else None

@@ -13,13 +13,7 @@ _LOOKED_AT = 1000
 
 
 def check_landing_root(catalog: "Catalog", stream: str, zone: LandingZone) -> None:
-    """Make sure that a stream's files are where they were; the first time, write down where that is.
-
-    Raises
-    ------
-    UsageError
-        They are elsewhere.
-    """
+    """Make sure that a stream's files are where they were; the first time, write down where that is."""
     ledger = catalog.load_table(stream_tables(stream).ledger)
     recorded = ledger.properties.get(LANDING_ROOT)
     if recorded is None:
@@ -39,18 +33,7 @@ def record_landing_root(catalog: "Catalog", stream: str, zone: LandingZone) -> N
 
 
 def check_same_files(catalog: "Catalog", stream: str, zone: LandingZone) -> tuple[int, int]:
-    """Look for files that the ledger has in a landing zone.
-
-    Returns
-    -------
-    tuple[int, int]
-        Of how many files that were looked for, and how many were found with the size that they had.
-
-    Raises
-    ------
-    UsageError
-        None of them is there.
-    """
+    """Look for files that the ledger has in a landing zone."""
     ledger = catalog.load_table(stream_tables(stream).ledger)
     rows = ledger.scan(selected_fields=("source", "size"), limit=_LOOKED_AT).to_arrow().to_pylist()
     found = sum((seen := zone.stat(row["source"])) is not None and seen.size == row["size"] for row in rows)

@@ -23,17 +23,9 @@ _IN_PROGRESS = (".tmp", "._COPYING_")
 
 @dataclass(frozen=True)
 class LandingZone:
-    """Where a stream's batches land.
+    """Where a stream's batches land."""
 
-    Parameters
-    ----------
-    root
-        URI of the folder or prefix, resolved by :func:`landing_zone`.
-    s3
-        How to reach S3.
-    """
-
-    root: str
+    root: str  # URI of the folder or prefix, resolved by :func:`landing_zone`
     s3: S3Settings
 
     @cached_property
@@ -63,13 +55,7 @@ class LandingZone:
         return "file://" + quote_from_bytes(raw if raw.startswith(b"/") else self._folder + b"/" + raw)
 
     def list(self) -> Iterator[tuple[str, StoredFile]]:
-        """Every file, with its name; hidden ones too.
-
-        Raises
-        ------
-        UnavailableError
-            The folder or bucket cannot be listed.
-        """
+        """Every file, with its name; hidden ones too."""
         return ((self.name_of(file.uri), file) for file in self.storage.list())
 
     def list_recent(self, after: str | None) -> Iterator[tuple[str, StoredFile]]:

@@ -38,13 +38,7 @@ class Entry:
 
 
 def check_tables(settings: Settings) -> None:
-    """Make sure that all tables lie in the warehouse, before anything is written to one.
-
-    Raises
-    ------
-    UsageError
-        One does not.
-    """
+    """Make sure that all tables lie in the warehouse, before anything is written to one."""
     if found := tables_outside(settings):
         raise UsageError(_message(settings, found), _HINT)
 

@@ -37,17 +37,7 @@ _MOVED = re.compile(r"^moved-[0-9a-f]{12}-")
 
 @dataclass
 class TableMove:
-    """The move of one table.
-
-    Parameters
-    ----------
-    io
-        Reaches the old files and the new ones.
-    name
-        Name of the table.
-    old, new
-        Folder of the table.
-    """
+    """The move of one table."""
 
     io: "FileIO"
     name: str

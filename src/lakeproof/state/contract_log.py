@@ -14,18 +14,7 @@ from lakeproof.state.schema import BEGUN, CONTRACT_TEXTS, CURRENT_CONTRACTS
 
 
 class ContractLog:
-    """The contracts of all streams. Open it in the process that uses it: it holds a database connection.
-
-    Parameters
-    ----------
-    database
-        ``sqlite:///path`` or ``postgresql://…``.
-
-    Raises
-    ------
-    UnavailableError
-        The database cannot be opened, or does not answer.
-    """
+    """The contracts of all streams. Open it in the process that uses it: it holds a database connection."""
 
     def __init__(self, database: str) -> None:
         self._engine = open_database(database)

@@ -18,20 +18,7 @@ from lakeproof.storage.disk import DiskFullError, full_disk
 
 
 def open_database(uri: str) -> Engine:
-    """Open the state database; an empty one gets its tables, an older one the columns that it lacks.
-
-    Parameters
-    ----------
-    uri
-        ``sqlite:///path`` or ``postgresql://…``.
-
-    Raises
-    ------
-    UnavailableError
-        It cannot be opened.
-    LakeproofError
-        It was made by another version of this program, which this one cannot read.
-    """
+    """Open the state database; an empty one gets its tables, an older one the columns that it lacks."""
     try:
         engine = create_engine(uri.replace("postgresql://", "postgresql+psycopg://", 1))
         if engine.dialect.name == "sqlite":
@@ -58,15 +45,7 @@ def open_database(uri: str) -> Engine:
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    """Begin a transaction, and commit it at the end.
-
-    Raises
-    ------
-    UnavailableError
-        The database does not answer.
-    IntegrityError
-        A row is there already: what that means is the caller's to say.
-    """
+    """Begin a transaction, and commit it at the end."""
     try:
         with engine.begin() as connection:
             yield connection

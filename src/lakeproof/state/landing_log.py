@@ -25,18 +25,10 @@ from lakeproof.storage import StoredFile
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a landing log, behind a file.
+    """A place in a landing log, behind a file."""
 
-    Parameters
-    ----------
-    seq
-        Number of files up to it.
-    chain
-        Digest of their names, and of the log that they are in.
-    """
-
-    seq: int
-    chain: str
+    seq: int  # number of files up to this position
+    chain: str  # digest of their names and the id of the log
 
     def __str__(self) -> str:
         return f"{self.seq}:{self.chain}"
@@ -55,45 +47,18 @@ def is_origin(position: str) -> bool:
 
 @dataclass(frozen=True)
 class LandedFile:
-    """A discovered file.
+    """A discovered file."""
 
-    Parameters
-    ----------
-    seq
-        Its position in the log, from 1.
-    name
-        Its path below the stream's landing folder, see :mod:`lakeproof.landing.zone`.
-    size, etag
-        As the listing showed it, size in bytes.
-    landed_at
-        Its modification time when it was discovered, UTC.
-    given_up
-        Whether somebody said that it will not come back, should it be gone.
-    """
-
-    seq: int
-    name: str
+    seq: int  # 1-based position in the log
+    name: str  # path below the stream's landing folder
     size: int
     etag: str
-    landed_at: datetime
-    given_up: bool = False
+    landed_at: datetime  # modification time at discovery, UTC
+    given_up: bool = False  # a missing file is accepted, see `consumer give-up`
 
 
 class LandingLog:
-    """The log of one stream. Open it in the process that uses it: it holds a database connection.
-
-    Parameters
-    ----------
-    database
-        ``sqlite:///path`` or ``postgresql://…``.
-    stream
-        Name of the stream.
-
-    Raises
-    ------
-    UnavailableError
-        The database cannot be opened.
-    """
+    """The log of one stream. Open it in the process that uses it: it holds a database connection."""
 
     def __init__(self, database: str, stream: str) -> None:
         self._stream = stream
@@ -187,15 +152,7 @@ class LandingLog:
             return self._given_up(connection)
 
     def rebuild(self, base: Position, accounted: Iterable[LandedFile]) -> None:
-        """Rebuild the log from `base` on, with the files of the ledger; forget everything else in it.
-
-        Parameters
-        ----------
-        base
-            The position behind the last file that was accounted for.
-        accounted
-            These files, in any order; they keep names, not positions.
-        """
+        """Rebuild the log from `base` on, with the files of the ledger; forget everything else in it."""
         ordered = sorted(accounted, key=lambda file: (file.landed_at, file.name))
         # They are at most as many as the positions that were given out up to `base`.
         first = base.seq - len(ordered) + 1

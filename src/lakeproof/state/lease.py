@@ -96,13 +96,7 @@ class LeaseHeldError(LakeproofError):
 
 @contextmanager
 def lease(database: str, stream: str) -> Iterator["Lease"]:
-    """Hold the stream's lease for the time of the context.
-
-    Raises
-    ------
-    LeaseHeldError
-        Another consumer holds it, and lives.
-    """
+    """Hold the stream's lease for the time of the context."""
     held = Lease(open_database(database), stream)
     held.take()
     done = Event()
@@ -152,15 +146,7 @@ class Lease:
                 raise self._held("another consumer", LEASE_SECONDS)
 
     def check(self) -> None:
-        """Make sure that the lease is still ours, and renew it.
-
-        Raises
-        ------
-        LeaseHeldError
-            It ran out (the process was suspended, or the database was gone for long), and another consumer took it.
-        UnavailableError
-            The database does not answer.
-        """
+        """Make sure that the lease is still ours, and renew it."""
         with transaction(self._engine) as connection:
             renewed = connection.execute(
                 update(LEASES)

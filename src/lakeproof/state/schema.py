@@ -127,13 +127,7 @@ def is_current(connection: Connection) -> bool:
 
 
 def migrate(connection: Connection) -> None:
-    """Bring a database to the newest version; called within a transaction.
-
-    Raises
-    ------
-    StateTooNewError
-        It has steps that this program does not know.
-    """
+    """Bring a database to the newest version; called within a transaction."""
     if connection.dialect.name == "sqlite":
         # Before anything is read: of two transactions that have both read, one could never write.
         connection.execute(text("BEGIN IMMEDIATE"))

@@ -14,21 +14,11 @@ from lakeproof.state.schema import SINK_POSITIONS
 
 @dataclass(frozen=True)
 class SinkPosition:
-    """A position.
+    """A position."""
 
-    Parameters
-    ----------
-    table_id
-        Unique id of the table: another one, where it was replaced.
-    topic_id
-        The id that the brokers gave the topic when it was created.
-    marker
-        The newest marker of the table up to which all rows were sent, as text.
-    """
-
-    table_id: str
-    topic_id: str
-    marker: str
+    table_id: str  # changes if the table is replaced
+    topic_id: str  # assigned by the brokers when the topic was created
+    marker: str  # all rows up to this marker of the table were sent
 
 
 def sink_lease(sink: str) -> str:
@@ -37,13 +27,7 @@ def sink_lease(sink: str) -> str:
 
 
 class SinkPositions:
-    """The positions of all sinks.
-
-    Parameters
-    ----------
-    database
-        URI of the state database.
-    """
+    """The positions of all sinks."""
 
     def __init__(self, database: str) -> None:
         self._engine = open_database(database)
@@ -56,13 +40,7 @@ class SinkPositions:
         return None if row is None else SinkPosition(*row)
 
     def record(self, sink: str, table: str, position: SinkPosition, before: SinkPosition | None) -> None:
-        """Move a sink from one position to another.
-
-        Raises
-        ------
-        LakeproofError
-            It is elsewhere: another consumer moved it.
-        """
+        """Move a sink from one position to another."""
         values = asdict(position) | {"recorded_at": time.time()}
         try:
             with transaction(self._engine) as connection:

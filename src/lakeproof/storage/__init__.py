@@ -13,32 +13,13 @@ _BACKENDS = {"file": "lakeproof.storage.local", "s3": "lakeproof.storage.s3"}
 
 
 def open_storage(root: str, s3: S3Settings) -> Storage:
-    """Open the storage below ``root``, chosen by its scheme.
-
-    Parameters
-    ----------
-    root
-        ``file:///folder`` or ``s3://bucket/prefix``.
-    s3
-        How to reach S3, for the latter.
-
-    Raises
-    ------
-    UsageError
-        The scheme is unknown.
-    """
+    """Open the storage below ``root``, chosen by its scheme."""
     connect: Callable[[str, S3Settings], Storage] = import_module(_BACKENDS[scheme_of(root)]).connect
     return connect(root, s3)
 
 
 def scheme_of(uri: str) -> str:
-    """Which kind of storage an address names: ``file`` or ``s3``.
-
-    Raises
-    ------
-    UsageError
-        It is neither.
-    """
+    """Which kind of storage an address names: ``file`` or ``s3``."""
     scheme, separator, _ = uri.partition("://")
     if not separator or scheme not in _BACKENDS:
         raise UsageError(f"{uri} is not a file:// or s3:// address.", "Use a folder, a file:// or an s3:// address.")

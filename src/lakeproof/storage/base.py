@@ -8,23 +8,12 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file as a listing shows it.
+    """A file as a listing shows it."""
 
-    Parameters
-    ----------
-    uri
-        Its full URI. A local path is percent-encoded, so that every name has one.
-    size
-        Bytes.
-    etag
-        Changes whenever the content may have changed: S3's ETag; locally, modification time and size.
-    modified_at
-        Modification time, UTC.
-    """
-
+    # Local paths are percent-encoded, so that every name has a URI.
     uri: str
     size: int
-    etag: str
+    etag: str  # S3's ETag; locally, modification time and size
     modified_at: datetime
 
 
@@ -35,13 +24,7 @@ class Storage(Protocol):
     """Whether a file appears only once it is whole (S3), or grows before everybody's eyes (a local folder)."""
 
     def list(self) -> Iterator[StoredFile]:
-        """List every file below the root, in sub-folders too.
-
-        Raises
-        ------
-        UnavailableError
-            The folder or bucket cannot be listed.
-        """
+        """List every file below the root, in sub-folders too."""
         ...
 
     def list_recent(self, after: str | None) -> Iterator[StoredFile]:
@@ -49,11 +32,6 @@ class Storage(Protocol):
 
         On S3: those whose key sorts behind the URI `after`. In a local folder: those in folders that changed since
         the last call. A caller finds the rest by :meth:`list`, more seldom.
-
-        Raises
-        ------
-        UnavailableError
-            The folder or bucket cannot be listed.
         """
         ...
 
@@ -62,47 +40,17 @@ class Storage(Protocol):
         ...
 
     def read(self, uri: str, etag: str | None = None) -> bytes:
-        """Read a whole file; with `etag`, only if it is still the one listed.
-
-        Raises
-        ------
-        FileAbsentError
-            The file is not there.
-        FileChangedError
-            It is no longer the one that was listed.
-        UnavailableError
-            It cannot be read.
-        """
+        """Read a whole file; with `etag`, only if it is still the one listed."""
         ...
 
     def write_new(self, uri: str, data: bytes) -> None:
-        """Write a file whole or not at all, and never over an existing one.
-
-        Raises
-        ------
-        FileExistsError
-            There is one of that name; it is left as it was.
-        UnavailableError
-            It cannot be written.
-        """
+        """Write a file whole or not at all, and never over an existing one."""
         ...
 
     def replace(self, uri: str, data: bytes) -> None:
-        """Write a file whole or not at all, also over an existing one: a reader sees one of them.
-
-        Raises
-        ------
-        UnavailableError
-            It cannot be written.
-        """
+        """Write a file whole or not at all, also over an existing one: a reader sees one of them."""
         ...
 
     def remove(self, uri: str) -> None:
-        """Remove a file, if it is there.
-
-        Raises
-        ------
-        UnavailableError
-            It cannot be removed.
-        """
+        """Remove a file, if it is there."""
         ...

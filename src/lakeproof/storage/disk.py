@@ -20,13 +20,7 @@ _POSTGRES = ("psycopg", "org.postgresql")
 
 
 class DiskFullError(UnavailableError):
-    """No space is left on a disk.
-
-    Parameters
-    ----------
-    place
-        A file or folder on it.
-    """
+    """No space is left on a disk."""
 
     def __init__(self, place: Path) -> None:
         super().__init__(
@@ -36,15 +30,7 @@ class DiskFullError(UnavailableError):
 
 
 def full_disk(error: BaseException, *places: Path) -> DiskFullError | None:
-    """Return the error of a full disk, if that is what `error` or what caused it says.
-
-    Parameters
-    ----------
-    error
-        Any error.
-    places
-        Files and folders on the disks that may be full. Default: those of the settings.
-    """
+    """Return the error of a full disk, if that is what `error` or what caused it says."""
     if any(sign in f"{type(each)} {each}" for each in _chain(error) for sign in _POSTGRES):
         return None
     for each in _chain(error):

@@ -38,13 +38,7 @@ def connect(root: str, s3: S3Settings) -> "S3Storage":
 
 
 def check_bucket(uri: str, s3: S3Settings) -> None:
-    """Make sure that the bucket of `uri` exists and lets this key list it.
-
-    Raises
-    ------
-    UnavailableError
-        It does not, or nothing answers.
-    """
+    """Make sure that the bucket of `uri` exists and lets this key list it."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     bucket = urlsplit(uri).netloc
@@ -55,13 +49,7 @@ def check_bucket(uri: str, s3: S3Settings) -> None:
 
 
 def remove_prefix(root: str, s3: S3Settings) -> int:
-    """Remove every object below ``s3://bucket/prefix``; return how many there were.
-
-    Raises
-    ------
-    UnavailableError
-        They cannot be removed.
-    """
+    """Remove every object below ``s3://bucket/prefix``; return how many there were."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     bucket, prefix = urlsplit(root).netloc, urlsplit(root).path.strip("/") + "/"
@@ -81,13 +69,7 @@ def remove_prefix(root: str, s3: S3Settings) -> int:
 # Each data file of a micro-batch asks for one. A new one now and then finds credentials that were changed meanwhile.
 @cached(TTLCache(8, ttl=60), key=lambda s3: (os.getpid(), s3), lock=Lock())
 def s3_client(s3: S3Settings) -> "S3Client":
-    """Make a client, or return one that was made for the same settings; retries and pooling are botocore's.
-
-    Raises
-    ------
-    UsageError
-        The endpoint is not an address.
-    """
+    """Make a client, or return one that was made for the same settings; retries and pooling are botocore's."""
     import boto3
     from botocore.config import Config
 

@@ -24,23 +24,6 @@ def evolve(table: "Table", due: "Schema", renamed: Mapping[str, str] | None = No
     """Let a table follow a schema in one commit: columns are renamed, added and widened; none is dropped.
 
     New ones are placed before the table's first column of our own, whose names begin with ``_``.
-
-    Parameters
-    ----------
-    table
-        The table.
-    due
-        The schema.
-    renamed
-        The name in the schema of each column that had another name before, by that name. The table keeps it as its
-        property :data:`lakeproof.tables.names.RENAMED`: rows that were judged earlier may still be on their way.
-
-    Raises
-    ------
-    UsageError
-        A column has a type that cannot be widened to the expected one.
-    UnavailableError
-        Others commit to the table all the time.
     """
     from pyiceberg.exceptions import CommitFailedException, ResolveError, ValidationError
 

@@ -77,13 +77,6 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
 
     Tables of an earlier version of this project get the columns that they lack. Of bronze that are not the contract's
     fields: those change with a contract that is applied, see :mod:`lakeproof.history.apply`.
-
-    Parameters
-    ----------
-    catalog
-        The PyIceberg catalog.
-    contract
-        The stream's contract.
     """
     tables = stream_tables(contract.stream)
     for name, schema, day_of, properties in (
@@ -105,17 +98,7 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
 
 
 def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverTables) -> None:
-    """Create a stream's silver tables where they are missing, and give them the contract's new fields.
-
-    Parameters
-    ----------
-    catalog
-        The PyIceberg catalog.
-    contract
-        The stream's contract.
-    tables
-        Their names.
-    """
+    """Create a stream's silver tables where they are missing, and give them the contract's new fields."""
     from pyiceberg.types import BinaryType, LongType, StringType, TimestamptzType
 
     content = (CONTENT_HASH, BinaryType(), "BLAKE2b (128 bits) of the contract's fields that are not null")
@@ -311,17 +294,7 @@ def gold_schema(product: Product) -> "Schema":
 
 
 def ensure_samples_tables(catalog: "Catalog", samples: Samples, names: SamplesTables) -> None:
-    """Create the tables of a product of samples where they are missing. They are append-only.
-
-    Parameters
-    ----------
-    catalog
-        The PyIceberg catalog.
-    samples
-        The product.
-    names
-        Names of its tables.
-    """
+    """Create the tables of a product of samples where they are missing. They are append-only."""
     properties = {PRODUCT: samples.digest, "comment": samples.description}
     _ensure_table(catalog, names.anomalies, anomalies_schema(samples), samples.event_time.name, properties)
     _ensure_table(catalog, names.samples, samples_schema(samples), WINDOW_START, properties)

@@ -27,19 +27,7 @@ class Sink(Protocol):
     """Takes batches, one at a time, in the order in which they were made."""
 
     def write(self, batch: "Batch") -> None:
-        """Land a batch whole. When it returns, the batch has landed; when it raises, the batch does not count.
-
-        Raises
-        ------
-        UsageError
-            There is a batch of that name already; it is left as it was.
-        UnavailableError
-            The batch cannot be written.
-        BatchRefused
-            It was cut short, and whoever takes batches refuses such ones; the producer goes on.
-        SinkClosed
-            Nobody takes any more; the producer ends quietly.
-        """
+        """Land a batch whole. When it returns, the batch has landed; when it raises, the batch does not count."""
         ...
 
     def landed(self) -> dict[str, Any]:
@@ -70,31 +58,7 @@ _WEB = ("http://", "https://")
 def choose_sink(
     kind: SinkKind | None, target: str | None, stream: str, settings: Settings, topic: str | None = None
 ) -> tuple[SinkKind, str]:
-    """Settle where batches go.
-
-    Parameters
-    ----------
-    kind
-        What was asked for; None for what fits the target.
-    target
-        A folder or URI; None for the stream's landing zone.
-    stream
-        Name of the stream.
-    settings
-        Where the landing zone is.
-    topic
-        A Kafka topic; None for that of the settings, or the one that is named like the stream.
-
-    Returns
-    -------
-    tuple
-        The kind of sink, and the target: a URI, the name of a topic, or nothing for standard output.
-
-    Raises
-    ------
-    UsageError
-        The two do not fit each other.
-    """
+    """Settle where batches go."""
     if kind is SinkKind.KAFKA:
         if target:
             raise UsageError("--data-sink kafka cannot be used with --target.", "Use --topic TOPIC.")

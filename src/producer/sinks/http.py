@@ -36,15 +36,7 @@ def connect(url: str, settings: Settings, receipts: "Path | None" = None) -> "Ht
 
 
 class HttpSink:
-    """See :class:`producer.sinks.Sink`.
-
-    Parameters
-    ----------
-    url
-        Where the collector takes posts. It may have an API key: ``…/collect?key=KEY``.
-    receipts
-        Gets each answer as a line; None if nobody wants them.
-    """
+    """See :class:`producer.sinks.Sink`."""
 
     def __init__(self, url: str, receipts: IO[bytes] | None) -> None:
         self._url = url

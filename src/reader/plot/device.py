@@ -20,24 +20,7 @@ _FIRST, _LAST = "'0300-01-01T00:00:00Z'::TIMESTAMPTZ", "'9699-12-31T23:59:59Z'::
 
 
 def read_device(settings: Settings, name: str, device: str) -> Plot:
-    """Read what is drawn of a device: its newest readings, up to 2,000.
-
-    Parameters
-    ----------
-    settings
-        Where the lake is.
-    name
-        Name of the stream, or of its product of samples.
-    device
-        The device.
-
-    Raises
-    ------
-    UsageError
-        There is no such product, or the device has no readings.
-    LakeproofError
-        The tables do not exist yet, or cannot be read.
-    """
+    """Read what is drawn of a device: its newest readings, up to 2,000."""
     samples = _samples(settings, name)
     tables = samples_tables(samples.name, samples.anomalies)
     silver = silver_tables(samples.stream).kept

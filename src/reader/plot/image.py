@@ -10,13 +10,7 @@ _WIDTH, _HEIGHT = 10.0, 3.0
 
 
 def write_image(plot: Plot, path: Path) -> None:
-    """Write a plot to a file; its kind follows from the name.
-
-    Raises
-    ------
-    UsageError
-        matplotlib is not installed, does not write this kind of file, or the file cannot be written.
-    """
+    """Write a plot to a file; its kind follows from the name."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

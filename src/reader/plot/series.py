@@ -27,58 +27,27 @@ _DRAWABLE = f"{WINDOW_START} BETWEEN '0300-01-01T00:00:00Z'::TIMESTAMPTZ AND '96
 
 @dataclass(frozen=True)
 class Line:
-    """The values of a measure for one combination of keys.
-
-    Parameters
-    ----------
-    label
-        The keys.
-    times, values
-        The start of each window that has a value, in ascending order, and the value.
-    is_points
-        Whether the values are not joined by a line.
-    """
+    """The values of a measure for one combination of keys."""
 
     label: str
     times: tuple[datetime, ...]
     values: tuple[float, ...]
-    is_points: bool = False
+    is_points: bool = False  # points, not joined by a line
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A measure, and its lines.
-
-    Parameters
-    ----------
-    measure
-        Its name.
-    lines
-        One for each combination of keys.
-    from_zero
-        Whether the axis begins at zero, unless a value is negative: counts and sums are compared by their height.
-    """
+    """A measure, and its lines."""
 
     measure: str
-    lines: tuple[Line, ...]
+    lines: tuple[Line, ...]  # one per combination of keys
+    # Counts and sums are compared by height, so the axis begins at zero unless a value is negative.
     from_zero: bool = False
 
 
 @dataclass(frozen=True)
 class Plot:
-    """What is drawn of a product.
-
-    Parameters
-    ----------
-    title
-        What it shows.
-    first, last
-        The start of the first window, and that of the last one.
-    panels
-        One for each measure.
-    time
-        What times are.
-    """
+    """What is drawn of a product."""
 
     title: str
     first: datetime
@@ -94,28 +63,7 @@ class Plot:
 
 
 def read_plot(settings: Settings, name: str, measures: Sequence[str], keys: Sequence[str], top: int) -> Plot:
-    """Read what is drawn of a product.
-
-    Parameters
-    ----------
-    settings
-        Where the lake is.
-    name
-        Name of the product.
-    measures
-        Names of the measures; none for all that are numbers.
-    keys
-        Conditions like ``user_id=u1``: of the same key, one must be met, and of different keys, all.
-    top
-        How many combinations of keys are drawn: those with the greatest sum of the first measure.
-
-    Raises
-    ------
-    UsageError
-        There is no such product, measure or key.
-    LakeproofError
-        The table has nothing to draw, or cannot be read.
-    """
+    """Read what is drawn of a product."""
     product = load_product(settings.gold, name, partial(load_contract, settings.contracts))
     chosen = _measures(product, measures)
     condition = _condition(product, keys)

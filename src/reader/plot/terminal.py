@@ -21,15 +21,7 @@ _COLORS = ("blue", "red", "green", "magenta", "cyan", "yellow", "white")
 
 
 def as_text(plot: Plot, width: int) -> str:
-    """Draw a plot as lines of text. Where there are several lines, each has a letter, and on a terminal a color.
-
-    Parameters
-    ----------
-    plot
-        What is drawn.
-    width
-        Columns of the terminal.
-    """
+    """Draw a plot as lines of text. Where there are several lines, each has a letter, and on a terminal a color."""
     first, last = (f"{time:%Y-%m-%d %H:%M}" for time in (plot.first, plot.last))
     parts = [printable(f"{plot.title}; {first} to {last} UTC")]
     parts += [_panel(panel, plot, width) for panel in plot.panels]

@@ -21,21 +21,7 @@ _KEY = re.compile(r"^(id|key|uuid)$|_(id|key|uuid)$|Id$", re.ASCII)
 
 @dataclass(frozen=True)
 class Inferred:
-    """A contract that was inferred.
-
-    Parameters
-    ----------
-    text
-        Its YAML.
-    fields, records, files
-        How many fields it has, and how many records of how many files it was inferred from.
-    event_time, primary_key
-        The event time, and the fields of the key.
-    notes
-        What is not certain: the path of a field, empty for the contract itself, and a sentence.
-    left_out
-        Units of the samples that no contract can accept, a line each.
-    """
+    """A contract that was inferred."""
 
     text: str
     fields: int
@@ -43,8 +29,9 @@ class Inferred:
     files: int
     event_time: str
     primary_key: tuple[str, ...]
+    # Uncertainties: the path of a field (empty for the contract itself) and a sentence.
     notes: tuple[tuple[str, str], ...]
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...]  # units of the samples that no contract accepts, one line each
 
 
 def infer(
@@ -55,28 +42,7 @@ def infer(
     max_records: int,
     tolerate: Fraction = Fraction(0),
 ) -> Inferred:
-    """Infer the contract of a stream from samples.
-
-    Parameters
-    ----------
-    stream
-        Name of the stream.
-    path
-        A file of records, or a folder of such files.
-    key
-        The fields that identify a record.
-    event_time
-        The timestamp that says when a record happened, or the path to one within objects; None to choose one.
-    max_records
-        How many records to read at most.
-    tolerate
-        The share of the values of a field that may have another type.
-
-    Raises
-    ------
-    UsageError
-        There are no records, a key is no scalar field, or there is no such timestamp.
-    """
+    """Infer the contract of a stream from samples."""
     samples = Samples(path, max_records)
     records, uniqueness = Observed(), _Uniqueness(key)
     for record in samples.read():

@@ -48,72 +48,33 @@ _TOGETHER: tuple[set[Token], ...] = (
 
 @dataclass(frozen=True)
 class TimeOfField:
-    """What makes a field a timestamp.
-
-    Parameters
-    ----------
-    described
-        The property, as it is otherwise.
-    options
-        How the time is written.
-    note
-        What has to be confirmed.
-    always
-        Whether each record has it.
-    deviates
-        Whether there are values that do not fit then.
-    """
+    """What makes a field a timestamp."""
 
     described: Property
     options: dict[str, str]
     note: str
     always: bool
-    deviates: bool
+    deviates: bool  # whether some values do not fit the time format
 
 
 @dataclass
 class Draft:
-    """The properties of a contract, while they are described.
+    """The properties of a contract, while they are described."""
 
-    Parameters
-    ----------
-    tolerate
-        The share of the values of a place that may have another type.
-    deviates
-        Whether there are such values.
-    possible
-        Paths of the fields that are not timestamps, but can be.
-    proposed
-        Paths of the timestamps whose form has to be confirmed.
-    notes
-        What is not certain: the path of a field, and a sentence.
-    drifts
-        Whether there are values that no field can have, and that have to be rescued.
-    timestamps
-        Paths of the timestamps that are not inside arrays or maps, and whether each record has them.
-    """
-
-    tolerate: Fraction = Fraction(0)
+    tolerate: Fraction = Fraction(0)  # the share of values that may have another type
     deviates: bool = False
+    # Paths of fields that could be timestamps.
     possible: dict[str, TimeOfField] = field(default_factory=dict)
-    proposed: set[str] = field(default_factory=set)
+    proposed: set[str] = field(default_factory=set)  # paths of timestamps whose format has to be confirmed
+    # Uncertainties: the path of a field and a sentence.
     notes: list[tuple[str, str]] = field(default_factory=list)
-    drifts: bool = False
+    drifts: bool = False  # whether some values fit no field and have to be rescued
+    # Paths of timestamps outside arrays and maps, and whether each record has them.
     timestamps: dict[str, bool] = field(default_factory=dict)
     _forms: dict[str, tuple[dict[str, str], str, bool]] = field(default_factory=dict)
 
     def properties(self, seen: Observed, path: str = "", always: bool = True) -> list[Property]:
-        """Describe the fields of objects.
-
-        Parameters
-        ----------
-        seen
-            What was observed of the objects.
-        path
-            Where they are; empty for the records.
-        always
-            Whether each record has them, for those that are not inside an array or map.
-        """
+        """Describe the fields of objects."""
         found = []
         for name, each in self._possible(seen, path).items():
             at = f"{path}.{name}" if path else name

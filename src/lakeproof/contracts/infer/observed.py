@@ -65,52 +65,28 @@ TIMES = {
 
 @dataclass
 class Observed:
-    """The values at a place of the records.
+    """The values at a place of the records."""
 
-    Parameters
-    ----------
-    values
-        How many records, objects or arrays had it, with null or another value.
-    nulls, objects, arrays
-        How many values are null, an object, an array.
-    tokens, examples
-        How many scalars of each kind, and the first of each.
-    epochs, epoch_examples
-        How many numbers are a time from 2000 to 2099 in each unit, and the first of each.
-    other_number
-        A number that is no such time; empty if there is none.
-    texts
-        How many values of each text; no more than :data:`MAX_VALUES` and one.
-    time_like
-        A text that has a date and a time, and is no timestamp; empty if there is none.
-    scale
-        The greatest number of digits behind the decimal point; None if a number is written in another way.
-    fields
-        What was observed in the fields of its objects.
-    entries
-        The values of all keys, after objects had more than :data:`MAX_KEYS`.
-    items
-        What was observed in the items of its arrays.
-    is_too_deep
-        Whether there are values in it that were not looked at.
-    """
-
-    values: int = 0
+    values: int = 0  # how many records, objects or arrays had it, null included
     nulls: int = 0
     objects: int = 0
     arrays: int = 0
+    # Count of scalars by kind, and the first example of each.
     tokens: Counter[Token] = field(default_factory=Counter)
     examples: dict[Token, str] = field(default_factory=dict)
+    # Numbers that are a time from 2000 to 2099 in a unit: counts and the first example of each.
     epochs: Counter[TimeFormat] = field(default_factory=Counter)
     epoch_examples: dict[TimeFormat, str] = field(default_factory=dict)
-    other_number: str = ""
+    other_number: str = ""  # an example of a number that is not such a time
+    # Counts of distinct texts, up to :data:`MAX_VALUES` + 1.
     texts: Counter[str] = field(default_factory=Counter)
-    time_like: str = ""
+    time_like: str = ""  # an example of a text with date and time that is not a timestamp
+    # Digits after the decimal point, at most; None if a number has an exponent.
     scale: int | None = 0
     fields: "dict[str, Observed]" = field(default_factory=dict)
-    entries: "Observed | None" = None
+    entries: "Observed | None" = None  # values of all keys, once objects have more than :data:`MAX_KEYS`
     items: "Observed | None" = None
-    is_too_deep: bool = False
+    is_too_deep: bool = False  # whether nested values were skipped
 
     def add(self, value: Any, depth: int = 0) -> None:
         """Note a value that has so many objects and arrays around it."""

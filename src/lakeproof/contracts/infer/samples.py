@@ -27,37 +27,18 @@ class FloatToken(str):
 
 @dataclass
 class Samples:
-    """Records of sample files, and what could not be read.
+    """Records of sample files, and what could not be read."""
 
-    Parameters
-    ----------
-    path
-        A file, or a folder whose files are read by name, also those in its sub-folders.
-    max_records
-        How many records to read at most.
-    files, records
-        How many of them were read.
-    left_out
-        What was not read, a line each: it cannot become a row under any contract.
-    is_cut
-        Whether there are more records than that.
-    """
-
-    path: Path
-    max_records: int
+    path: Path  # a file, or a folder that is read recursively, in order of names
+    max_records: int  # how many records to read at most
     files: int = 0
     records: int = 0
+    # Units that no contract accepts, one line each.
     left_out: list[str] = field(default_factory=list)
-    is_cut: bool = False
+    is_cut: bool = False  # whether `max_records` cut the samples off
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """Read the records: JSON objects whose numbers are tokens.
-
-        Raises
-        ------
-        UsageError
-            There is no such file or folder.
-        """
+        """Read the records: JSON objects whose numbers are tokens."""
         for path in self._paths():
             self.files += 1
             for position, unit in self._units(path):

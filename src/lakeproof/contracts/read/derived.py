@@ -26,20 +26,7 @@ _IDENTIFIES = (PrimitiveType.STRING, PrimitiveType.INT, PrimitiveType.LONG)
 
 
 def read_derived(item: SchemaProperty, kind: Type, place: Place, is_top: bool) -> Derived | None:
-    """Read how the value of the property at `place` is derived; None if records have it.
-
-    Parameters
-    ----------
-    item, kind, place
-        The property, its type, and where it is.
-    is_top
-        Whether it is not inside an object, an array or a map.
-
-    Raises
-    ------
-    ContractError
-        It is derived from nothing known, has another type, or asks something of its own value.
-    """
+    """Read how the value of the property at `place` is derived; None if records have it."""
     found = next(
         ((index, custom) for index, custom in enumerate(item.customProperties or []) if custom.property == DERIVED),
         None,
@@ -73,15 +60,7 @@ def read_derived(item: SchemaProperty, kind: Type, place: Place, is_top: bool) -
 
 
 def check_derived(fields: tuple[Field, ...], place_of: Callable[[str], Place], problems: Problems) -> None:
-    """Check the fields that correlation ids are derived from: records must have them.
-
-    Parameters
-    ----------
-    fields, place_of
-        The fields of the contract, and where each is, by name.
-    problems
-        Where errors go.
-    """
+    """Check the fields that correlation ids are derived from: records must have them."""
     known = {field.name: field for field in fields}
     for field in fields:
         if not field.derived or not field.derived.field or field.derived.field in problems.broken:

@@ -18,17 +18,7 @@ _NUMBERS = (PrimitiveType.INT, PrimitiveType.LONG, PrimitiveType.FLOAT, Primitiv
 def read_expected(
     item: SchemaProperty, kind: Type, constraints: Constraints, place: Place, problems: Problems
 ) -> Expected:
-    """Read the range outside of which the values of the property at `place` are anomalies.
-
-    Parameters
-    ----------
-    item, place
-        The property, and where it is.
-    kind, constraints
-        Its type, and what its values must meet.
-    problems
-        Where errors go: the type has no numbers, an end is no number, or no value that is accepted is beyond it.
-    """
+    """Read the range outside of which the values of the property at `place` are anomalies."""
     ends: dict[str, tuple[Decimal, Place]] = {}
     for index, custom in enumerate(item.customProperties or []):
         if custom.property not in (ANOMALY_BELOW, ANOMALY_ABOVE):

@@ -21,18 +21,7 @@ class Lifecycle:
 
 
 def read_lifecycle(item: SchemaProperty, place: Place, is_top: bool, problems: Problems) -> Lifecycle:
-    """Read the lifecycle of the property at `place`.
-
-    Parameters
-    ----------
-    item, place
-        The property, and where it is.
-    is_top
-        Whether it is not inside an object, an array or a map.
-    problems
-        Where errors go: a field that is required or in the primary key cannot end, and only top-level fields can be
-        renamed.
-    """
+    """Read the lifecycle of the property at `place`."""
     dropped = False
     former: tuple[str, ...] = ()
     for index, custom in enumerate(item.customProperties or []):

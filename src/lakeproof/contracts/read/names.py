@@ -17,13 +17,7 @@ def is_identifier(name: str) -> bool:
 
 
 def identifier(name: str | None, place: Place, what: str) -> str:
-    """Check a name that becomes a table's or a column's.
-
-    Raises
-    ------
-    ContractError
-        It cannot.
-    """
+    """Check a name that becomes a table's or a column's."""
     if not name or not is_identifier(name):
         raise ContractError(
             place,

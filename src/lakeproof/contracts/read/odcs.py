@@ -41,24 +41,12 @@ _KEYS = sorted({*OpenDataContractStandard.model_fields, *SchemaObject.model_fiel
 
 
 def load_contract(folder: Path, stream: str) -> Contract:
-    """Read ``folder/stream.yaml``.
-
-    Raises
-    ------
-    UsageError
-        There is no such file, or it is not a contract that this project can hold data to.
-    """
+    """Read ``folder/stream.yaml``."""
     return parse_contract(contract_text(folder, stream), str(folder / f"{stream}.yaml"), stream)
 
 
 def contract_text(folder: Path, stream: str) -> bytes:
-    """Return the bytes of ``folder/stream.yaml``.
-
-    Raises
-    ------
-    UsageError
-        There is no such file.
-    """
+    """Return the bytes of ``folder/stream.yaml``."""
     path = folder / f"{stream}.yaml"
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml"))) or "none"
@@ -70,23 +58,7 @@ def contract_text(folder: Path, stream: str) -> bytes:
 
 
 def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contract:
-    """Read a contract from the bytes of its file.
-
-    Parameters
-    ----------
-    text
-        The file's bytes: YAML in UTF-8.
-    origin
-        Where they came from, for messages.
-    stream
-        The stream that it must be the contract of; None for any.
-
-    Raises
-    ------
-    UsageError
-        The text is not YAML, not a data contract, or asks for what this project cannot do. It shows everything that is
-        wrong, each with its line, its column and its field.
-    """
+    """Read a contract from the bytes of its file."""
     source = read_source(text, origin)
     problems = Problems()
     contract = _contract(_plain_enums(source.document), hashlib.sha256(text).hexdigest(), stream, problems)

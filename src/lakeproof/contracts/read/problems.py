@@ -21,45 +21,23 @@ _LIKENESS = 0.7
 
 @dataclass
 class ContractError(Exception):
-    """A contract, or a data product, asks for what cannot be.
-
-    Parameters
-    ----------
-    place
-        Where in the file.
-    message
-        What is wrong.
-    hint
-        What to do.
-    about_key
-        Whether it is the key at `place` that is wrong, and not its value.
-    lacks
-        Name of the key that is missing at `place`; empty if it is not about a missing key.
-    """
+    """A contract, or a data product, asks for what cannot be."""
 
     place: Place
     message: str
     hint: str
-    about_key: bool = False
-    lacks: str = ""
+    about_key: bool = False  # the key at `place` is wrong, not its value
+    lacks: str = ""  # name of the key that is missing at `place`, if any
 
 
 @dataclass
 class Problems:
-    """Collects errors.
-
-    Parameters
-    ----------
-    found
-        The errors, in the order of their discovery.
-    removed
-        Places of the document that were left out, because an error was found there.
-    broken
-        Names of fields that could not be read: what refers to them is not reported.
-    """
+    """Collects errors."""
 
     found: list[ContractError] = field(default_factory=list)
+    # Places of the document that were left out because of an error.
     removed: list[Place] = field(default_factory=list)
+    # Fields that could not be read: references to them are not reported.
     broken: set[str] = field(default_factory=set)
 
     @contextmanager
@@ -84,17 +62,7 @@ class Problems:
 
 
 def refused(source: Source, origin: str, errors: list[ContractError], path: Callable[[Place], str]) -> RefusedError:
-    """Make the error that reports `errors`, in the order of the file.
-
-    Parameters
-    ----------
-    source, origin
-        The document, and where it comes from.
-    errors
-        What is wrong with it; at least one.
-    path
-        Writes a place for people: the field or key that an error is about; empty if there is none.
-    """
+    """Make the error that reports `errors`, in the order of the file."""
     located = []
     for error in errors:
         span = source.span(error.place, error.about_key)
@@ -107,24 +75,7 @@ def refused(source: Source, origin: str, errors: list[ContractError], path: Call
 def validated(
     model: type[ModelT], document: Any, problems: Problems, told: "Callable[[ErrorDetails], ContractError]"
 ) -> ModelT | None:
-    """Validate a document. What is wrong is collected and left out, so that the rest can be checked, too.
-
-    Parameters
-    ----------
-    model
-        The model.
-    document
-        The document; it is not changed.
-    problems
-        Where errors go.
-    told
-        Makes an error of one of pydantic's.
-
-    Returns
-    -------
-    BaseModel | None
-        What could be read; None if a required part is missing.
-    """
+    """Validate a document. What is wrong is collected and left out, so that the rest can be checked, too."""
     document = deepcopy(document)
     while True:
         try:

@@ -21,25 +21,7 @@ def read_silver(
     place_of: Callable[[str], Place],
     problems: Problems,
 ) -> Silver | None:
-    """Read how the records of a contract become silver.
-
-    Parameters
-    ----------
-    customs
-        The custom properties of the contract.
-    primary_key
-        Names of the fields that identify a record.
-    fields, place_of
-        The fields of the contract, and where each is, by name.
-    problems
-        Where errors go: a property has another value, or is set where there can be no silver.
-
-    Returns
-    -------
-    Silver | None
-        None if no fields identify a record, or if one of them may be missing. A contract that says nothing of silver
-        may have such a key.
-    """
+    """Read how the records of a contract become silver."""
     horizon: timedelta | None = _HORIZON
     strategy = SilverStrategy.MERGE
     asked = ""

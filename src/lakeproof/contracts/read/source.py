@@ -26,13 +26,7 @@ class Span(NamedTuple):
 
 
 class RefusedError(UsageError):
-    """A document is refused; the text of the error shows all problems, each with its line and a caret.
-
-    Parameters
-    ----------
-    problems
-        For each problem, one line that says where and what, an excerpt of the file, and a hint.
-    """
+    """A document is refused; the text of the error shows all problems, each with its line and a caret."""
 
     def __init__(self, problems: list[tuple[str, str, str]]) -> None:
         first, _, hint = problems[0]
@@ -48,22 +42,12 @@ class RefusedError(UsageError):
 
 @dataclass(frozen=True)
 class Source:
-    """A YAML document.
+    """A YAML document."""
 
-    Parameters
-    ----------
-    document
-        What it holds. Times and numbers with a point are text, as written: nothing of them is lost.
-    keys
-        Where each key is, and each item of a sequence.
-    values
-        Where each value is that is written behind its key: a scalar, or a mapping or sequence in flow style.
-    text
-        The lines of the file.
-    """
-
+    # Times and decimal numbers stay text, as written, so that no digit is lost.
     document: Any
-    keys: dict[Place, Span]
+    keys: dict[Place, Span]  # of keys, and of items of sequences
+    # Of values on the line of their key: scalars, and collections in flow style.
     values: dict[Place, Span]
     text: list[str]
 
@@ -134,13 +118,7 @@ def _with_whole_decimals(pairs: _Pairs) -> _Pairs:
 
 
 def read_source(text: bytes, origin: str) -> Source:
-    """Read YAML.
-
-    Raises
-    ------
-    UsageError
-        It is none, or it uses what a contract has no need of: aliases, a key twice.
-    """
+    """Read YAML."""
     lines: list[str] = []
     try:
         loader = _Loader(text)

@@ -77,21 +77,9 @@ def fields_in(expression: Expression) -> set[str]:
 
 @dataclass(frozen=True)
 class Rule:
-    """What each record must meet as a whole: broken where the condition is false, not where it is null.
+    """What each record must meet as a whole: broken where the condition is false, not where it is null."""
 
-    Parameters
-    ----------
-    name
-        Its name, which the reason against a record begins with.
-    path
-        JSONPath of what the rule is about: ``$`` for the record.
-    text
-        Its text in a reason: its description, or its SQL.
-    condition
-        The boolean expression.
-    """
-
-    name: str
-    path: str
-    text: str
+    name: str  # prefix of the reason
+    path: str  # JSONPath of what the rule is about: ``$`` for the record
+    text: str  # shown in a reason: the description, or the SQL
     condition: Expression

@@ -71,13 +71,7 @@ _HINTS: dict[type[exp.Expr], str] = {
 
 
 def parse_rule(sql: str, fields: tuple[Field, ...]) -> Expression:
-    """Read a boolean expression about a record with `fields`.
-
-    Raises
-    ------
-    RuleError
-        It does not parse, is not on the list, or does not fit the types of the fields.
-    """
+    """Read a boolean expression about a record with `fields`."""
     condition = parse_sql(sql, lambda tree: read_expression(tree, fields))
     if condition.kind is not _BOOLEAN:
         raise RuleError("it is not a condition", "Compare it with a value.")
@@ -87,22 +81,7 @@ def parse_rule(sql: str, fields: tuple[Field, ...]) -> Expression:
 
 
 def parse_sql(sql: str, read: Callable[[exp.Expr], _T], functions: Sequence[str] = FUNCTIONS) -> _T:
-    """Parse SQL, and read its tree.
-
-    Parameters
-    ----------
-    sql
-        The text.
-    read
-        Makes the result of the tree. It must refuse every node that it does not know.
-    functions
-        Lower-case names of the functions that can be called.
-
-    Raises
-    ------
-    RuleError
-        It does not parse, calls another function, or is refused by `read`.
-    """
+    """Parse SQL, and read its tree."""
     if len(sql) > MAX_SIZE:
         raise RuleError(f"it has {len(sql)} characters", f"Use at most {MAX_SIZE}, or split it.")
     try:
@@ -119,13 +98,7 @@ def parse_sql(sql: str, read: Callable[[exp.Expr], _T], functions: Sequence[str]
 
 
 def read_expression(node: exp.Expr, fields: tuple[Field, ...]) -> Expression:
-    """Read a parsed expression about a record with `fields`.
-
-    Raises
-    ------
-    RuleError
-        It is not on the list, or does not fit the types of the fields.
-    """
+    """Read a parsed expression about a record with `fields`."""
     return _Reader(fields).read(node, 0)
 
 

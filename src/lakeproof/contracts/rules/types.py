@@ -32,13 +32,7 @@ class RuleError(Exception):
 
 
 class UnknownFieldError(RuleError):
-    """It uses a field that the record does not have.
-
-    Parameters
-    ----------
-    path
-        The field, with the objects around it.
-    """
+    """It uses a field that the record does not have."""
 
     def __init__(self, path: str, hint: str) -> None:
         super().__init__(f"unknown field {cut(path)}", hint)
