@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every check: style, types, architecture, scripts, tests.
 #   tests/check.sh lint    all but the tests
+#   ALL=1 tests/check.sh   also the tests that are marked `all`, and more examples: see tests/selection.py
 source "$(dirname "$0")/../scripts/common.sh"
 
 "$BIN/ruff" check .

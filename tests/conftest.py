@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import hypothesis
 import pytest
+from tests.durations import Durations
+from tests.selection import ALL
 from tests.servers import (
     KafkaServer,
     Minio,
@@ -27,9 +29,11 @@ from lakeproof.storage.s3 import s3_client
 
 # The tests run the same examples each time, wherever they run; `make fuzz` looks for new ones.
 # Where the variable CI is set, Hypothesis's own defaults are derandomized: each profile says what it means.
-hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+# A test that has a number of examples of its own gets it from `selection.examples`.
+hypothesis.settings.register_profile("few", derandomize=True, deadline=None, max_examples=25)
+hypothesis.settings.register_profile("all", derandomize=True, deadline=None, max_examples=100)
 hypothesis.settings.register_profile("fuzz", derandomize=False, max_examples=1_000, deadline=None, print_blob=True)
-hypothesis.settings.load_profile("same")
+hypothesis.settings.load_profile("all" if ALL else "few")
 
 ROOT = Path(__file__).parents[1]
 MAX_MEMORY = min(8 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
@@ -37,13 +41,24 @@ MAX_MEMORY = min(8 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE
 ServerT = TypeVar("ServerT", bound=Server)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Limit the memory of the tests, and keep the programs that they start from inheriting ignored signals."""
+    if not hasattr(config, "workerinput"):  # pytest-xdist's processes report to the one that starts them
+        config.pluginmanager.register(Durations(config))
     _answer_ignored_signals()
     # A test that runs away ends in a MemoryError of its own, before it takes the machine.
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if soft == resource.RLIM_INFINITY or soft > MAX_MEMORY:
         resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, hard))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what runs only with ``ALL=1``, unless a test is named on the command line."""
+    if ALL or any("::" in argument for argument in config.args):
+        return
+    left_out = [item for item in items if item.get_closest_marker("all")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("all")]
 
 
 def _answer_ignored_signals() -> None:

@@ -1,0 +1,111 @@
+"""How long the tests take: each run stores it, and a run of the whole suite is compared with the folders' budgets.
+
+``python -m tests.durations`` prints the table of the newest runs. Budgets are shares of the whole, since seconds depend
+on the machine. A folder over its budget is named at the end of the run, which it does not fail.
+"""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.selection import ALL
+
+BUDGETS = Path(__file__).parent / "budgets.csv"
+STORED = "durations/{}"
+RUN = "all" if ALL else "default"
+SLOW_PERCENT = 0.5
+"""A new test that takes more of the whole is named."""
+
+
+class Share(NamedTuple):
+    """What a folder takes of the whole."""
+
+    folder: str
+    tests: int
+    seconds: float
+    percent: float
+    budget: float
+
+
+def read_budgets(run: str) -> dict[str, float]:
+    """Percent of the whole by folder; a test belongs to the longest path that it is below."""
+    with BUDGETS.open(encoding="utf-8", newline="") as file:
+        return {row["folder"]: float(row[run]) for row in csv.DictReader(file)}
+
+
+def shares(seconds: Mapping[str, float], budgets: Mapping[str, float]) -> list[Share]:
+    """The folders, the slowest one first."""
+    spent, tests = dict.fromkeys(budgets, 0.0), dict.fromkeys(budgets, 0)
+    for test, duration in seconds.items():
+        folder = max((each for each in budgets if test.startswith(f"{each}/")), key=len)
+        spent[folder] += duration
+        tests[folder] += 1
+    whole = sum(seconds.values()) or 1.0
+    return [
+        Share(folder, tests[folder], spent[folder], 100 * spent[folder] / whole, budgets[folder])
+        for folder in sorted(spent, key=spent.__getitem__, reverse=True)
+    ]
+
+
+def findings(seconds: Mapping[str, float], known: Iterable[str], budgets: Mapping[str, float]) -> list[str]:
+    """Folders over their budgets; slow tests that no earlier run has stored."""
+    lines = [
+        f"{each.folder} takes {each.percent:.1f} % of the whole; its budget is {each.budget:.1f} %"
+        for each in shares(seconds, budgets)
+        if each.percent > each.budget
+    ]
+    limit = sum(seconds.values()) * SLOW_PERCENT / 100
+    new = {test: seconds[test] for test in seconds.keys() - set(known) if seconds[test] > limit}
+    slowest = sorted(new, key=new.__getitem__, reverse=True)[:10]
+    return lines + [f"{test} is new and takes {new[test]:.1f} s" for test in slowest]
+
+
+class Durations:
+    """A plugin that stores how long each test took, and names what has become slow."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._whole = config.args == config.getini("testpaths") and not config.option.keyword
+        self._config = config
+        self._seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add up the phases of a test."""
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Store the durations, and say what was found."""
+        cache = getattr(self._config, "cache", None)  # there is none with -p no:cacheprovider
+        if cache is None or not self._seconds:
+            return
+        key = STORED.format(RUN)
+        stored: dict[str, float] = cache.get(key, {})
+        rounded = {test: round(seconds, 3) for test, seconds in self._seconds.items()}
+        cache.set(key, rounded if self._whole else stored | rounded)
+        if not self._whole:
+            return
+        found = findings(rounded, stored or rounded, read_budgets(RUN))
+        for line in found:
+            terminalreporter.write_line(f"Slow: {line}", yellow=True)
+        if found:
+            terminalreporter.write_line("All folders: .venv/bin/python -m tests.durations")
+
+
+def main() -> None:
+    """Print the table of each kind of run that is stored."""
+    for run in ("default", "all"):
+        stored = Path(".pytest_cache/v") / STORED.format(run)
+        if not stored.exists():
+            continue
+        seconds = json.loads(stored.read_text())
+        sys.stdout.write(f"\n{run}: {len(seconds)} tests, {sum(seconds.values()):.0f} s\n")
+        for each in shares(seconds, read_budgets(run)):
+            part = f"{each.percent:5.1f} % of {each.budget:4.1f} {'over' if each.percent > each.budget else ''}"
+            sys.stdout.write(f"{each.folder:32} {each.tests:5} tests {each.seconds:7.0f} s {part}\n")
+
+
+if __name__ == "__main__":
+    main()

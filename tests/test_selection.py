@@ -1,0 +1,70 @@
+"""The choice of combinations, and what runs by default."""
+
+from itertools import combinations, product
+
+import pytest
+from tests.selection import ALL, covering, examples, grid, only_with_all
+from tests.test_conftest import run
+
+AXES = [["a", "b", "c", "d"], ["1", "2"], ["x", "y", "z"]]
+
+
+@pytest.mark.parametrize(("strength", "most"), [(1, 4), (2, 14), (3, 24)])
+def test_each_combination_of_that_many_axes_is_chosen_by_few_cases(strength: int, most: int) -> None:
+    chosen = covering(AXES, strength)
+    assert len(chosen) <= most
+    for numbers in combinations(range(len(AXES)), strength):
+        found = {tuple(case[number] for number in numbers) for case in chosen}
+        assert found == set(product(*(AXES[number] for number in numbers)))
+
+
+def test_the_choice_is_always_the_same() -> None:
+    assert covering(AXES, 2) == covering(AXES, 2)
+
+
+def test_a_grid_has_all_combinations_and_marks_those_that_were_not_chosen() -> None:
+    mark = grid(step=["a", "b"], lost={"nothing": (), "all of it": (1, 2)}).mark
+    names, cases = mark.args
+    assert names == ["step", "lost"]
+    assert {case.id: case.values for case in cases} == {
+        "a-nothing": ("a", ()),
+        "a-all of it": ("a", (1, 2)),
+        "b-nothing": ("b", ()),
+        "b-all of it": ("b", (1, 2)),
+    }
+    assert sum(not case.marks for case in cases) == 2
+
+
+def test_examples_are_fewer_by_default() -> None:
+    assert examples(500) == (500 if ALL else 100)
+    assert examples(5) == 5
+
+
+SELECTED = """
+import pytest
+from tests.selection import only_with_all
+
+@pytest.mark.parametrize("name", ["first", only_with_all("second")])
+def test_one(name):
+    pass
+"""
+
+
+@pytest.mark.parametrize(("everything", "passed"), [("", 1), ("0", 1), ("1", 2)])
+def test_what_is_marked_runs_with_all_only(tmp_path, monkeypatch, everything, passed) -> None:
+    monkeypatch.setenv("ALL", everything)
+    file = tmp_path / "test_selected.py"
+    file.write_text(SELECTED)
+    assert f"{passed} passed" in run(file)
+
+
+def test_what_is_named_runs(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("ALL", raising=False)
+    file = tmp_path / "test_selected.py"
+    file.write_text(SELECTED)
+    assert "2 passed" in run(f"{file}::test_one")
+
+
+def test_parameter_sets_keep_their_other_marks() -> None:
+    marks = only_with_all(1, 2, id="x", marks=[pytest.mark.s3]).marks
+    assert [mark.name for mark in marks] == ["all", "s3"]
