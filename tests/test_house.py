@@ -357,3 +357,62 @@ def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             continue
         yield node
         yield from _runtime_nodes(node)
+
+
+PRIVATE_ROOMS = {
+    "consumer/iceberg": "tests/consumer/iceberg/test_contracts.py",
+    "consumer/app/session.py": "tests/consumer/app/test_contracts.py",
+    "collector/server.py": "tests/collector/test_contracts.py",
+}
+"""What may use a library beyond its public interface, and the tests that say what it relies on."""
+DOCUMENTED = {"_asdict", "_make", "_replace", "_exit"}
+"""Names that begin with an underscore and are public: of named tuples, and of os."""
+OF_JAVA = ("org.apache.", "java.", "com.", "software.")
+CONFIGURATION = {"lakeproof/catalog.py", "lakeproof/connect/snippets.py", "lakeproof/install/jars.py"} | {
+    "lakeproof/kafka/client.py"
+}
+"""Modules that name classes of Java in settings of Spark or Kafka, or on a command line."""
+
+
+def private_names(path: Path) -> set[str]:
+    """Names that a module uses beyond the public interface of a library, and of classes in the JVM."""
+    tree = ast.parse(path.read_text())
+    own = {getattr(node, "name", None) for node in ast.walk(tree)} | {
+        target.attr if isinstance(target, ast.Attribute) else target.id
+        for target in ast.walk(tree)
+        if isinstance(target, ast.Attribute | ast.Name) and isinstance(target.ctx, ast.Store)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name("self")):
+                continue
+            # In capitals: the codes of librdkafka's own errors, which its documentation lists.
+            case ast.Attribute(attr=name) if not name.isupper() and name not in own:
+                found.add(name)
+            case ast.ImportFrom(module=str(module), names=names):
+                if module.partition(".")[0] not in {"lakeproof", *PROGRAMS}:
+                    found |= {part for part in module.split(".") if part != "__future__"}
+                    found |= {alias.name for alias in names}
+            case ast.Call(func=ast.Name("getattr" | "setattr"), args=[_, ast.Constant(str(name)), *_]):
+                found.add(name)
+            case ast.Constant(str(text)) if text.startswith(OF_JAVA) and re.fullmatch(r"[\w.]+", text):
+                found.add(text)
+    private = {name for name in found if name.startswith("_") and not name.startswith("__")} - DOCUMENTED
+    return private | {name for name in found if name.startswith(OF_JAVA)}
+
+
+def test_libraries_are_used_beyond_their_interface_in_few_rooms_with_a_contract_test():
+    """Each class of the JVM, and each private name of a library, is one that a test of its room relies on, too."""
+    strangers, untested = {}, {}
+    for path in (ROOT / "src").rglob("*.py"):
+        module, found = path.relative_to(ROOT / "src").as_posix(), private_names(path)
+        if module in CONFIGURATION:
+            found = {name for name in found if not name.startswith(OF_JAVA)}
+        contracts = next((tests for room, tests in PRIVATE_ROOMS.items() if module.startswith(room)), None)
+        if contracts is None:
+            strangers |= {module: found} if found else {}
+        elif found := {name for name in found if name not in (ROOT / contracts).read_text()}:
+            untested[module] = found
+    assert strangers == {}, f"move what uses them to one of the rooms that may: {[*PRIVATE_ROOMS]}"
+    assert untested == {}, "add what is relied on to the contract tests of the room"

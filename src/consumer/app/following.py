@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
 
 from consumer.bulletin import Bulletin
-from consumer.iceberg.jvm import java_class
+from consumer.iceberg.jvm import activate, cloned_session
 
 log = structlog.get_logger()
 
@@ -158,8 +158,7 @@ def follow(
     follows
         Name of the query whose tables it reads. If that runs in this application, its commits are news.
     """
-    own = spark._jsparkSession.cloneSession()
-    session = SparkSession(spark.sparkContext, own)
+    session = cloned_session(spark)
 
     def take_and_tell() -> bool:
         took = take(session)
@@ -168,8 +167,7 @@ def follow(
         return took
 
     def take_in_session() -> bool:
-        # Iceberg asks the thread's own session for its catalogs.
-        java_class(session, "org.apache.spark.sql.classic.SparkSession").setActiveSession(own)
+        activate(session)
         for _ in range(_ATTEMPTS - 1):
             try:
                 return take_and_tell()

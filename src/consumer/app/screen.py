@@ -15,11 +15,11 @@ from typing import Any
 
 import structlog
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from consumer.app.application import STOPPING
+from consumer.app.session import running_context
 
 _POLL_SECONDS = 0.5
 _SIZES = ("files", "offsets")
@@ -179,8 +179,8 @@ def _counted(number: int, what: str) -> str:
 
 def _share_of_tasks(jobs: str) -> float:
     """How many tasks of a group of jobs are done, of those that are running now; 0 where none is."""
-    context = SparkContext._active_spark_context
-    if context is None or getattr(context, "_jsc", None) is None:  # its JVM has ended
+    context = running_context()
+    if context is None:
         return 0.0
     try:
         tracker = context.statusTracker()

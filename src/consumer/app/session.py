@@ -15,12 +15,13 @@ from xml.sax.saxutils import quoteattr
 import psutil
 import structlog
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from consumer.iceberg.jvm import first_cause
 from lakeproof.catalog import HIDDEN, spark_properties
 from lakeproof.errors import UnavailableError
 from lakeproof.logs import logs_are_json
@@ -130,6 +131,12 @@ def start_session(
         ) from error
 
 
+def running_context() -> SparkContext | None:
+    """Spark's context, while there is one and its JVM runs."""
+    context = SparkContext._active_spark_context
+    return context if context is not None and getattr(context, "_jsc", None) is not None else None
+
+
 def pools_with(urgent: Sequence[str]) -> str:
     """Spark's file of scheduler pools, with pools that get more cores than there are before others get one."""
     first = "<schedulingMode>FIFO</schedulingMode><minShare>1000</minShare>"
@@ -190,23 +197,6 @@ def _forward(stream: int) -> None:
             else:
                 with suppress(OSError):  # nobody reads it any more
                     os.write(sys.stderr.fileno(), line)
-
-
-def first_cause(error: BaseException) -> str:
-    """One line of an error: of the JVM's, what caused it first."""
-    if isinstance(error, Py4JJavaError):
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        text = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
-    else:
-        text = str(error).strip()
-    if "Traceback (most recent call last)" in text:
-        # A worker's, as Spark passes it on: its last line that is not indented says what was raised.
-        raised = [line for line in text.splitlines() if line and not line.startswith(" ")][-1]
-        name, colon, what = raised.partition(": ")
-        return name.rpartition(".")[2] + colon + what
-    return (text or type(error).__name__).splitlines()[0]
 
 
 def class_archive(settings: Settings) -> Path:

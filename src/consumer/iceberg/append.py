@@ -11,7 +11,7 @@ and its answer was lost, it takes our own snapshot for another writer's and dele
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,17 +23,9 @@ from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import DataFile, Target
-from consumer.iceberg.jvm import elements, java_class
-from consumer.iceberg.marker import (
-    Committed,
-    Marker,
-    Snapshot,
-    check_history,
-    check_marked,
-    committed,
-    has_done,
-    property_of,
-)
+from consumer.iceberg.jvm import elements, exception_class, java_class
+from consumer.iceberg.marker import Committed, Marker, check_history, has_done, property_of
+from consumer.iceberg.newest import SparkState, newest_marker
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.columns import renamed_columns
@@ -44,27 +36,20 @@ Change = Callable[[Any], Any]
 
 _PARQUET = "org.apache.iceberg.shaded.org.apache.parquet"
 _ATTEMPTS = 10
+# Seconds before a refused commit is prepared again, at most; a random part of it, so that writers get out of step.
 _LONGEST_WAIT = 1.0
-"""Seconds before a refused commit is prepared again, at most; a random part of it, so that writers get out of step."""
-_REFUSED = "CommitFailedException"
-_GONE = ("NotFoundException", "NoSuchFileException", "FileNotFoundException")
+# The only exception that says that a commit did not land. After any other, the table is looked at, too.
+_REFUSED = "org.apache.iceberg.exceptions.CommitFailedException"
+_GONE = (
+    "org.apache.iceberg.exceptions.NotFoundException",
+    "java.nio.file.NoSuchFileException",
+    "java.io.FileNotFoundException",
+)
 
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A table as it was when it was opened; commits to it are made against its newest state.
-
-    Parameters
-    ----------
-    name
-        Its name in the catalog.
-    query
-        The query that appends to it.
-    loaded
-        Iceberg's own object.
-    spark
-        The session.
-    """
+    """A table as it was when `query` opened it; commits to it are made against its newest state."""
 
     name: str
     query: str
@@ -79,23 +64,7 @@ class OpenTable:
         MarkerLostError
             The table was rolled back to before that, or replaced, or has rows and no marker.
         """
-        return self.newest_in(self.loaded)
-
-    def newest_in(self, state: Any) -> Committed | None:
-        """Its newest marker in one of its states: Iceberg's table, or metadata of it.
-
-        Raises
-        ------
-        MarkerLostError
-            The table was rolled back to before that, or replaced, or has rows and no marker.
-        """
-        newest = _newest(state, self.query)
-        current = state.currentSnapshot()
-        if newest:
-            check_history(newest, _snapshot(current), lambda number: _snapshot(state.snapshot(number)), self.name)
-        elif current is not None:
-            check_marked(dict(state.properties()), int(current.summary().get("total-records") or 0), self.name)
-        return newest
+        return newest_marker(SparkState(self.loaded), self.query, self.name)
 
     def check_has(self, committed: Committed) -> None:
         """Make sure that it has what a marker says that it had once.
@@ -105,29 +74,42 @@ class OpenTable:
         MarkerLostError
             It was rolled back to before that, or replaced.
         """
-        check_history(committed, _snapshot(self.loaded.currentSnapshot()), self._find, self.name)
+        state = SparkState(self.loaded)
+        check_history(committed, state.current(), state.snapshot, self.name)
 
     def table_id(self) -> str:
         """Its own unique id, which another table of its name does not have."""
         return str(self.loaded.uuid().toString())
 
     def descends_from(self, snapshot_id: int) -> bool:
-        """Whether a snapshot is its current one or came before that. What expired is not known."""
+        """Whether a snapshot is its current one or came before that. An expired one is unknown."""
         ancestry = java_class(self.spark, "org.apache.iceberg.util.SnapshotUtil")
         return bool(ancestry.isAncestorOf(self.loaded, snapshot_id))
 
     def property(self, name: str) -> str | None:
         """One of its properties."""
-        value: str | None = self.loaded.properties().get(name)
-        return value
+        return SparkState(self.loaded).property(name)
+
+    def set_property(self, name: str, value: str) -> None:
+        """Set one of its properties."""
+        self.loaded.updateProperties().set(name, value).commit()
 
     def renamed(self) -> dict[str, str]:
         """Its columns that were renamed, by their former names."""
         # Not all properties: each of them would be several calls to the JVM.
         return renamed_columns({RENAMED: self.property(RENAMED) or ""})
 
+    def schema(self) -> Schema:
+        """Its columns."""
+        parser = java_class(self.spark, "org.apache.iceberg.SchemaParser")
+        return Schema.model_validate_json(parser.toJson(self.loaded.schema()))
+
+    def widen(self, wanted: Schema) -> None:
+        """Add the columns that it lacks, and widen those that are narrower."""
+        self.loaded.updateSchema().unionByNameWith(_java_schema(self.spark, wanted)).commit()
+
     def target(self, marker: Marker) -> Target | None:
-        """How to write data files for it; None where it has the micro-batch already.
+        """How to write data files for it; None if it has the micro-batch already.
 
         Raises
         ------
@@ -138,8 +120,7 @@ class OpenTable:
         """
         if has_done(self.newest(), marker, self.name):
             return None
-        parser = java_class(self.spark, "org.apache.iceberg.SchemaParser")
-        schema = Schema.model_validate_json(parser.toJson(self.loaded.schema()))
+        schema = self.schema()
         if self.loaded.spec().fields().isEmpty():
             raise LakeproofError(f"{self.name} is no longer partitioned: it was replaced.", self._undo(schema))
         day = self.loaded.spec().fields().get(0)
@@ -160,9 +141,6 @@ class OpenTable:
             return f"To undo this, run: ALTER TABLE {CATALOG}.{self.name} ADD PARTITION FIELD {field}."
         return "Restore the stream's tables from a backup."
 
-    def _find(self, snapshot_id: int) -> Snapshot | None:
-        return _snapshot(self.loaded.snapshot(snapshot_id))
-
 
 def open_table(spark: SparkSession, name: str, query: str) -> OpenTable:
     """Open a table of the catalog ``lake``, to which `query` appends."""
@@ -171,20 +149,30 @@ def open_table(spark: SparkSession, name: str, query: str) -> OpenTable:
     return OpenTable(name, query, loaded, spark)
 
 
+def make_table(spark: SparkSession, name: str, schema: Schema, day_of: str, properties: Mapping[str, str]) -> bool:
+    """Create a table that is partitioned by a day, unless it exists; return whether it was created.
+
+    Iceberg's own library can write version 3 of the format, and PyIceberg cannot.
+    """
+    named = partial(java_class, spark)
+    catalog = named("org.apache.iceberg.spark.Spark3Util").loadIcebergCatalog(spark._jsparkSession, CATALOG)
+    identifier = named("org.apache.iceberg.catalog.TableIdentifier").parse(name)
+    if catalog.tableExists(identifier):
+        return False
+    columns = _java_schema(spark, schema)
+    by_day = named("org.apache.iceberg.PartitionSpec").builderFor(columns).day(day_of, f"{day_of}_day").build()
+    catalog.createTable(identifier, columns, by_day, dict(properties))
+    return True
+
+
+def _java_schema(spark: SparkSession, schema: Schema) -> Any:
+    return java_class(spark, "org.apache.iceberg.SchemaParser").fromJson(schema.model_dump_json())
+
+
 def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> bool:
-    """Append data files to a table, unless it already holds the marker.
+    """Append data files to a table, unless it already holds the marker; return whether they were appended now.
 
-    No files are an append, too: its marker keeps the sequence whole.
-
-    Returns
-    -------
-    bool
-        Whether they were appended now.
-
-    Raises
-    ------
-    MarkerLostError
-        The newest marker is neither this micro-batch's, nor does this one begin where that one ends.
+    No files are an append, too: its marker keeps the sequence whole. For errors, see :func:`commit_once`.
     """
 
     def append(transaction: Any) -> Any:
@@ -208,19 +196,20 @@ def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
     """
     for _ in range(_ATTEMPTS):
         transaction = table.loaded.newTransaction()  # reads the table again
-        if has_done(table.newest_in(transaction.startMetadata()), marker, table.name):
+        newest = newest_marker(SparkState(transaction.startMetadata()), table.query, table.name)
+        if has_done(newest, marker, table.name):
             return False
         try:
             snapshot = _prepare(transaction, table.query, marker, change)
         except Py4JJavaError as error:
-            if _kind(error) in _GONE:
+            if exception_class(error) in _GONE:
                 raise _gone(table, error.java_exception.getMessage()) from error
             raise
         try:
             _commit(transaction)
         except Py4JJavaError as error:
             if not _has_landed(table, snapshot, error):
-                if _kind(error) != _REFUSED:
+                if exception_class(error) != _REFUSED:
                     raise
                 time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 - no secret
                 continue
@@ -308,25 +297,3 @@ def _remove_merged_manifests(table: OpenTable, snapshot: Any) -> None:
     for number in set(range(max(numbers, default=0))) - numbers:
         with suppress(Py4JJavaError):  # an orphan takes some KB; the commit has landed
             io.deleteFile(f"{own[0].rpartition('-m')[0]}-m{number}.avro")
-
-
-def _kind(error: Py4JJavaError) -> str:
-    return str(error.java_exception.getClass().getSimpleName())
-
-
-def _newest(state: Any, query: str) -> Committed | None:
-    """From the property; where somebody removed that, from the newest snapshot that has a marker."""
-    key = property_of(query)
-    if found := committed({key: state.properties().get(key) or ""}, query):
-        return found
-    snapshot = state.currentSnapshot()
-    while snapshot is not None:
-        if text := snapshot.summary().get(key):
-            return Committed(Committed.parse(text).marker, snapshot.snapshotId(), snapshot.sequenceNumber())
-        parent = snapshot.parentId()
-        snapshot = None if parent is None else state.snapshot(parent)
-    return None
-
-
-def _snapshot(found: Any) -> Snapshot | None:
-    return None if found is None else Snapshot(found.snapshotId(), found.parentId(), found.sequenceNumber())

@@ -86,11 +86,12 @@ class Committed:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is looked at of a table's snapshot."""
+    """What is looked at of a table's snapshot. `entry` looks up its summary, which may be a call to the JVM."""
 
     id: int
     parent_id: int | None
     sequence_number: int
+    entry: Callable[[str], str | None] = lambda _: None
 
 
 class MarkerLostError(LakeproofError):

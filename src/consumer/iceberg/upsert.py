@@ -1,4 +1,4 @@
-"""Upserts that happen once: new rows, and the end of those that they replace, are one commit with one marker.
+"""Upserts that happen once: new rows are added and the replaced ones deleted in one commit with one marker.
 
 Rows are removed by deletion vectors of Iceberg v3, one for a data file, which include those of the vector before. A
 data file without any row left is removed as a whole, so the number of files does not grow with each upsert.
@@ -13,13 +13,14 @@ import numpy as np
 
 from consumer.iceberg.append import OpenTable, commit_once, described
 from consumer.iceberg.data_files import DataFile
-from consumer.iceberg.jvm import elements, java_class
+from consumer.iceberg.jvm import elements, java_class, long_array
 from consumer.iceberg.marker import Marker
 from lakeproof.errors import UnavailableError
 
 Span = tuple[int, int]
 """From one time to before another, in microseconds since 1970."""
 
+# Py4J passes a smaller number as an Integer, which Iceberg does not take for a time.
 _INT = 1 << 31
 
 
@@ -27,12 +28,8 @@ _INT = 1 << 31
 class OldRows:
     """Rows of a table that new ones replace.
 
-    Parameters
-    ----------
-    positions
-        By the location of a data file: their positions in it.
-    column, spans
-        A timestamp column of the table, and where its values in these rows are, to find the data files by.
+    That is, their positions by the location of a data file; and a timestamp column with the spans that its values in
+    these rows lie in, to find the data files by.
     """
 
     positions: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -43,30 +40,11 @@ class OldRows:
 def upsert_once(
     table: OpenTable, marker: Marker, files: Sequence[DataFile], find_old: Callable[[int], OldRows]
 ) -> bool:
-    """Add data files to a table and remove the rows that they replace, unless it already holds the marker.
+    """Add data files and remove the rows that they replace, unless the table already holds the marker.
 
-    Parameters
-    ----------
-    table
-        The table, of Iceberg v3.
-    marker
-        Of the micro-batch.
-    files
-        The new rows. None are a commit, too: its marker keeps the sequence whole.
-    find_old
-        Finds the rows to remove in a snapshot, by its id. It is asked again where others rewrote the table meanwhile.
-
-    Returns
-    -------
-    bool
-        Whether it was done now.
-
-    Raises
-    ------
-    MarkerLostError
-        The newest marker is neither this micro-batch's, nor does this one begin where that one ends.
-    UnavailableError
-        Others commit to the table all the time.
+    No files are a commit, too: its marker keeps the sequence whole. `find_old` finds the rows to remove in a snapshot,
+    by its id; it is asked again if others rewrote the table meanwhile. For what is returned, and for errors, see
+    :func:`consumer.iceberg.append.commit_once`. The table has version 3 of the format.
     """
 
     def upsert(transaction: Any) -> Any:
@@ -138,7 +116,6 @@ def _within(table: OpenTable, old: OldRows) -> Any:
     either, both = getattr(expressions, "or"), getattr(expressions, "and")
     found = expressions.alwaysFalse()
     for start, end in old.spans:
-        # Py4J makes an Integer of a small number, which Iceberg does not take for a time.
         low = expressions.greaterThanOrEqual(old.column, start if abs(start) > _INT else -_INT - 1)
         high = expressions.lessThan(old.column, end if abs(end) > _INT else _INT)
         found = either(found, both(low, high))
@@ -146,12 +123,9 @@ def _within(table: OpenTable, old: OldRows) -> Any:
 
 
 def _index(table: OpenTable, positions: Sequence[int]) -> Any:
-    """Positions as Iceberg has them, passed to the JVM at once: one by one, a million would take minutes."""
+    """Positions as Iceberg has them."""
     named = partial(java_class, table.spark)
-    gateway: Any = table.spark.sparkContext._gateway
-    numbers = gateway.new_array(named("long"), len(positions))
-    content = np.asarray(positions, dtype=">i8").tobytes()
-    named("java.nio.ByteBuffer").wrap(content).asLongBuffer().get(numbers)
+    numbers = long_array(table.spark, np.asarray(positions, dtype=">i8").tobytes())
     listed = named("org.apache.iceberg.relocated.com.google.common.primitives.Longs").asList(numbers)
     iterable = named("org.apache.iceberg.io.CloseableIterable").of(listed)
     return named("org.apache.iceberg.deletes.Deletes").toPositionIndex(iterable)

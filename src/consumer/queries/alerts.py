@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from consumer.app.failures import explained
 from consumer.bulletin import Bulletin
-from consumer.iceberg.jvm import java_class
+from consumer.iceberg.jvm import trigger_in_real_time
 from consumer.layers.samples.alerts import other_alerts, plain_alerts, why_never_plain
 from consumer.queries.bronze import Trigger
 from lakeproof.checkpoint import alerts_queries, checkpoint_folder
@@ -130,9 +130,8 @@ class AlertsQuery:
             writer = writer.trigger(availableNow=True)
         elif every:
             writer = writer.trigger(processingTime=every)
-        else:  # PySpark has no name for it
-            trigger = java_class(alerts.sparkSession, "org.apache.spark.sql.streaming.Trigger")
-            writer._jwrite.trigger(trigger.RealTime(_CHECKPOINT_EVERY))
+        else:
+            trigger_in_real_time(writer, alerts.sparkSession, _CHECKPOINT_EVERY)
         return writer.start()
 
     def explain(self, error: Exception) -> LakeproofError:

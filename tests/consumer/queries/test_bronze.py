@@ -17,7 +17,7 @@ from tests.consumer.lake import Drain, rows
 from tests.lakes import changed
 from typer.testing import CliRunner
 
-from consumer.app.session import first_cause
+from consumer.iceberg.jvm import first_cause
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UnavailableError
 from lakeproof.landing.zone import landing_zone

@@ -1,6 +1,6 @@
 """Where a stream's tables are, and what a crash or a lost checkpoint left to do."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,23 +8,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from consumer.iceberg.marker import (
-    Committed,
-    Marker,
-    Snapshot,
-    check_history,
-    check_marked,
-    committed,
-    property_of,
-    unfinished,
-)
+from consumer.iceberg.marker import Marker, unfinished
+from consumer.iceberg.newest import PythonState, newest_marker
 from lakeproof.catalog import CATALOG
 from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE, StreamTables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot as TableSnapshot
 
 
 @dataclass(frozen=True)
@@ -63,7 +53,8 @@ def standing(catalog: "Catalog", names: StreamTables, query: str, is_origin: Cal
         One was rolled back or replaced, or they are not of the same moment.
     """
     bronze, dead_letters, ledger = (
-        _newest(catalog.load_table(name), name, query) for name in (names.bronze, names.dead_letters, names.ledger)
+        newest_marker(PythonState(catalog.load_table(name)), query, name)
+        for name in (names.bronze, names.dead_letters, names.ledger)
     )
     return Standing(
         ledger.marker.end if ledger else None,
@@ -90,32 +81,3 @@ def _known_to(spark: SparkSession, ledger: str, sources: list[str]) -> set[str]:
     rows = spark.table(f"{CATALOG}.{ledger}").where(F.col("source").between(sources[0], sources[-1]))
     wanted = spark.createDataFrame(pa.table({"source": sources}))
     return {row.source for row in rows.join(F.broadcast(wanted), "source").select("source").distinct().collect()}
-
-
-def _newest(table: "Table", name: str, query: str) -> Committed | None:
-    newest = committed(table.properties, query)
-    snapshots = {each.snapshot_id: each for each in table.snapshots()}
-    current = table.current_snapshot()
-    if newest is None:  # somebody may have removed the property
-        newest = next(_marked(current, snapshots, query), None)
-    if newest:
-        check_history(newest, _as_snapshot(current), lambda number: _as_snapshot(snapshots.get(number)), name)
-    elif current is not None and current.summary:
-        check_marked(table.properties, int(current.summary.get("total-records") or 0), name)
-    return newest
-
-
-def _marked(snapshot: "TableSnapshot | None", snapshots: "dict[int, TableSnapshot]", query: str) -> Iterator[Committed]:
-    while snapshot is not None:
-        text = snapshot.summary and snapshot.summary.get(property_of(query))
-        if text:
-            marker = Committed.parse(text).marker
-            yield Committed(marker, snapshot.snapshot_id, snapshot.sequence_number or 0)
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else snapshots.get(parent)
-
-
-def _as_snapshot(found: "TableSnapshot | None") -> Snapshot | None:
-    if found is None:
-        return None
-    return Snapshot(found.snapshot_id, found.parent_snapshot_id, found.sequence_number or 0)

@@ -1,14 +1,9 @@
-"""The table of a data product. PyIceberg cannot write version 3 of the format, so Iceberg's own library makes it."""
+"""The table of a data product."""
 
-from functools import partial
-
-from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
-from consumer.iceberg.append import OpenTable, open_table
-from consumer.iceberg.jvm import java_class
+from consumer.iceberg.append import OpenTable, make_table, open_table
 from consumer.iceberg.marker import MarkerLostError
-from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import WINDOW_START, Product
 from lakeproof.tables.columns import lacking
@@ -26,29 +21,16 @@ def ensure_gold_table(spark: SparkSession, product: Product, name: str) -> None:
     LakeproofError
         It was filled for a product with other keys, windows or measures.
     """
-    iceberg = partial(java_class, spark)
-    catalog = iceberg("org.apache.iceberg.spark.Spark3Util").loadIcebergCatalog(spark._jsparkSession, CATALOG)
     schema = gold_schema(product)
-    parser = iceberg("org.apache.iceberg.SchemaParser")
-    wanted = parser.fromJson(schema.model_dump_json())
-    identifier = iceberg("org.apache.iceberg.catalog.TableIdentifier").parse(name)
-    if not catalog.tableExists(identifier):
-        by_day = (
-            iceberg("org.apache.iceberg.PartitionSpec")
-            .builderFor(wanted)
-            .day(WINDOW_START, f"{WINDOW_START}_day")
-            .build()
-        )
-        properties = GOLD_PROPERTIES | {PRODUCT: product.digest, _COMMENT: product.description}
-        catalog.createTable(identifier, wanted, by_day, properties)
+    properties = GOLD_PROPERTIES | {PRODUCT: product.digest, _COMMENT: product.description}
+    if make_table(spark, name, schema, WINDOW_START, properties):
         return
     table = open_table(spark, name, gold_query(product.name))
     _check_product(table, product)
-    has = Schema.model_validate_json(parser.toJson(table.loaded.schema()))
-    if lacking(has, schema):
-        table.loaded.updateSchema().unionByNameWith(wanted).commit()
+    if lacking(table.schema(), schema):
+        table.widen(schema)
     if table.property(_COMMENT) != product.description:
-        table.loaded.updateProperties().set(_COMMENT, product.description).commit()
+        table.set_property(_COMMENT, product.description)
 
 
 def rebuild_gold_hint(name: str) -> str:
