@@ -23,7 +23,6 @@ from consumer.iceberg.append import described
 from consumer.iceberg.jvm import exception_class, first_cause, java_class
 
 SHADED = "org.apache.iceberg.shaded.org.apache.parquet"
-RELOCATED = "org.apache.iceberg.relocated.com.google.common"
 CLASSES = {
     "append.py": {
         "org.apache.iceberg.DataFiles": ["builder"],
@@ -69,7 +68,7 @@ CLASSES = {
         "org.apache.iceberg.io.CloseableIterable": ["of"],
         "org.apache.iceberg.io.DeleteWriteResult": ["deleteFiles", "rewrittenDeleteFiles"],
         "org.apache.iceberg.io.OutputFileFactory": ["builderFor"],
-        f"{RELOCATED}.primitives.Longs": ["asList"],
+        "org.apache.iceberg.relocated.com.google.common.primitives.Longs": ["asList"],
     },
     "jvm.py": {
         "java.nio.ByteBuffer": ["wrap", "asLongBuffer"],

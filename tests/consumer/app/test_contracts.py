@@ -1,0 +1,68 @@
+"""What consumer/app/session.py relies on beyond the public interfaces of Spark and Py4J, to start Spark quickly.
+
+One test for each reliance. If one fails after an upgrade, `LAKE_SPARK_WITHOUT` turns the trick off until it is mended.
+"""
+
+import inspect
+from typing import Any
+
+import pytest
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from consumer.iceberg.jvm import java_class
+
+pytestmark = pytest.mark.spark
+
+LOADED = {
+    "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem": "spark.hadoop.fs.file.impl",
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions": "spark.sql.extensions",
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager": (
+        "spark.sql.streaming.checkpointFileManagerClass"
+    ),
+}
+"""Classes that settings of Spark name."""
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_a_class_that_a_setting_names_can_be_loaded(spark: SparkSession, name: str) -> None:
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+    assert java_class(spark, "java.lang.Class").forName(name, False, loader).getName() == name
+    assert spark.conf.get(LOADED[name]) == name
+
+
+def test_the_gateway_is_launched_with_options_of_the_process() -> None:
+    """Of ``launch_gateway``: its second parameter goes to Popen, and the process is an attribute."""
+    assert list(inspect.signature(launch_gateway).parameters) == ["conf", "popen_kwargs"]
+
+
+def test_a_context_takes_a_gateway_that_was_launched_and_keeps_it(spark: SparkSession) -> None:
+    """Of ``SparkContext._gateway`` and its ``proc``, by which the JVM is ended and waited for."""
+    assert "gateway" in inspect.signature(SparkContext.__init__).parameters
+    gateway: Any = SparkContext._gateway
+    assert isinstance(gateway, JavaGateway)
+    assert gateway.proc.poll() is None
+    assert not gateway.proc.stdin.closed  # the JVM ends when it closes
+
+
+def test_the_context_says_whether_its_jvm_has_ended(spark: SparkSession) -> None:
+    """Of ``SparkContext._active_spark_context`` and ``SparkContext._jsc``, which is None after the end."""
+    assert SparkContext._active_spark_context is spark.sparkContext
+    assert getattr(spark.sparkContext, "_jsc", None) is not None
+
+
+def test_errors_of_the_accumulators_server_can_be_silenced(spark: SparkSession) -> None:
+    """Of ``SparkContext._accumulatorServer``: otherwise it prints a stack trace when the JVM has ended."""
+    server: Any = spark.sparkContext._accumulatorServer
+    assert "handle_error" in vars(server)
+    assert server.handle_error(None, None) is None
+
+
+def test_py4j_logs_to_the_root_logger() -> None:
+    """By ``logging.info`` in its module java_gateway; so the filter is on the root logger, and knows the module."""
+    import py4j.java_gateway as module
+
+    assert "logging.info(" in inspect.getsource(module), "session.py filters the root logger for this"
+    assert module.__name__.rpartition(".")[2] == "java_gateway"
