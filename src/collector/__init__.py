@@ -1,1 +1,1 @@
-"""Accepts events by HTTP, and answers when Kafka has them."""
+"""Accepts events over HTTP and answers when Kafka has them."""

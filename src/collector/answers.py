@@ -1,4 +1,4 @@
-"""What a client is answered: receipts, or a problem as RFC 9457 describes it."""
+"""Answers to clients: receipts, or a problem as of RFC 9457."""
 
 import math
 from http import HTTPStatus
@@ -15,7 +15,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What became of an event: its receipt, or why it is not known that Kafka has it."""
+    """A receipt, or why it is unknown whether Kafka has the event."""
 
     receipt: Receipt | None = None
     error: str | None = None

@@ -1,4 +1,4 @@
-"""The routes: posts, health, metrics, and their description."""
+"""The routes: posts, health, metrics, OpenAPI."""
 
 from functools import cache
 from typing import Any
@@ -41,7 +41,7 @@ def make_app(settings: CollectorSettings, sender: Sender) -> ASGIApp:
 
 
 def _others(settings: CollectorSettings, sender: Sender, metrics: Metrics) -> FastAPI:
-    """Every route but that of the posts, which is only described here."""
+    """All routes except that of the posts, which is only described here."""
     app = FastAPI(title="Collector", description="Accepts events, and answers when Kafka has them.", redoc_url=None)
     description = app.openapi
 

@@ -1,4 +1,4 @@
-"""The body of a post: reading and unpacking it, within limits of size and time."""
+"""Read and unpack the body of a post within limits of size and time."""
 
 import asyncio
 import zlib
@@ -17,7 +17,7 @@ _GZIP = 31
 _WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 """8 MiB, which every decoder of zstd supports: a frame decides how much memory its decoder needs."""
 _MEMBERS = 16
-"""Both formats may have several members. Each copies the rest of the body."""
+"""Most members of a compressed body; each one copies the rest of the body."""
 
 
 class Disconnected(Exception):  # noqa: N818 - no error of the program
@@ -25,7 +25,7 @@ class Disconnected(Exception):  # noqa: N818 - no error of the program
 
 
 class _Decoder(Protocol):
-    """What zlib and zstd have in common."""
+    """Common interface of zlib and zstd."""
 
     @property
     def eof(self) -> bool: ...
@@ -41,7 +41,7 @@ _DECODERS: dict[str, Callable[[], _Decoder]] = {
 
 
 async def read_body(receive: Receive, limit: int, seconds: float, share: Share) -> bytes:
-    """Read the body as it was sent."""
+    """Read the raw body; raise Refusal if it is too large (413), too slow (408) or memory is short (429)."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -64,7 +64,7 @@ async def read_body(receive: Receive, limit: int, seconds: float, share: Share) 
 
 
 def unpack(body: bytes, encoding: str, limit: int, share: Share) -> bytes:
-    """The body without its encoding."""
+    """Decode the body; raise Refusal if it is invalid (400), too large (413) or unsupported (415)."""
     if encoding in ("", "identity"):
         if len(body) > limit:
             raise too_large(limit, "body, unpacked,")
@@ -95,12 +95,12 @@ def unpack(body: bytes, encoding: str, limit: int, share: Share) -> bytes:
 
 
 def too_large(limit: int, what: str) -> Refusal:
-    """The refusal of a body with more than `limit` bytes."""
+    """Refusal of a body with more than `limit` bytes."""
     return refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected a {what} of at most {limit} bytes; send smaller posts"
     )
 
 
 def refusal(status: HTTPStatus, detail: str) -> Refusal:
-    """The refusal of a post for a fault that is in no event."""
+    """Refusal of a post for a fault outside of its events."""
     return Refusal(status, detail[0].upper() + detail[1:] + ".", faults=[Fault(None, "$", detail)])

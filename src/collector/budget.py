@@ -1,4 +1,4 @@
-"""How much memory the posts may use that are not answered yet."""
+"""Memory limit of all unanswered posts."""
 
 from http import HTTPStatus
 
@@ -15,12 +15,12 @@ class Budget:
         self.used = 0
 
     def share(self) -> "Share":
-        """The part of one post; it is given back at the end of its context."""
+        """The share of one post, returned at the end of the context."""
         return Share(self)
 
 
 class Share:
-    """What one post has taken of the budget."""
+    """The share of one post."""
 
     __slots__ = ("_budget", "_taken")
 
@@ -29,7 +29,7 @@ class Share:
         self._taken = 0
 
     def take(self, count: int) -> None:
-        """Take bytes."""
+        """Take bytes, or raise Refusal (429)."""
         budget = self._budget
         if budget.used + count > budget.limit:
             raise Refusal(

@@ -1,4 +1,4 @@
-"""``POST /collect``: an ASGI application of its own, because FastAPI's routing doubles the time of a request."""
+"""``POST /collect`` as a raw ASGI application: FastAPI's routing would double the time of a request."""
 
 import re
 import secrets
@@ -25,12 +25,12 @@ CORRELATION = "x-correlation-id"
 IDEMPOTENCY_KEY = "idempotency-key"
 IDEMPOTENCY_INDEX = "idempotency-index"
 CLIENT = "client"
-"""Names of headers, of HTTP and of messages."""
+"""Header names in HTTP and in messages."""
 
 _DISCONNECTED = 499
-"""The status that proxies log for a client that went away."""
+"""The status that proxies log for a client that disconnected."""
 _EVENT_OVERHEAD_BYTES = 600
-"""What an event takes beside its own bytes, here and in librdkafka."""
+"""Memory overhead per event, here and in librdkafka."""
 _CORRELATION_ID = re.compile(rb"[\w.:-]{1,128}", re.ASCII)
 _IDEMPOTENCY_KEY = re.compile(rb"[\x20-\x7e]{1,255}")
 _JSON = re.compile(r"application/json\s*(;\s*charset=\"?utf-8\"?\s*)?", re.IGNORECASE)
@@ -40,7 +40,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class _Record:
-    """What the log says of a post."""
+    """Log entry of a post."""
 
     __slots__ = ("bytes", "client", "correlation_id", "events", "failed", "status", "unpacked", "why")
 

@@ -1,4 +1,4 @@
-"""The events of a post: their bytes as they were sent, and their ids."""
+"""The events of a post: raw bytes and ids."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -12,11 +12,11 @@ from collector.faults import Bounds, Found, find_excess, find_faults
 
 
 class _Object(msgspec.Struct, gc=False):
-    """Any JSON object. Its fields are the contract's concern."""
+    """Any JSON object; its fields are checked by the contract."""
 
 
 class _Event(msgspec.Struct, gc=False):
-    """What every event has. Other fields are the contract's concern."""
+    """Required parts of an event; other fields are checked by the contract."""
 
     id: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     type: str
@@ -36,7 +36,7 @@ class Events:
 
 
 def read_events(body: bytes, bounds: Bounds) -> Events:
-    """Split a post into its events."""
+    """Split a post into events; raise Refusal (400, 413 or 422) if it is invalid."""
     if not body.isascii():
         try:
             body.decode()
@@ -60,7 +60,7 @@ def read_events(body: bytes, bounds: Bounds) -> Events:
 
 
 def _may_be_too_deep(body: bytes, count: int, bounds: Bounds) -> bool:
-    """Whether an event can be nested too deeply: each other event has at least two of the brackets."""
+    """Whether an event may be nested too deeply: every other event has at least two of the brackets."""
     return body.count(b"{") + body.count(b"[") - 1 - 2 * (count - 1) > bounds.depth
 
 
@@ -82,4 +82,4 @@ def _refused(faults: list[Found]) -> Refusal:
 
 
 _ORDER = [HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY]
-"""Which status a post with several kinds of faults gets: the first."""
+"""Order of precedence of statuses for a post with several faults."""

@@ -1,4 +1,4 @@
-"""Each fault of a post that is refused. Slow, and only used for such posts."""
+"""Find all faults of a refused post. Slow, and used only for such posts."""
 
 import gc
 import json
@@ -34,7 +34,7 @@ _SHAPE: dict[str, tuple[type, str]] = {
 
 @dataclass(frozen=True)
 class Bounds:
-    """How large a post may be."""
+    """Size limits of a post."""
 
     events: int
     bytes: int
@@ -43,7 +43,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Found:
-    """A fault, and the HTTP status that it leads to; `index`, `path` and `detail` as in the answer."""
+    """A fault with its HTTP status."""
 
     status: HTTPStatus
     index: int | None
@@ -52,7 +52,7 @@ class Found:
 
 
 def find_faults(text: str, bounds: Bounds) -> list[Found]:
-    """The faults of a post, up to a hundred; none if there is none."""
+    """Faults of a post, at most a hundred."""
     # Parsing millions of values takes five times as long while Python looks for cycles among them.
     gc.disable()
     try:
@@ -62,7 +62,7 @@ def find_faults(text: str, bounds: Bounds) -> list[Found]:
 
 
 def find_excess(values: Iterable[bytes], bounds: Bounds) -> list[Found]:
-    """The events of a post, otherwise without fault, that are too large or too deeply nested; up to a hundred."""
+    """Events of an otherwise valid post that are too large or too deeply nested, at most a hundred."""
     found = (fault for index, value in enumerate(values) for fault in _excess(index, value.decode(), bounds))
     return list(islice(found, _MOST_FAULTS))
 
@@ -170,7 +170,7 @@ def _excess(index: int, text: str, bounds: Bounds) -> Iterator[Found]:
 
 
 def _is_deeper(text: str, levels: int) -> bool:
-    """Whether valid JSON is nested deeper: taking away the innermost brackets takes away one level."""
+    """Whether valid JSON is nested deeper than a limit, by removing innermost brackets level by level."""
     if text.count("{") + text.count("[") <= levels:
         return False
     brackets = _NO_BRACKET.sub("", _STRING.sub("", text)).translate(_ONE_KIND)
@@ -180,7 +180,7 @@ def _is_deeper(text: str, levels: int) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether all strings can be written as UTF-8."""
+    """Whether all strings can be encoded as UTF-8."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -194,7 +194,7 @@ def _after_space(text: str, position: int) -> int:
 
 
 def _integer(digits: str) -> int:
-    """Python refuses to read thousands of digits; so many as make it too large are enough."""
+    """Parse an integer, truncated to enough digits to be too large: Python refuses thousands of digits."""
     return int(digits[:_MOST_DIGITS])
 
 

@@ -1,8 +1,8 @@
-"""API keys: a file of their hashes, which may change at any time, and a rate limit for each client.
+"""API keys: a file of hashes, which is read again when it changes, and rate limits of clients.
 
 A line is ``CLIENT SHA256`` or ``CLIENT SHA256 EVENTS_PER_SECOND``; ``#`` begins a comment. A client may have several
-keys, so that one can be replaced while the other still works. A key is a random token of 256 bits: unlike a password it
-cannot be guessed from its hash, so a plain hash is enough.
+keys, so that one can be replaced while the other still works. Keys are random tokens of 256 bits, so a plain hash is
+enough.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ _LINE = re.compile(r"(?P<client>[\w.-]{1,64})\s+(?P<digest>[0-9a-f]{64})(\s+(?P<
 _CLIENT = re.compile(r"[\w.-]{1,64}")
 _LOOK_SECONDS = 1.0
 _BURST_SECONDS = 2.0
-"""How long a client that was silent may send twice as fast."""
+"""Seconds of allowance that an idle client saves up."""
 
 
 @dataclass(frozen=True)
 class NewKey:
-    """A key that was just made: `key` is shown once, `line` is for the file."""
+    """A new key: `key` is shown once, `line` is for the file."""
 
     key: str
     line: str
@@ -47,7 +47,7 @@ def new_key(client: str) -> NewKey:
 
 
 class Allowance:
-    """The events that a client may send: a bucket that fills at a constant rate."""
+    """Token bucket that limits the events of a client."""
 
     def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class Allowance:
         self._at = clock()
 
     def take(self, events: int) -> None:
-        """Take events out of the bucket. A post larger than the bucket only waits until the bucket is full."""
+        """Take events, or raise Refusal (429). A post larger than the bucket needs a full one."""
         if self.rate is None:
             return
         now = self._clock()
@@ -72,17 +72,14 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Client:
-    """Who sends events."""
+    """A client with its allowance."""
 
     name: str
     allowance: Allowance
 
 
 class Keys:
-    """The clients of a file of keys. The file is read again when it changes.
-
-    A file that became invalid or disappeared is logged, and the keys that were read last stay valid.
-    """
+    """The clients of a file of keys. If the file becomes invalid or disappears, the last keys stay valid."""
 
     def __init__(self, path: Path, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
@@ -94,7 +91,7 @@ class Keys:
         self._looked = clock()
 
     def client(self, key: str) -> Client:
-        """The client of a key."""
+        """The client of a key; raises Refusal (401) for an unknown key."""
         now = self._clock()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
@@ -118,7 +115,7 @@ class Keys:
         self._version = version
 
     def _look(self) -> object:
-        """What changes when the file does."""
+        """Fingerprint that changes with the file."""
         try:
             status = self._path.stat()
         except OSError as error:
@@ -154,7 +151,7 @@ class Keys:
         return clients
 
     def _allowance(self, name: str, rate: float | None) -> Allowance:
-        """The bucket of a client; reading the file again does not fill it."""
+        """The bucket of a client, kept when the file is read again."""
         known = self._allowances.get(name)
         if known is None or known.rate != rate:
             known = self._allowances[name] = Allowance(rate, self._clock)

@@ -1,4 +1,4 @@
-"""What the collector counts, for Prometheus."""
+"""Prometheus metrics of the collector."""
 
 from collections.abc import Callable
 

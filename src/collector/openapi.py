@@ -1,4 +1,4 @@
-"""The OpenAPI description of ``POST /collect``, made from the types of its answers and from the settings."""
+"""OpenAPI description of ``POST /collect``, from the types of its answers and the settings."""
 
 from http import HTTPStatus
 from typing import Any
@@ -24,7 +24,7 @@ _HEADER_TEXT = {"type": "string", "pattern": "^[ -~]*$"}
 
 
 def describe(openapi: dict[str, Any], settings: CollectorSettings) -> dict[str, Any]:
-    """Add the description of the posts to that of the other routes."""
+    """Add ``POST /collect`` to the OpenAPI document."""
     (accepted, problem), schemas = msgspec.json.schema_components([Accepted, Problem], ref_template=_REFERENCE)
     retry = {"retry-after": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}}
     correlation = {"x-correlation-id": {"description": "The id of this post in the log.", "schema": {"type": "string"}}}

@@ -1,7 +1,7 @@
-"""Sends events to Kafka, and knows which of them are acknowledged.
+"""Sends events to Kafka and tracks their acknowledgements.
 
-Everything happens in the event loop: librdkafka sends in threads of its own, and :meth:`Sender._serve` takes its
-reports while some are outstanding. So nothing needs a lock, and no thread of ours competes for the interpreter.
+Everything happens in the event loop: librdkafka sends in its own threads, and :meth:`Sender._serve` polls its reports
+while some are outstanding. So nothing needs a lock, and no Python thread competes for the interpreter.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _PRODUCER = {
 
 
 class _Post:
-    """The events of a post that are on their way."""
+    """The events of a post in flight."""
 
     __slots__ = ("done", "outcomes", "pending", "sender")
 
@@ -54,7 +54,7 @@ class _Post:
         self.done = done
 
     def delivered(self, index: int, error: KafkaError | None, message: Message) -> None:
-        """Take the report of an event. Called for each event, so it is short."""
+        """Handle a delivery report; called per event, so it is short."""
         if error is not None:
             self.outcomes[index] = error.str()
         else:
@@ -74,7 +74,7 @@ class _Post:
 
 
 class Sender:
-    """Sends to one topic."""
+    """Sends messages to one topic."""
 
     def __init__(
         self, client: Mapping[str, Any], settings: CollectorSettings, on_fatal: Callable[[LakeproofError], None]
@@ -100,7 +100,7 @@ class Sender:
 
     @property
     def why_not_ready(self) -> str | None:
-        """Why posts are refused; None if Kafka acknowledges what it gets."""
+        """Why posts are refused; None if Kafka acknowledges messages."""
         limit = self._settings.ready_seconds
         now = self._loop.time()
         if self._acknowledged_at == float("-inf"):
@@ -113,7 +113,7 @@ class Sender:
         return None
 
     async def send(self, events: Events, headers: Sequence[Headers | None]) -> list[Receipt | str]:
-        """Send the events of a post, and wait until each is acknowledged or the deadline has passed."""
+        """Send events and wait until all are acknowledged or the deadline has passed."""
         post = _Post(self, len(events.values), self._loop.create_future())
         self._posts[post] = self._loop.time()
         produce, topic, delivered = self._producer.produce, self.topic, post.delivered
@@ -131,7 +131,7 @@ class Sender:
         return post.outcomes
 
     def probe(self) -> None:
-        """Send a probe, unless one is on its way or something was just acknowledged."""
+        """Send a probe, unless one is in flight or a message was just acknowledged."""
         if not self._probing and self._loop.time() - self._acknowledged_at >= _PROBE_SECONDS:
             try:
                 self._producer.produce(self._settings.probe_topic, b"", on_delivery=self._probed)
@@ -142,7 +142,7 @@ class Sender:
         self._serve_soon()
 
     def close(self) -> None:
-        """Drop what is still queued: a probe, and posts whose clients will not be answered."""
+        """Drop queued probes and posts whose clients will not be answered."""
         with suppress(KafkaException):
             self._producer.purge()
         self._producer.flush(1.0)
@@ -177,7 +177,7 @@ class Sender:
 async def open_sender(
     client: Mapping[str, Any], settings: Settings, on_fatal: Callable[[LakeproofError], None]
 ) -> AsyncIterator[Sender]:
-    """Open a sender, and create its topics as soon as a broker answers. `on_fatal` gets what makes it useless."""
+    """Open a sender; create its topics when a broker answers. `on_fatal` gets fatal errors."""
     sender = Sender(client, settings.collector, on_fatal)
     upkeep = asyncio.create_task(_keep_up(sender, client, settings, on_fatal))
     try:
@@ -201,7 +201,7 @@ async def _keep_up(
 
 
 async def _create_topics(client: Mapping[str, Any], settings: Settings) -> None:
-    """Create the topics, or log how they differ; try until a broker answers."""
+    """Create the topics or log how they differ; retry until a broker answers."""
     log = structlog.get_logger()
     while True:
         try:
@@ -222,7 +222,7 @@ async def _create_topics(client: Mapping[str, Any], settings: Settings) -> None:
 
 
 def topics_of(settings: Settings) -> list[Topic]:
-    """The collector's topics: of the events, and of the probes."""
+    """The collector's topics for events and probes."""
     events = Topic.of(settings.collector.topic, settings.topics)
     probes = Topic(
         settings.collector.probe_topic,

@@ -1,4 +1,4 @@
-"""Serves the application: uvicorn, with limits on connections and on slow clients."""
+"""uvicorn with limits on connections and slow clients."""
 
 import asyncio
 import gc
@@ -32,7 +32,7 @@ _SPARE_FILES = 256
 
 
 def run(settings: Settings) -> None:
-    """Serve until a signal asks for the end; then finish the posts that have begun."""
+    """Serve until a signal; then finish the current posts."""
     _forward_logs()
     with _listen(settings.collector.host, settings.collector.port) as listener:
         uvloop.run(_serve(settings, listener))
@@ -74,7 +74,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that ends as our programs do: cleanly after one signal, at once after another."""
+    """A server that ends cleanly at the first signal and immediately at the second."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -88,7 +88,7 @@ class _Server(uvicorn.Server):
 
 
 def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsProtocol]:
-    """Make a protocol that closes connections which are too many, or whose clients are too slow."""
+    """Make a protocol class that closes excess connections and those of slow clients."""
 
     class Bounded(HttpToolsProtocol):
         """One connection."""
@@ -173,7 +173,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _most_connections(wanted: int) -> int:
-    """Raise the limit of open files, and stay below it: with no file left, nothing can be accepted or closed."""
+    """Raise the limit of open files; return how many connections fit below it: without a free file, nothing works."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft < most:

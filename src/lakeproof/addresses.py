@@ -1,4 +1,4 @@
-"""Folders, addresses and databases as people write them: checked before anything is made there."""
+"""Check folders, addresses and databases in settings."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote, urlsplit
 from lakeproof.errors import UsageError
 
 SCHEMES = ("file", "s3")
-"""Of the addresses that a part of the lake may have."""
+"""Schemes of addresses in a lake."""
 
 _DATABASES = ("sqlite", "postgresql", "postgresql+psycopg")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
@@ -16,23 +16,23 @@ _ALMOST_ADDRESS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:/(?!/)|(?:s3[an]?|file
 _GIVE_PLACE = "Use a folder, a file:// or an s3:// address."
 _LONGEST_NAME = 255
 _LONGEST_PATH = 3_500
-"""Bytes. Linux takes 4,096, of which the names below the lake need some."""
+"""In bytes. Linux allows 4,096, of which names below the lake need some."""
 
 
 def folder(text: str) -> Path:
-    """Path of a folder, with ``~`` as the home of its user."""
+    """Path of a folder, with ``~`` expanded."""
     if _ADDRESS.match(text) or _ALMOST_ADDRESS.match(text):
         raise UsageError(f"expected a folder, got the address {text!r}.", "Use a folder on this machine.")
     try:
         path = Path(text).expanduser()
-    except RuntimeError:  # of a user that there is not
+    except RuntimeError:  # unknown user
         raise UsageError(f"{text!r} starts with the home folder of an unknown user.", "Use an absolute path.") from None
     _check(path)
     return path
 
 
 def place(text: str) -> str:
-    """Take a folder or an address; of a folder, ``~`` is the home of its user."""
+    """Check a folder or an address; expand ``~`` in a folder."""
     address = _ADDRESS.match(text)
     if not address:
         if _ALMOST_ADDRESS.match(text):
@@ -61,23 +61,23 @@ def place(text: str) -> str:
 
 
 def as_uri(text: str) -> str:
-    """Make a path a ``file://`` URI, percent-encoded; a URI stays one, without a slash at its end."""
+    """Convert a path to a percent-encoded ``file://`` URI; strip trailing slashes of URIs."""
     return text.rstrip("/") if "://" in text else Path(text).absolute().as_uri()
 
 
 def as_plain_uri(text: str) -> str:
-    """Make a path an address as Iceberg and Hadoop take it: they decode no percent signs of what follows file://."""
+    """Convert a path to an address for Iceberg and Hadoop, which do not decode percent signs."""
     return text.rstrip("/") if "://" in text else f"file://{Path(text).absolute()}"
 
 
 def encoded(plain_uri: str) -> str:
-    """Make an address as Iceberg has it one as our storage takes it: percent-encoded, where it is a file's."""
+    """Percent-encode a ``file://`` address of Iceberg for our storage."""
     scheme, separator, path = plain_uri.partition("://")
     return f"{scheme}{separator}{quote(path)}" if scheme == "file" else plain_uri
 
 
 def database(uri: str) -> str:
-    """Take the URI of a database."""
+    """Check the URI of a database."""
     hint = (
         "Use sqlite:////FOLDER/FILE.db or postgresql://USER:PASSWORD@HOST/DATABASE. Percent-encode special characters "
         "in the password: @ is %40, : is %3A, / is %2F, % is %25."
@@ -85,7 +85,7 @@ def database(uri: str) -> str:
     try:
         parts = urlsplit(uri, allow_fragments=False)
         is_split = parts.port != 0 and parts.netloc.count("@") <= 1 and "#" not in parts.netloc
-    except ValueError:  # the port is not a number: mostly a part of the password
+    except ValueError:  # invalid port: usually a part of the password
         is_split = False
     if not is_split and not uri.startswith("sqlite:"):
         raise UsageError(f"{without_password(uri)!r} is not a valid database address.", hint)
@@ -108,18 +108,18 @@ def database(uri: str) -> str:
 
 
 def sqlite_uri(path: Path) -> str:
-    """URI of a SQLite database, as SQLAlchemy reads it: it decodes percent signs, and takes options behind a ``?``."""
+    """SQLAlchemy's URI of a SQLite database, percent-encoded since ``?`` starts options."""
     return f"sqlite:///{quote(str(path.absolute()), safe='/ ')}"
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """Path of the SQLite database that `uri` names; None for any other database."""
-    # Without SQLAlchemy, which decodes it the same way: importing it takes longer than a query of the reader runs.
+    """Path of a SQLite database; None for other databases."""
+    # Decodes like SQLAlchemy, whose import takes longer than a query of the reader.
     return Path(unquote(uri.removeprefix("sqlite:///"))).absolute() if uri.startswith("sqlite:") else None
 
 
 def without_password(uri: str) -> str:
-    """`uri` without its password, also where special characters of it were not percent-encoded."""
+    """`uri` without its password, even if special characters are not percent-encoded."""
     without = re.sub(r"(://[^/:@]*):.*@", r"\1:***@", uri)
     return re.sub(r"(?i)([?&]\w*password=)[^&]*", r"\1***", without)
 
@@ -132,7 +132,7 @@ def _check(path: Path) -> None:
         raise UsageError(f"{text!r} is not valid UTF-8.", "Use another folder.") from None
     if not text.isprintable():
         raise UsageError(f"{text!r} contains a control character.", "Use another folder.")
-    if "\\" in text:  # DuckDB takes it for a mark of escape in a pattern, and finds no file
+    if "\\" in text:  # DuckDB reads it as an escape character in patterns
         raise UsageError(f"{text!r} contains a backslash.", "Use another folder, and / as the separator.")
     longest = max((len(os.fsencode(name)) for name in path.parts), default=0)
     if longest > _LONGEST_NAME:

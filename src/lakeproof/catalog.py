@@ -1,7 +1,4 @@
-"""One description of the Iceberg catalog, spelled for Spark, for PyIceberg and for DuckDB.
-
-Nothing else in the project spells a catalog property or an S3 option.
-"""
+"""Properties of the Iceberg catalog and of S3 for Spark, PyIceberg and DuckDB. No other module contains them."""
 
 import gzip
 import re
@@ -25,18 +22,18 @@ if TYPE_CHECKING:
 
 CATALOG = "lake"
 HIDDEN = r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]key"
-"""Pattern of the names of properties whose values are secret, in Python and in Java."""
+"""Pattern for names of secret properties, valid in Python and Java."""
 _OF_FILES = ("s3.", "client.", "py-io-impl")
 _BUSY_SECONDS = 60
 _GZIP = b"\x1f\x8b"
 _OWN_TABLES = "SELECT name FROM sqlite_master WHERE name IN ('iceberg_tables', 'iceberg_namespace_properties')"
-# PyIceberg makes the tables of an SQL catalog without a lock: two first starts may both try, and one of them fails.
+# PyIceberg creates the tables of an SQL catalog without a lock, so one of two concurrent first starts may fail.
 _CATALOG_TABLES = 2
 _MADE_MEANWHILE = ("already exists", "pg_type_typname_nsp_index")
 
 
 def open_catalog(settings: Settings) -> "Catalog":
-    """Open the catalog with PyIceberg; an embedded one is made where it is missing."""
+    """Open the catalog with PyIceberg; an embedded one is created if missing."""
     from pyiceberg.catalog import load_catalog
 
     database = settings.catalog.uri
@@ -60,7 +57,7 @@ def open_catalog(settings: Settings) -> "Catalog":
 
 @contextmanager
 def catalog_errors() -> Iterator[None]:
-    """Turn what PyIceberg fails with, at the catalog or at the files that it names, into one clear line."""
+    """Convert errors of PyIceberg into an UnavailableError."""
     try:
         yield
     except LakeproofError:
@@ -70,7 +67,7 @@ def catalog_errors() -> Iterator[None]:
 
 
 def unreadable(error: Exception) -> UnavailableError:
-    """What to say when PyIceberg fails at the catalog, or at the metadata that it names."""
+    """The UnavailableError for an error of PyIceberg."""
     first_line = (str(error).splitlines() or [""])[0]
     return full_disk(error) or UnavailableError(
         f"Cannot read the catalog: {type(error).__name__}: {first_line}",
@@ -81,12 +78,12 @@ def unreadable(error: Exception) -> UnavailableError:
 def embedded_rows(database: Path, query: str, *values: str) -> list[dict[str, Any]]:
     """Rows of the embedded catalog, in the layout that Iceberg's JDBC catalog and PyIceberg share.
 
-    It is read directly: importing PyIceberg and SQLAlchemy takes longer than most statements of the reader run.
-    A catalog without its tables, in which nothing has run, has no rows.
+    Read directly, since importing PyIceberg and SQLAlchemy takes longer than most statements of the reader. A catalog
+    without tables, before the first run, has no rows.
     """
     if not database.exists():
         return []
-    # Not read-only: a database with a log beside it may have to be recovered first.
+    # Not read-only: a database with a write-ahead log may need recovery.
     address = f"file:{quote(str(database))}?mode=rw"
     with closing(sqlite3.connect(address, timeout=_BUSY_SECONDS, uri=True)) as connection:
         connection.row_factory = sqlite3.Row
@@ -96,16 +93,16 @@ def embedded_rows(database: Path, query: str, *values: str) -> list[dict[str, An
 
 
 def database_of(catalog: "Catalog") -> "Engine":
-    """The database of an SQL catalog, which has its tables."""
+    """Engine of an SQL catalog's database."""
     engine: Engine = getattr(catalog, "engine")  # noqa: B009 - of SqlCatalog alone
     return engine
 
 
 def replace_tables(catalog: "Catalog", tables: Mapping[str, str]) -> None:
-    """Give tables the names of others, whose files stay: ``{"silver.a__rebuild_1": "silver.a"}``.
+    """Replace tables by others, without removing files: ``{"silver.a__rebuild_1": "silver.a"}``.
 
-    An SQL catalog does it in one transaction: a reader sees all old tables or all new ones. A REST catalog, which has
-    no such operation, drops and renames one table after the other.
+    An SQL catalog does it in one transaction: readers see all old tables or all new ones. A REST catalog has no such
+    operation, so tables are dropped and renamed in turn.
     """
     if not hasattr(catalog, "engine"):
         for new, name in tables.items():
@@ -115,7 +112,7 @@ def replace_tables(catalog: "Catalog", tables: Mapping[str, str]) -> None:
         return
     try:
         _replace_in_database(database_of(catalog), tables)
-    except Exception:  # if only the answer was lost, the new tables have their names
+    except Exception:  # only the answer may be lost: check whether the tables were renamed
         if any(catalog.table_exists(new) for new in tables):
             raise
 
@@ -160,16 +157,13 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
 
 
 def io_for_tasks(io: "FileIO") -> "FileIO":
-    """The same access to a table's files without the catalog's secrets, to be pickled.
-
-    Without keys, it finds those of the process that uses it as the AWS tools do.
-    """
+    """Access to a table's files without secrets, to be pickled; keys are found as by the AWS tools."""
     own = {name: value for name, value in io.properties.items() if name.startswith(_OF_FILES)}
     return type(io)({name: value for name, value in own.items() if not re.search(HIDDEN, name)})
 
 
 def served_properties(settings: Settings) -> dict[str, str]:
-    """Properties of the catalog as `reader serve` serves it: for PyIceberg, and behind a prefix for Spark."""
+    """Properties for clients of `reader serve`: for PyIceberg, or with a prefix for Spark."""
     own = {"type": "rest", "uri": f"http://{settings.serve.host}:{settings.serve.port}"}
     if settings.serve.token:
         own["token"] = settings.serve.token.get_secret_value()
@@ -184,7 +178,7 @@ def spark_properties(settings: Settings) -> dict[str, str]:
     # The JDK's HTTP client: Iceberg's default one needs a newer AWS SDK than S3A was built for (see ivy.xml).
     on_s3 = {"http-client.type": "urlconnection"} | _s3_file_io(settings.s3)
     if settings.catalog.kind == "rest":
-        # Only the server knows where its tables lie: Iceberg then takes the file access that fits each address.
+        # Only the server knows the locations of tables: Iceberg resolves the file access by address.
         catalog |= {"type": "rest", "uri": database} | _rest_warehouse(settings) | on_s3
     else:
         catalog |= {"type": "jdbc", "warehouse": settings.catalog.warehouse_uri} | _jdbc(database)
@@ -198,7 +192,7 @@ def spark_properties(settings: Settings) -> dict[str, str]:
 
 
 def duckdb_secret(settings: Settings) -> str | None:
-    """Statement that gives DuckDB access to S3, or None where nothing lies on S3."""
+    """Statement that gives DuckDB access to S3; None if the lake does not use S3."""
     if not uses_s3(settings):
         return None
     s3 = settings.s3
@@ -220,7 +214,7 @@ def duckdb_secret(settings: Settings) -> str | None:
 
 
 def uses_s3(settings: Settings) -> bool:
-    """Whether any part of the lake lies on S3, or may: a REST catalog does not say before it is asked for a table."""
+    """Whether the lake may use S3; a REST catalog does not say before a table is loaded."""
     uris = (settings.landing.uri, settings.catalog.warehouse_uri, settings.state.checkpoints)
     if "s3" in {scheme_of(uri) for uri in uris}:
         return True
@@ -228,23 +222,23 @@ def uses_s3(settings: Settings) -> bool:
 
 
 def _rest_warehouse(settings: Settings) -> dict[str, str]:
-    """Which of the server's warehouses, by name or address, where one was named: a server with one needs none."""
+    """The warehouse of a REST catalog; unset for a server with a single one."""
     if "warehouse" not in settings.catalog.model_fields_set:
         return {}
     return {"warehouse": settings.catalog.warehouse.rstrip("/")}
 
 
 def _jdbc(database: str) -> dict[str, str]:
-    """Address of a database as Java's drivers have it, and the user apart from it."""
+    """JDBC address of a database, and the properties of its user."""
     if path := sqlite_path(database):
-        # As a URI, which SQLite decodes: the driver takes what follows a ? in a plain name as options.
+        # As a URI, since the driver would parse ? in a plain path as the start of options.
         return {"uri": f"jdbc:sqlite:file:{quote(str(path))}", "jdbc.busy_timeout": str(_BUSY_SECONDS * 1000)}
     parts = urlsplit(database)
     query = dict(parse_qsl(parts.query))
     user = query.pop("user", unquote(parts.username or ""))
     password = query.pop("password", unquote(parts.password or ""))
     where = parts.netloc.rpartition("@")[2]
-    # Spark's page hides a property by its name: not an address with sslpassword in it.
+    # Spark's UI redacts properties by name, but not an address with sslpassword.
     properties = {f"jdbc.{name}": query.pop(name) for name in [*query] if re.search(HIDDEN, name)}
     properties["uri"] = f"jdbc:postgresql://{where}{parts.path}{'?' * bool(query)}{urlencode(query)}"
     if user:
@@ -255,7 +249,7 @@ def _jdbc(database: str) -> dict[str, str]:
 
 
 def s3_without_keys(s3: S3Settings) -> dict[str, str]:
-    """Where S3 is, for Iceberg's and PyIceberg's file access, and nothing that is secret."""
+    """S3 properties for Iceberg and PyIceberg, without secrets."""
     properties = {"client.region": s3.region, "s3.region": s3.region}
     if s3.endpoint_url:
         properties |= {"s3.endpoint": s3.endpoint_url, "s3.path-style-access": "true"}
@@ -280,7 +274,7 @@ def _checkpoint_properties(settings: Settings) -> dict[str, str]:
         # Commits a checkpoint file by completing its upload: S3 has no atomic rename.
         uploads = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
         return {manager: uploads} | _s3a(settings.s3)
-    # Renames a file, as Spark's default one does, but without starting eight processes for it (readlink).
+    # Renames files like Spark's default manager, but without starting eight processes (readlink) for each.
     return {manager: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"}
 
 

@@ -1,4 +1,4 @@
-"""How far a query's checkpoint is: what Spark wrote there, read without Spark."""
+"""Read the checkpoints of Spark queries without Spark."""
 
 import json
 import shutil
@@ -30,25 +30,25 @@ class Checkpoint(Generic[PositionT]):
     committed_at: datetime | None = field(default=None, compare=False)
 
     def fits(self, accounted: PositionT) -> bool:
-        """Whether a query that goes on from here takes what comes behind `accounted`, and nothing else.
+        """Whether a query that resumes here reads exactly what follows `accounted`.
 
-        A micro-batch that is not noted as done is tried again: it has been accounted for already, or it is what comes.
+        An uncommitted micro-batch is repeated: it is accounted for already, or it is the next one.
         """
         return accounted == self.end or (not self.committed and self.start in (accounted, None))
 
     @property
     def passed(self) -> PositionT | None:
-        """What a query that goes on from here will not look at again; None where that is nothing."""
+        """Position up to which the query will not read again; None at the beginning."""
         return self.end if self.committed else self.start
 
 
 def bronze_query(stream: str) -> str:
-    """Name of the query from a stream's landing zone to bronze."""
+    """Name of the query that fills bronze."""
     return f"bronze-{stream}"
 
 
 def alerts_queries(product: str) -> tuple[str, str]:
-    """Names of the two queries from a topic to the alerts of a product: of plain messages, and of all others."""
+    """Names of the two alert queries of a product: for plain messages, and for all others."""
     return f"alerts-{product}", f"alerts-{product}-others"
 
 
@@ -58,7 +58,7 @@ def checkpoint_folder(settings: Settings, query: str) -> str:
 
 
 def landing_position(offset: str) -> Position:
-    """Read an offset of the landing log."""
+    """Parse an offset of the landing log."""
     found = json.loads(offset)
     return Position(int(found["seq"]), str(found["chain"]))
 
@@ -72,7 +72,7 @@ def read_checkpoint(
 def read_checkpoint(
     settings: Settings, query: str, parse: Callable[[str], object] = landing_position
 ) -> Checkpoint[Any] | None:
-    """Read a query's checkpoint; None where it has no micro-batch yet."""
+    """Read a query's checkpoint; None without a micro-batch."""
     root = encoded(checkpoint_folder(settings, query))
     storage = open_storage(root, settings.s3)
     numbers: dict[str, dict[int, datetime]] = {"offsets": {}, "commits": {}}
@@ -91,12 +91,12 @@ def read_checkpoint(
 
 
 def read_offset(settings: Settings, query: str, number: int, parse: Callable[[str], PositionT]) -> PositionT:
-    """Read the offset up to which a micro-batch goes."""
+    """Read the end offset of a micro-batch."""
     return _offset(settings, encoded(checkpoint_folder(settings, query)), number, parse)
 
 
 def read_initial_offset(settings: Settings, query: str, parse: Callable[[str], PositionT]) -> PositionT:
-    """Read the offset that a checkpoint begins at, as Spark's Kafka source records it."""
+    """Read the initial offset that Spark's Kafka source recorded."""
     root = encoded(checkpoint_folder(settings, query))
     return _parsed(settings, root, "sources/0/0", 1, parse)
 

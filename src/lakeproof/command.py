@@ -1,4 +1,4 @@
-"""What the command lines share: a Typer application whose user errors are one line and a hint."""
+"""Shared command line code: a Typer application that reports user errors as one line and a hint."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ _PIPE_CLOSED = 128 + signal.SIGPIPE
 
 
 def application(name: str, help_text: str, variables: Sequence[str] = ()) -> typer.Typer:
-    """Make the Typer application of a program; its help says what some variables set."""
+    """Create the Typer application of a program, with some settings in its help."""
     app = typer.Typer(name=name, no_args_is_help=True, pretty_exceptions_enable=False)
 
     def print_version(wanted: bool) -> None:
@@ -32,7 +32,7 @@ def application(name: str, help_text: str, variables: Sequence[str] = ()) -> typ
             typer.echo(f"{name} {version('lakeproof')}")
             raise typer.Exit
 
-    # A program with one command keeps the command's name with this, too.
+    # With a callback, a program with a single command keeps its command name.
     @app.callback(help=help_text, epilog=epilog(variables) if variables else None)
     def program(
         _version: Annotated[
@@ -46,8 +46,8 @@ def application(name: str, help_text: str, variables: Sequence[str] = ()) -> typ
 def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
     """Run an application and end the program.
 
-    A user's mistake ends it with its own exit code, a line and a hint; Ctrl-C and a closed pipe end it as a shell
-    expects, silently. None of them shows a stack trace.
+    User errors end it with their exit code, one line and a hint; Ctrl-C and a closed pipe end it silently with the exit
+    codes of a shell.
     """
     open_standard_streams()
     configure_logs()
@@ -69,13 +69,13 @@ def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
     try:
         try:
             _check_arguments(sys.argv)
-            if as_json:  # then it raises errors of the command line instead of printing them
+            if as_json:  # raises errors of the command line instead of printing them
                 sys.exit(app(standalone_mode=False))
             app()
         finally:
             sys.stdout.flush()
     except BaseException as error:
-        # A library may have made any error of the interruption; DuckDB does.
+        # Libraries may raise other errors on interruption, for example DuckDB.
         code = _INTERRUPTED if interrupted else _told(error, as_json=as_json)
         if code is None:
             raise
@@ -83,12 +83,12 @@ def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
 
 
 def print_error(error: LakeproofError) -> None:
-    """Print an error for people: a line that says what is wrong, and a hint."""
+    """Print an error and its hint for people."""
     sys.stderr.write(f"Error: {printable(str(error))}\n")
 
 
 def _told(error: BaseException, *, as_json: bool) -> int | None:
-    """Say what went wrong; return the exit code, or None where it is for the interpreter to deal with."""
+    """Report an error; return the exit code, or None to let the interpreter handle it."""
     if isinstance(error, OutputError):
         drop_output()
     if isinstance(error, OutputClosedError):
@@ -105,11 +105,11 @@ def _told(error: BaseException, *, as_json: bool) -> int | None:
 
 
 def _logged(error: Exception, found: LakeproofError | None) -> int:
-    """Log the error that ends a command; return the exit code."""
+    """Log the error of a command; return the exit code."""
     code, stack = 1, None
     if found:
         code = found.exit_code
-    elif click_says := getattr(error, "format_message", None):  # Typer has Click's classes in a private package
+    elif click_says := getattr(error, "format_message", None):  # Click's classes are private in Typer
         found, code = UsageError(click_says(), "Add --help for the options."), UsageError.exit_code
     else:
         message = f"{type(error).__name__}: {error}"
@@ -120,7 +120,7 @@ def _logged(error: Exception, found: LakeproofError | None) -> int:
 
 
 def _user_error(error: BaseException) -> LakeproofError | None:
-    """An error as one that a user can cause or repair; None for a mistake in the program."""
+    """Convert an error to a user error; None for a bug in the program."""
     if isinstance(error, OSError) and (full := full_disk(error)):
         return full
     if isinstance(error, OSError) and error.strerror:
@@ -129,12 +129,12 @@ def _user_error(error: BaseException) -> LakeproofError | None:
             f"{what}{error.strerror}.", "Check the path, its permissions and the disk, then try again."
         )
     if isinstance(error, OutputClosedError):
-        return None  # nobody is there to read it
+        return None  # nobody can read it
     return error if isinstance(error, LakeproofError) else None
 
 
 def _told_of_thread(failed: threading.ExceptHookArgs) -> None:
-    """A thread that helps: what it cannot reach, whoever needs it tells with a hint."""
+    """Report the error of a helper thread; its caller reports unavailable resources with a hint."""
     if isinstance(failed.exc_value, OSError):
         name = failed.thread.name if failed.thread else "?"
         structlog.get_logger().warning("a thread ended", thread=name, why=str(failed.exc_value))

@@ -1,4 +1,4 @@
-"""Whether this machine has what a program needs: one check per need, one line and a hint for what is wrong."""
+"""Checks of what a program needs on this machine."""
 
 import os
 import re
@@ -29,7 +29,7 @@ _CONNECT_SECONDS = 2.0
 
 
 class Program(StrEnum):
-    """A program whose needs can be checked."""
+    """A program with requirements to check."""
 
     PRODUCER = "producer"
     CONSUMER = "consumer"
@@ -39,7 +39,7 @@ class Program(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """A need of a program."""
+    """A requirement of a program."""
 
     name: str
     look: Callable[[], str]  # returns what was found, or raises `LakeproofError`
@@ -48,7 +48,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found: `error` is None where all is well."""
+    """Result of a check; `error` is None if it passed."""
 
     check: Check
     detail: str
@@ -56,7 +56,7 @@ class Finding:
 
 
 def check_environment(settings: Settings, program: Program, landing: str | None = None, *, lake: bool = True) -> None:
-    """Make sure that `program` can run; what it can do without is logged as a warning."""
+    """Raise the first error that keeps `program` from running; log optional ones as warnings."""
     for finding in examine(checks_for(settings, program, landing, lake=lake)):
         if finding.error and not finding.check.optional:
             raise finding.error
@@ -65,7 +65,7 @@ def check_environment(settings: Settings, program: Program, landing: str | None 
 
 
 def examine(checks: list[Check]) -> Iterator[Finding]:
-    """Carry out checks, one after the other."""
+    """Run checks in order."""
     for check in checks:
         try:
             yield Finding(check, check.look(), None)
@@ -74,10 +74,10 @@ def examine(checks: list[Check]) -> Iterator[Finding]:
 
 
 def checks_for(settings: Settings, program: Program, landing: str | None = None, *, lake: bool = True) -> list[Check]:
-    """The needs of `program`, the cheapest first; the others as in :func:`check_environment`."""
+    """Checks of `program`, cheapest first."""
     if program is Program.COLLECTOR:
         return _of_collector(settings)
-    # What reads only tables gets by without contracts: SQL, the shell, the list of tables.
+    # Commands that read only tables need no contracts: SQL, shell, list of tables.
     needs_contracts = lake and program is not Program.READER
     checks = [Check("contracts", lambda: _contracts(settings.contracts))] * needs_contracts
     locations = {_LANDING: landing or settings.landing.uri} if lake else {}
@@ -88,7 +88,7 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None,
         checks += [
             Check("Java", _java),
             Check("jars", lambda: _jars(settings.spark.jars)),
-            # A port that was asked for must be had; else Spark takes the next one that is free.
+            # A port that was set must be free; for the default, Spark takes the next free one.
             Check("Spark UI port", lambda: _ui_port(settings), optional=not _asked_for_port(settings)),
             Check("logs", lambda: _writable(settings.logs)),
             _database("landing log", settings.state.database),
@@ -117,7 +117,7 @@ def _contracts(folder: Path) -> str:
 
 
 def find_java() -> tuple[Path, int]:
-    """The Java program that Spark runs, and its version."""
+    """Path and version of the Java that Spark runs."""
     home = os.environ.get("JAVA_HOME")  # as Spark looks for it
     java = shutil.which(f"{home}/bin/java" if home else "java")
     hint = f"Install JDK {_OLDEST_JAVA} or newer, or set JAVA_HOME to one."
@@ -137,7 +137,7 @@ def _java() -> str:
 
 
 def _java_release(java: Path) -> str:
-    """Text that has Java's version: from its file `release`, since starting a JVM takes a tenth of a second."""
+    """Text with Java's version, from its file `release` to avoid starting a JVM."""
     try:
         return (java.resolve().parents[1] / "release").read_text()
     except OSError:
@@ -155,7 +155,7 @@ def _jars(folder: Path) -> str:
 
 
 def _of_collector(settings: Settings) -> list[Check]:
-    """Its needs. It starts without a broker, and waits for one."""
+    """Checks of the collector, which starts without a broker and waits for one."""
     own = settings.collector
     where = f"{own.host} port {own.port}"
     checks = [
@@ -178,7 +178,7 @@ def _open_files(connections: int) -> str:
 
 
 def _brokers(servers: str) -> str:
-    """One of the addresses must accept connections; a login is not tried."""
+    """Check that a broker accepts connections, without a login."""
     why = ""
     for server in servers.split(","):
         host, _, port = server.strip().rpartition(":")
@@ -208,7 +208,7 @@ def _ui_port(settings: Settings) -> str:
 
 def _port(host: str, port: int, what: str, variable: str) -> str:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that was just closed is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just closed is free
         try:
             probe.bind((host, port))
         except OSError as error:
@@ -225,7 +225,7 @@ def _location(name: str, uri: str, settings: Settings, writes: bool) -> Check:
             from lakeproof.storage.s3 import check_bucket
 
             check_bucket(uri, settings.s3)
-        elif writes:  # the landing zone's address is percent-encoded, those that Iceberg and Spark read are not
+        elif writes:  # only the landing zone's address is percent-encoded
             _writable(local_path(uri) if name == _LANDING else Path(uri.removeprefix("file://")))
         return uri
 
@@ -239,7 +239,7 @@ def _catalog(settings: Settings, program: Program) -> Check:
 
 
 def _database(name: str, uri: str, connect: Callable[[], str] | None = None) -> Check:
-    """A SQLite file must be writable, which needs no driver; any other database must answer."""
+    """Check that a SQLite file is writable, or that a database server answers."""
 
     def look() -> str:
         if path := sqlite_path(uri):
@@ -252,7 +252,7 @@ def _database(name: str, uri: str, connect: Callable[[], str] | None = None) -> 
 
 
 def _writable(folder: Path) -> str:
-    """Write into `folder`, or where it would be made: permissions alone do not tell of full or read-only disks."""
+    """Try to write into `folder` or its parent: permissions do not show full or read-only disks."""
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=nearest) as file:

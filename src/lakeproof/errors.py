@@ -6,10 +6,9 @@
     ├── UsageError          exit code 2; the command line, the settings or a contract is wrong
     ├── UnavailableError    exit code 3, retryable; something outside is missing, unreachable or refuses
     └── OutputError         exit code 1; standard output cannot be written
-        └── OutputClosedError   whoever read it has gone: the program ends silently
+        └── OutputClosedError   its reader has closed it: the program ends silently
 
-Packages have subclasses of their own. An exit code of 3 is always retryable. The reverse does not hold: the exit codes
-of `reader verify` have a meaning of their own.
+Packages define subclasses. Exit code 3 is always retryable; the exit codes of `reader verify` have their own meaning.
 """
 
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -52,12 +51,12 @@ _KINDS = {
 
 
 class LakeproofError(Exception):
-    """What went wrong, and what to do next."""
+    """An error with a message and a hint that says what to do next."""
 
     exit_code: ClassVar[int] = 1
-    """What a program ends with."""
+    """Exit code of the program."""
     retryable: ClassVar[bool] = False
-    """Whether trying again helps: the same command may succeed later. Where it is False, that is not known."""
+    """Whether the same command may succeed later. False means unknown."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -65,7 +64,7 @@ class LakeproofError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Errors come back from workers, and their classes have constructors of their own.
+        # Errors are pickled by workers, and subclasses have other constructors.
         return _restored, (type(self), self.__dict__)
 
     def __str__(self) -> str:
@@ -73,7 +72,7 @@ class LakeproofError(Exception):
 
 
 def expected(error: "ErrorDetails") -> str:
-    """Say in our words what pydantic expected and got."""
+    """Translate an error of pydantic into "expected X, got Y"."""
     kind, given = error["type"], error["input"]
     if kind == "missing":
         return "required, but missing."
@@ -124,4 +123,4 @@ class OutputError(LakeproofError):
 
 
 class OutputClosedError(OutputError):
-    """Whoever read standard output has gone."""
+    """The reader of standard output has closed it."""

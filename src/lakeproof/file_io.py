@@ -1,4 +1,4 @@
-"""How PyIceberg reads and writes the files of a local warehouse."""
+"""PyIceberg's access to the files of a local warehouse."""
 
 from typing import TYPE_CHECKING
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 
 class PlainFileIO(PyArrowFileIO):
-    """Takes what follows ``file:`` as it is, like Iceberg's Java library, Hadoop and DuckDB.
+    """Does not decode paths after ``file:``, like Iceberg's Java library, Hadoop and DuckDB.
 
-    PyIceberg's own one takes it for a URL, and would cut a folder's name at a ``#`` or a ``?``.
+    PyIceberg's own FileIO parses a URL and truncates names at ``#`` or ``?``.
     """
 
     @staticmethod
     def parse_location(location: str, properties: "Properties" = EMPTY_DICT) -> tuple[str, str, str]:
         """Return scheme, host and path of a location."""
         scheme, separator, rest = location.partition(":")
-        path = rest.removeprefix("//")  # Java's library writes file:/, without them
+        path = rest.removeprefix("//")  # Iceberg's Java library writes file:/
         if scheme == "file" and separator and path.startswith("/"):
             return scheme, "", path
         other: tuple[str, str, str] = PyArrowFileIO.parse_location(location, properties)

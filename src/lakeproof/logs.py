@@ -1,4 +1,4 @@
-"""Logging: one line per unit of work, for people on a terminal and as JSON elsewhere."""
+"""Logs: for people on a terminal, otherwise as JSON."""
 
 import logging
 import sys
@@ -10,12 +10,12 @@ from lakeproof.streams import printable
 
 
 def logs_are_json() -> bool:
-    """Whether standard error is no terminal, so that log lines are JSON objects."""
+    """Whether log lines are JSON objects, because standard error is not a terminal."""
     return not sys.stderr.isatty()
 
 
 def configure_logs() -> None:
-    """Send structlog's events to standard error: coloured on a terminal, else one JSON object a line."""
+    """Write structlog's events to standard error: coloured on a terminal, otherwise JSON lines."""
     renderers: list[structlog.types.Processor] = (
         [structlog.processors.JSONRenderer()] if logs_are_json() else [_printable, structlog.dev.ConsoleRenderer()]
     )
@@ -38,22 +38,22 @@ def _printable(_logger: object, _method: str, event: structlog.types.EventDict) 
 
 
 class Forward(logging.Handler):
-    """Passes what libraries log on to structlog."""
+    """Forwards log records of libraries to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log a record."""
+        """Forward a record."""
         details: dict[str, Any] = {"exc_info": record.exc_info} if record.exc_info else {}
         structlog.get_logger().log(record.levelno, record.name, message=record.getMessage(), **details)
 
 
 def log_the_rest() -> None:
-    """Log what libraries and the interpreter would print to standard error, so that each line of it is JSON."""
+    """Log what libraries and the interpreter would print, so that each line of standard error is JSON."""
     logging.getLogger().addHandler(Forward(logging.WARNING))
     logging.captureWarnings(True)
     sys.unraisablehook = log_unhandled
 
 
 def log_unhandled(failed: Any) -> None:
-    """Log an error that Python cannot raise anywhere: of a thread, or of an object that is deleted."""
+    """Log an error in a thread or finalizer, which Python cannot raise."""
     found = (failed.exc_type, failed.exc_value, failed.exc_traceback)
     structlog.get_logger().error("an error was not handled", exc_info=found)

@@ -1,4 +1,4 @@
-"""Why a unit is a dead letter: the codes, shared by whoever judges, reports or reads."""
+"""Codes of the reasons why a unit is a dead letter."""
 
 from enum import StrEnum
 

@@ -1,8 +1,8 @@
-"""Where everything is. The only module that reads the environment.
+"""Settings from environment variables. The only module that reads the environment.
 
-Variables begin with ``LAKE_``; S3 uses the names that every AWS tool knows. A ``.env`` file in the working
-directory holds defaults, the real environment wins. Each setting is described once, here, by its field: its variable is
-the field's alias. `lakeproof.settings_help` puts that into words.
+Variables begin with ``LAKE_``; S3 uses the names of the AWS tools. A ``.env`` file in the working directory has
+defaults, the environment wins. Each setting is defined once, by a field: its variable is the alias, its help the
+description.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _DEFAULTS = ".env"
 CLICKSTREAM = "clickstream"
 """Name of the stream of the collector."""
 _OTHERS = {"LAKE_DEMO"}
-"""Names that are the scripts'."""
+"""Names that are used by scripts only."""
 _MASTER = re.compile(
     r"local(\[([1-9]\d*|\*)(, *[1-9]\d*)?\])?|local-cluster\[\d+, *\d+, *\d+\]"
     r"|spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*|yarn|k8s://\S+"
@@ -54,7 +54,7 @@ _LEAST_MEGABYTES = 512
 
 @contextmanager
 def _refusal() -> Iterator[None]:
-    """Pass what a check refuses through pydantic, which adds the variable: it does so for a ValueError alone."""
+    """Turn a UsageError into a ValueError, the only kind to which pydantic adds the variable."""
     try:
         yield
     except UsageError as error:
@@ -62,7 +62,7 @@ def _refusal() -> Iterator[None]:
 
 
 def _checked(check: Callable[[str], Any]) -> BeforeValidator:
-    """Let `check` take or refuse the text of a variable."""
+    """Validate the text of a variable with `check`."""
 
     def validate(value: Any) -> Any:
         if not isinstance(value, str | Path):
@@ -126,17 +126,17 @@ def _starting_offsets(text: str) -> str:
 
 
 def _in_home(name: str) -> Callable[[dict[str, Any]], Any]:
-    """The default of a setting that lies in the folder LAKE_HOME."""
+    """Default value below the folder LAKE_HOME."""
     return lambda fields: fields["home"] / name
 
 
 def _database_file(value: Any) -> Any:
-    """Make the file that is a default the URI of a database; what was set is one already."""
+    """Convert the path of a default database to a URI."""
     return sqlite_uri(value) if isinstance(value, Path) else value
 
 
 def _cached_jars() -> Path:
-    """The folder of the jars in the user's cache, where each list of jars has one of its own."""
+    """Folder of the jars in the user's cache, one per list of jars."""
     digest = hashlib.sha256(hashes_of_spark().read_bytes()).hexdigest()
     return user_cache_path("lakeproof", appauthor=False) / f"spark-{digest[:12]}" / "jars"
 
@@ -147,16 +147,13 @@ _Database = Annotated[str, _checked(database), BeforeValidator(_database_file)]
 
 
 class _Concern(BaseModel):
-    """Settings that belong together.
-
-    A pickle, which travels to other processes, holds no secrets: whoever opens it takes them from its own environment.
-    """
+    """A group of settings. Pickles contain no secrets: the process that loads one takes them from its environment."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, validate_by_alias=True, validate_by_name=True
     )
     secrets: ClassVar[tuple[str, ...]] = ()
-    """Fields that hold a secret, or that say whose it is."""
+    """Fields with secrets, and with names that belong to them."""
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
@@ -177,14 +174,14 @@ class _Concern(BaseModel):
 
 
 def _public(value: object) -> str | None:
-    """What others may see of a setting with a secret: of an address, all but the password."""
+    """The public part of a secret setting: an address without its password, otherwise None."""
     if isinstance(value, SecretStr) or value is None:
         return None
     return without_password(str(value)).replace(":***@", "@")  # libpq then looks at PGPASSWORD and .pgpass
 
 
 class _InHome(_Concern):
-    """A concern with defaults that lie in the folder LAKE_HOME."""
+    """Settings with defaults below the folder LAKE_HOME."""
 
     home: _Folder = Field(Path("target/lake"), alias="LAKE_HOME", description="the folder of the embedded default")
 
@@ -316,7 +313,7 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
 
 
 class StateSettings(_InHome, title="State"):
-    """Where it is kept what was discovered, and how far each query is."""
+    """Where discovered files and the progress of queries are recorded."""
 
     secrets = ("database",)
 
@@ -349,7 +346,7 @@ class SilverSettings(_InHome, title="Silver"):
 
 
 class Limits(_Concern, title="Limits"):
-    """How large a batch and a record may be: more is not read, and becomes a dead letter by reference."""
+    """Size limits of batches and records. Larger ones become dead letters without their bytes."""
 
     unpacked_bytes: int = Field(
         1024**3,
@@ -392,7 +389,7 @@ class SparkSettings(_Concern, title="Spark"):
 
 
 class TopicSettings(_Concern, title="Kafka topics"):
-    """What a topic is created with. An existing topic is never changed."""
+    """Configuration of new topics. Existing topics are never changed."""
 
     partitions: int = Field(6, ge=1, alias="LAKE_TOPIC_PARTITIONS", description="partitions of a new topic")
     replication: int | None = Field(
@@ -457,7 +454,7 @@ class SinkSettings(_InHome, title="Sinks"):
 
 
 class CollectorSettings(_Concern, title="Collector"):
-    """What the collector accepts, and when it gives up."""
+    """Limits and addresses of the collector."""
 
     host: str = Field("127.0.0.1", alias="LAKE_COLLECTOR_HOST", description="address that the collector listens on")
     port: int = Field(
@@ -546,7 +543,7 @@ class CollectorSettings(_Concern, title="Collector"):
 
 
 class ServeSettings(_Concern, title="Serve"):
-    """Where `reader serve` listens, and whom it answers."""
+    """Address and token of `reader serve`."""
 
     secrets = ("token",)
 
@@ -562,7 +559,7 @@ class ServeSettings(_Concern, title="Serve"):
 
 
 class ModeSettings(_InHome):
-    """What the two modes on Kafka alone have in common; each has variables and a settings file of its own."""
+    """Common settings of the modes on Kafka; each mode has its own variables and settings file."""
 
     topic: Annotated[str, _checked(topic_name)] = Field("incoming-events", description="topic that is read")
     starting_offsets: Annotated[str, _checked(_starting_offsets)] = Field(
@@ -611,7 +608,7 @@ class WindowsSettings(ModeSettings, title="Mode windows", alias_generator=lambda
 
 
 class S3Settings(_Concern, title="S3"):
-    """How to reach S3 or MinIO. All empty means: as the AWS tools find it."""
+    """How to reach S3 or MinIO. Unset values are found as by the AWS tools."""
 
     secrets = ("access_key_id", "secret_access_key", "session_token")
 
@@ -625,9 +622,9 @@ class S3Settings(_Concern, title="S3"):
 
 
 class Settings(_InHome, title="General"):
-    """Settings of all programs, by concern.
+    """Settings of all programs.
 
-    ``home`` moves the whole embedded default; each part can be set apart as a path or a URI (``file://``, ``s3://``).
+    ``home`` moves all embedded defaults; each part can also be set to a path or a URI (``file://``, ``s3://``).
     """
 
     contracts: _Folder = Field(Path("contracts"), alias="LAKE_CONTRACTS", description="folder of contract files")
@@ -652,7 +649,7 @@ class Settings(_InHome, title="General"):
     s3: S3Settings
 
     def topic_of(self, stream: str) -> str:
-        """Name of the topic that a stream is read from and sent to: of the clickstream, the collector's."""
+        """Name of a stream's topic; the clickstream uses the collector's."""
         return self.kafka.topic or (self.collector.topic if stream == CLICKSTREAM else stream)
 
 
@@ -661,7 +658,7 @@ CONCERNS: dict[str, type[BaseModel]] = {"": Settings} | {
     for name, field in Settings.model_fields.items()
     if isinstance(field.annotation, type) and issubclass(field.annotation, _Concern)
 }
-"""The models of the concerns, by their names in the settings; the first has the settings' own fields."""
+"""Models of the settings by field name; the first entry has the top-level fields."""
 
 VARIABLES = {field.alias for concern in CONCERNS.values() for field in concern.model_fields.values() if field.alias}
 """Names of the environment variables."""
@@ -683,7 +680,7 @@ def load_settings(defaults: Mapping[str, str] | None = None, options: Mapping[st
 
 
 def export_secrets(settings: Settings) -> None:
-    """Put the secrets into the environment of this process, for those that it starts: see :class:`_Concern`."""
+    """Export secrets to the environment of child processes, see :class:`_Concern`."""
     for name in filter(None, CONCERNS):
         concern = getattr(settings, name)
         for field in concern.secrets if concern.holds_secrets() else ():
@@ -695,7 +692,7 @@ def export_secrets(settings: Settings) -> None:
 
 
 def settings_of(variables: Mapping[str, Any]) -> Settings:
-    """The settings that variables give, whatever the environment says."""
+    """Make settings from variables. None means unset; unknown names are ignored."""
 
     def own(concern: type[BaseModel]) -> dict[str, Any]:
         names = [field.alias for field in concern.model_fields.values() if field.alias]
@@ -713,19 +710,19 @@ def settings_of(variables: Mapping[str, Any]) -> Settings:
 
 
 def _variable(location: tuple[int | str, ...]) -> str:
-    """The variable of what pydantic refused; a default's it calls by the name of the field."""
+    """The variable that pydantic refused; for defaults, pydantic reports the field name."""
     *concern, name = map(str, location)
     field = CONCERNS["".join(concern)].model_fields.get(name)
     return field.alias if field and field.alias else name
 
 
 def _not_empty(variables: Mapping[str, str | None]) -> dict[str, str | None]:
-    """By their names in upper case, which are written in any; an empty value is none."""
+    """Variables by upper-case name, without empty ones."""
     return {name.upper(): value for name, value in variables.items() if value != ""}
 
 
 def _refuse_unknown(names: Iterable[str], where: str) -> None:
-    """Refuse a name that begins like a setting's and is none: it would be ignored, and a default be used."""
+    """Refuse unknown names with our prefix, which would be ignored silently."""
     known = {name.removeprefix(_PREFIX) for name in VARIABLES if name.startswith(_PREFIX)}
     for name in map(str.upper, names):
         own = name.removeprefix(_PREFIX)

@@ -1,4 +1,4 @@
-"""The settings in words: what `lakeproof settings`, ``--help`` and the guide say of them, all from the model."""
+"""Descriptions of the settings for `lakeproof settings`, ``--help`` and the guide, all from the model."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lakeproof.settings import CONCERNS
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting in words."""
+    """Description of a setting."""
 
     concern: str
     variable: str
@@ -24,11 +24,11 @@ class Setting:
 
 
 def settings_in_words() -> list[Setting]:
-    """Every setting, those of a concern one after the other."""
+    """All settings, grouped by concern."""
     found: dict[str, Setting] = {}
     for place, concern in CONCERNS.items():
         for name, field in concern.model_fields.items():
-            if variable := field.alias:  # the home is a field of several concerns
+            if variable := field.alias:  # LAKE_HOME is a field of several models
                 title, path = str(concern.model_config["title"]), f"{place}.{name}".lstrip(".")
                 setting = Setting(title, variable, path, _default(field), field.description or "")
                 found.setdefault(variable, setting)
@@ -36,13 +36,13 @@ def settings_in_words() -> list[Setting]:
 
 
 def by_concern() -> Iterator[tuple[str, list[Setting]]]:
-    """Every setting, with the title of the concern that some belong to."""
+    """All settings by the title of their concern."""
     for concern, settings in groupby(settings_in_words(), lambda setting: setting.concern):
         yield concern, list(settings)
 
 
 def as_markdown() -> str:
-    """The guide's table."""
+    """The table of settings in the guide."""
     lines = ["| variable | default | what |", "|---|---|---|"]
     for concern, settings in by_concern():
         lines.append(f"| **{concern}** | | |")
@@ -53,7 +53,7 @@ def as_markdown() -> str:
 
 
 def epilog(variables: Iterable[str] | None = None) -> str:
-    """What stands below the options of a program's help: what some settings are, or all of them by concern."""
+    """Text below the options of a program's help: the given settings, or all of them by concern."""
     if variables is None:
         lines = []
         for concern, settings in by_concern():
@@ -74,6 +74,6 @@ def _line(setting: Setting) -> str:
 def _default(field: FieldInfo) -> str:
     home = {"home": Path("$LAKE_HOME")}
     default = field.get_default(call_default_factory=True, validated_data=home)
-    # The same on every machine, since the guide has it.
+    # Independent of the machine: the guide contains it.
     cache = str(user_cache_path())
     return "" if default is None else str(default).replace(cache, "~/.cache")

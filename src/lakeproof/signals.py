@@ -1,4 +1,4 @@
-"""The signals that ask a program to end."""
+"""Signals that ask a program to end."""
 
 import os
 import signal
@@ -11,15 +11,14 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class AskedToEnd(BaseException):
-    """A signal asks the program to end, and nothing has begun that would have to be finished."""
+    """A signal asked the program to end before it started any work."""
 
 
 @contextmanager
 def ending_signals(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Let `handle` answer SIGINT, SIGTERM and SIGHUP for the time of the context.
+    """Handle SIGINT, SIGTERM and SIGHUP with `handle` within the context, in the main thread.
 
-    What answered before comes back then. A SIGHUP that is ignored (``nohup``) stays so. To be entered by the main
-    thread, as Python asks of whoever sets signal handlers.
+    A SIGHUP that is ignored (``nohup``) stays ignored.
     """
     before = {
         number: signal.signal(number, handle)
@@ -35,7 +34,7 @@ def ending_signals(handle: Callable[[int, FrameType | None], None]) -> Iterator[
 
 @contextmanager
 def asked_to_end() -> Iterator[None]:
-    """Let the first of these signals raise :class:`AskedToEnd`, and the second one end the program at once."""
+    """Raise :class:`AskedToEnd` at the first signal; exit immediately at the second."""
     asked = False
 
     def handle(number: int, _frame: FrameType | None) -> None:
@@ -50,5 +49,5 @@ def asked_to_end() -> Iterator[None]:
 
 
 def end_at_once(number: int) -> NoReturn:
-    """End the program without finishing anything, with the exit code that a shell has for that signal."""
+    """Exit immediately, with the exit code that a shell uses for the signal."""
     os._exit(128 + number)

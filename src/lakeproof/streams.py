@@ -1,4 +1,4 @@
-"""The standard streams of a program, such that a closed pipe or a full disk is one error of a known kind."""
+"""Standard streams that report a closed pipe or a full disk as an error of one type."""
 
 import errno
 import io
@@ -9,8 +9,8 @@ from typing import Any, TextIO
 
 from lakeproof.errors import OutputClosedError, OutputError
 
-# What moves a terminal's cursor, reverses the text behind it, or cannot be seen. The joiners U+200C and U+200D are
-# left: Persian and emoji need them.
+# Characters that move the cursor, reverse text or are invisible, except the joiners U+200C and U+200D, which Persian
+# and emoji need.
 _UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -18,20 +18,19 @@ _UNSAFE = re.compile(
 
 
 def printable(text: str) -> str:
-    r"""Write what a terminal would obey, and not show, as an escape like ``\x1b`` or ``\u202e``. Lines stay lines."""
+    r"""Escape control characters, for example ``\x1b`` or ``\u202e``, but not line ends."""
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def open_standard_streams() -> None:
-    """Put streams in place whose failures can be distinguished from those of other files.
+    """Replace the standard streams by ones whose failures differ from those of other files.
 
-    What cannot be written to standard output raises :class:`lakeproof.errors.OutputError`: rich and typer would make
-    something of their own of an ``OSError``. What cannot be written to standard error is dropped, since nobody is left
-    to be told, and a log must not stop what it tells of.
+    Failed writes to standard output raise :class:`lakeproof.errors.OutputError`: rich and typer would handle an
+    ``OSError`` in their own way. Failed writes to standard error are dropped: a log must not stop the program.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
-        # The number of one that is closed would be that of the next file that is opened. Read-only, standard output
-        # still refuses what is written to it.
+        # Otherwise the next file that is opened would get the number of a closed stream. Read-only, so that writes to
+        # standard output still fail.
         try:
             os.fstat(number)
         except OSError:
@@ -45,7 +44,7 @@ def open_standard_streams() -> None:
 
 
 def drop_output() -> None:
-    """Send what is left for standard output nowhere: the interpreter flushes it once more when it ends."""
+    """Discard what is buffered for standard output: the interpreter flushes it again on exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
@@ -72,7 +71,7 @@ class _Errors(io.FileIO):
 
 
 def _text(raw: io.FileIO, before: TextIO | None) -> TextIO:
-    """A text stream as the one before; what its encoding does not have is written as an escape."""
+    """The same text stream, with escapes for characters that its encoding lacks."""
     terminal = raw.isatty()
     return io.TextIOWrapper(
         io.BufferedWriter(raw),

@@ -1,4 +1,4 @@
-"""Texts of settings that name a topic, or a position in one."""
+"""Parse settings that name a topic or offsets."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def topic_name(text: str) -> str:
-    """Check the name of a topic, and return it."""
+    """Check the name of a topic and return it."""
     if not _TOPIC.fullmatch(text) or text in (".", ".."):
         raise UsageError(
             f"{text!r} is not the name of a Kafka topic.",
@@ -21,7 +21,7 @@ def topic_name(text: str) -> str:
 
 
 def time_with_zone(text: str) -> datetime | None:
-    """Read a time in ISO 8601, in UTC; None if it is none, or has no zone."""
+    """Parse an ISO 8601 time with a zone as UTC; None if invalid."""
     with suppress(ValueError, OverflowError):
         time = datetime.fromisoformat(text)
         if time.tzinfo:
@@ -30,7 +30,7 @@ def time_with_zone(text: str) -> datetime | None:
 
 
 def starting_offsets(text: str) -> str | datetime | dict[int, int]:
-    """Read where a stream begins: ``earliest``, ``latest``, a time with its zone, or offsets by partition."""
+    """Parse the start of a stream: ``earliest``, ``latest``, a time with a zone, or offsets by partition."""
     if text in ("earliest", "latest"):
         return text
     if text.startswith("{"):

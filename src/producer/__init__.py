@@ -1,1 +1,1 @@
-"""Makes batches of events, with the faults that real producers have, and lands them."""
+"""Generates batches of events with typical faults, and lands them."""

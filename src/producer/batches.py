@@ -1,4 +1,4 @@
-"""Batches of events: what is in one, its bytes and its name."""
+"""Generate batches of records."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _MEMORY = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as written."""
+    """An encoded record."""
 
     data: bytes
     reasons: tuple[Reason, ...] = ()  # empty for a valid record
@@ -30,7 +30,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch, ready to land."""
+    """A batch to land."""
 
     name: str  # path below the target; names sort by time
     data: bytes
@@ -39,7 +39,7 @@ class Batch:
 
 
 class Maker(Protocol):
-    """Makes records of one stream."""
+    """Generates records of one stream."""
 
     @property
     def key(self) -> str:
@@ -48,17 +48,17 @@ class Maker(Protocol):
 
     @property
     def inside(self) -> str:
-        """The object whose fields faults break; empty for those of the record itself."""
+        """The object in which faults are made; empty for the record itself."""
         ...
 
     def make(self, rng: Random, landing_at: datetime, sequence: int) -> dict[str, Any]:
-        """Make a sound record for the batch of that number, which lands at that time (UTC)."""
+        """Generate a valid record for batch `sequence`, which lands at `landing_at` (UTC)."""
         ...
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to make."""
+    """What to generate."""
 
     seed: int
     users: int
@@ -71,10 +71,9 @@ class Plan:
 def make_batches(
     plan: Plan, contract: Contract, times: Iterable[datetime], maker: Maker | None = None
 ) -> Iterator[Batch]:
-    """Make a batch for each of `times`.
+    """Generate a batch for each of `times`, deterministically.
 
-    The same plan makes the same batches for the same times. For other times only the timestamps in them and their
-    names differ.
+    For other times, only timestamps and names differ.
     """
     if maker is None:
         maker = Events(make_pools(plan.seed, plan.users), plan.evolve_after)
@@ -98,7 +97,7 @@ def make_batches(
 
 
 def batch_name(landing_at: datetime, sequence: int) -> str:
-    """Name of a batch: a folder per day and hour, and in it the time to the microsecond and a running number."""
+    """Name of a batch: folders of day and hour, then the time with microseconds and a number."""
     return f"{landing_at:dt=%Y-%m-%d/hh=%H/%Y%m%dT%H%M%S.%f}Z-{sequence:06d}.json"
 
 

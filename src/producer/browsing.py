@@ -1,4 +1,4 @@
-"""Visitors who browse a shop: sessions that begin with a referrer, searches, products, and what goes into the cart."""
+"""Generator of a clickstream: sessions of visitors with referrers, searches, products and carts."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from faker import Faker
 from producer.seeds import seeded
 
 _MAX_AGE_US = 10_000_000
-"""An event happened at most this long before its batch landed."""
+"""Greatest age of an event when its batch lands."""
 _LEAVES = 0.15
 _DIRECT = 0.3
 _REFERRERS = 50
@@ -31,7 +31,7 @@ class Visitor:
 
 @dataclass(frozen=True)
 class Shop:
-    """Values made once by Faker, which is too slow to ask for each event."""
+    """Values made once, since Faker is too slow to call per event."""
 
     visitors: tuple[Visitor, ...]
     referrers: tuple[str, ...]
@@ -40,11 +40,11 @@ class Shop:
 
 
 def make_shop(seed: int, visitors: int) -> Shop:
-    """Make the values that events draw from."""
+    """Generate the values from which events are drawn."""
     rng = seeded(seed, "shop")
     fake = Faker("en_US")
     fake.seed_instance(rng.getrandbits(64))
-    browsers = (fake.chrome, fake.safari, fake.opera)  # Firefox's holds a date, which depends on the time zone
+    browsers = (fake.chrome, fake.safari, fake.opera)  # Firefox's contains a date, which depends on the time zone
     agents = [rng.choice(browsers)() for _ in range(_AGENTS)]
     return Shop(
         visitors=tuple(
@@ -65,17 +65,17 @@ def make_shop(seed: int, visitors: int) -> Shop:
 class Browsing:
     """Makes events of the clickstream; see :class:`producer.batches.Maker`.
 
-    Faults break the fields of ``event``: the collector refuses a post whose events have no id or type.
+    Faults are inside ``event``: the collector refuses a post whose events lack an id or type.
     """
 
     shop: Shop
     key: str = "id"
     inside: str = "event"
     _pages: dict[str, str] = field(default_factory=dict)
-    """The page that each visitor is on; one who is not in it begins a session."""
+    """Current page by visitor; visitors without one begin a session."""
 
     def make(self, rng: Random, landing_at: datetime, sequence: int) -> dict[str, Any]:  # noqa: ARG002 - nothing evolves
-        """Make what a visitor does next."""
+        """Generate the next event of a visitor."""
         visitor = rng.choice(self.shop.visitors)
         before = self._pages.get(visitor.id)
         kind, action = self._begin(rng) if before is None else self._go_on(rng, before)

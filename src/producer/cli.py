@@ -93,7 +93,7 @@ def events(
     """
     settings = load_settings()
     kind, place = _choose(data_sink, target, "events", settings, topic)
-    # Faker takes a second to import: only when everything cheap has been checked.
+    # Importing Faker takes a second, so options are checked first.
     from producer.batches import Plan
     from producer.faults import Chances
 
@@ -219,7 +219,7 @@ def sensors(
 
 @dataclass(frozen=True)
 class _Pace:
-    """How many batches, how fast, from when on, and where the report goes."""
+    """Options of a run."""
 
     batches: int | None
     pause: float | None
@@ -256,7 +256,7 @@ def _produce(
     if pause is None:
         pause = _ENDLESS_PAUSE if pace.batches is None else 0.0
     console = Console(stderr=True)
-    # Batches there would tear the progress bar.
+    # Batches on the terminal would break the progress bar.
     prints_on_terminal = kind is SinkKind.STDOUT and sys.stdout.isatty()
     run = Run(pace.batches, pause, pace.start, pace.report, live=console.is_terminal and not prints_on_terminal)
     produce(make, tally, sink, run, console)

@@ -1,4 +1,4 @@
-"""How records and batches are written as JSON."""
+"""JSON encoding of records and batches."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -8,24 +8,24 @@ import msgspec
 
 
 class JsonStyle(StrEnum):
-    """How a batch is written."""
+    """JSON format of a batch."""
 
     COMPACT = "compact"
     """An array, without spaces."""
     SPACED = "spaced"
-    """An array as Python's ``json.dumps`` writes it, with a space behind each comma and colon."""
+    """An array with a space after each comma and colon, as by Python's ``json.dumps``."""
     NDJSON = "ndjson"
-    """A record a line."""
+    """One record per line."""
 
 
 def encode_record(record: Mapping[str, Any], style: JsonStyle) -> bytes:
-    """Write a record."""
+    """Encode a record."""
     data = msgspec.json.encode(record)
     return msgspec.json.format(data, indent=0) if style is JsonStyle.SPACED else data
 
 
 def join_records(records: Sequence[bytes], style: JsonStyle) -> bytes:
-    """Write a batch of records that :func:`encode_record` wrote."""
+    """Join encoded records to a batch."""
     match style:
         case JsonStyle.COMPACT:
             return b"[" + b",".join(records) + b"]"

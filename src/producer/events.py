@@ -1,4 +1,4 @@
-"""Events of users: what one looks like, and how a seed makes them."""
+"""Generator of user events."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,12 +17,12 @@ _POOL_SIZE = 500
 _CURRENCIES = 12
 _CENTS = range(100, 100_000)
 _ODD_PRICES = {53: "0", 59: "0.00", 61: "-0.0", 67: "-0", 20: "", 71: "1e2"}
-"""Prices that are written otherwise, by what divides their cents; empty for a whole number."""
+"""Formats of prices by divisors of their cents; empty for whole numbers."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """What can be bought: its id, and its price as a JSON number, mostly with two decimals."""
+    """A product with its id, and its price as a JSON number, mostly with two decimals."""
 
     id: str
     price: msgspec.Raw
@@ -30,7 +30,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Pools:
-    """Values made once by Faker, which is too slow to ask for each event."""
+    """Values made once, since Faker is too slow to call per event."""
 
     users: tuple[str, ...]
     urls: tuple[str, ...]
@@ -49,12 +49,12 @@ class Events:
     inside: str = ""
 
     def make(self, rng: Random, landing_at: datetime, sequence: int) -> dict[str, Any]:
-        """Make an event."""
+        """Generate an event."""
         return make_event(rng, self.pools, landing_at, with_product=sequence >= self.evolve_after)
 
 
 def make_pools(seed: int, users: int) -> Pools:
-    """Make the values that events draw from."""
+    """Generate the values from which events are drawn."""
     rng = seeded(seed, "pools")
     fake = Faker("en_US")
     fake.seed_instance(rng.getrandbits(64))
@@ -70,7 +70,7 @@ def make_pools(seed: int, users: int) -> Pools:
 
 
 def make_event(rng: Random, pools: Pools, landing_at: datetime, *, with_product: bool) -> dict[str, Any]:
-    """Make one event."""
+    """Generate an event that meets the contract of ``events``."""
     happened_at = landing_at - timedelta(microseconds=rng.randrange(_MAX_AGE_US))
     event: dict[str, Any] = {
         "user_id": rng.choice(pools.users),

@@ -1,4 +1,4 @@
-"""What real producers get wrong. Each function takes something sound and a generator, and says what it did to it."""
+"""Typical faults of producers. Each function breaks a valid input and returns the reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from lakeproof.reasons import Reason
 _UNKNOWN_NAMES = ("session_id", "referrer", "experiment", "debug", "app_version", "ip_address")
 _UNKNOWN_VALUES = (None, True, 7, 0.25, "x", "", [1, "two"], {"nested": {"deeper": None}})
 
-# Samples of each kind of JSON token; null is no kind of its own: where a field is optional, it is no fault.
+# Examples of each kind of JSON token, without null, which is valid in optional fields.
 _SAMPLES: dict[str, tuple[Any, ...]] = {
     "string": ("oops", "1"),
     "number": (17, -3.5),
@@ -30,7 +30,7 @@ _KINDS_OF_PRIMITIVE: dict[PrimitiveType, tuple[str, ...]] = {
     PrimitiveType.DOUBLE: ("number",),
     PrimitiveType.SCALAR: ("string", "number", "boolean"),
 }
-# A time without a date, a date without a time, no zone, a month that is none, …
+# A time without a date, a date without a time, no zone, an invalid month, …
 _NO_TIMESTAMPS = ("12:30", "2024", "2026-01-31", "2026-01-31T12:30:00", "2026-13-01T00:00:00Z", "31/01/2026", "now", "")
 
 _SCHEMA_FAULTS = (Reason.MISSING_FIELD, Reason.NULL_FIELD, Reason.WRONG_TYPE, Reason.WRONG_FORMAT)
@@ -38,7 +38,7 @@ _SCHEMA_FAULTS = (Reason.MISSING_FIELD, Reason.NULL_FIELD, Reason.WRONG_TYPE, Re
 
 @dataclass(frozen=True)
 class Chances:
-    """How likely each fault is, 0 to 1: corruption for a batch, the others for a record."""
+    """Probabilities of faults: corruption per batch, the others per record."""
 
     corruption: float
     invalid_schema: float
@@ -47,7 +47,7 @@ class Chances:
 
 
 def part_of(contract: Contract, inside: str) -> Contract:
-    """The contract of an object within records, as if it was a record; of the record itself where `inside` is empty."""
+    """The contract for a nested object; the whole contract if `inside` is empty."""
     if not inside:
         return contract
     kind = next(field.type for field in contract if field.name == inside)
@@ -57,7 +57,7 @@ def part_of(contract: Contract, inside: str) -> Contract:
 
 
 def break_schema(record: Mapping[str, Any], contract: Contract, rng: Random) -> tuple[dict[str, Any], Reason]:
-    """Break one field of a sound record, in one way."""
+    """Break one field of a valid record; return the record and the reason."""
     present = [field for field in contract if field.name in record]
     required = [field for field in present if field.required]
     reason = rng.choice(_SCHEMA_FAULTS)
@@ -75,24 +75,23 @@ def break_schema(record: Mapping[str, Any], contract: Contract, rng: Random) -> 
 
 
 def add_unknown_field(record: Mapping[str, Any], contract: Contract, rng: Random) -> tuple[dict[str, Any], Reason]:
-    """Add a field that the contract does not know, as the record's first or last."""
+    """Add an unknown field as the first or last one."""
     known = {field.name.lower() for field in contract}
     extra = {rng.choice([name for name in _UNKNOWN_NAMES if name not in known]): rng.choice(_UNKNOWN_VALUES)}
     return ({**extra, **record} if rng.random() < 0.5 else {**record, **extra}), Reason.UNKNOWN_FIELD
 
 
 def cut_short(batch: bytes, rng: Random) -> tuple[bytes, Reason]:
-    """Keep the beginning of a batch, 1 byte or more, so that what is left is certainly no batch.
+    """Truncate a batch to 1 byte or more that cannot be a valid batch.
 
-    An array lacks at least its closing bracket. Lines are cut within the first one: behind that, the whole lines
-    before the cut would still be records.
+    Lines are cut within the first one: after that, the complete lines would still be records.
     """
     first_line = batch.partition(b"\n")[0]
     return batch[: rng.randrange(1, len(first_line))], Reason.CORRUPT_BATCH
 
 
 def _wrong_type(kind: Type, value: Any, rng: Random) -> Any:
-    # "A wrong type anywhere": in a map, also one of its values.
+    # In a map, also one of its values.
     if isinstance(kind, MapType) and value and rng.random() < 0.5:
         name = rng.choice(list(value))
         return {**value, name: _wrong_type(kind.value, value[name], rng)}

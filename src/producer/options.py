@@ -1,4 +1,4 @@
-"""Options that the commands of the producer share."""
+"""Common options of the producer's commands."""
 
 from datetime import UTC, datetime
 from pathlib import Path

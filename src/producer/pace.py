@@ -1,4 +1,4 @@
-"""When batches are made: the clock that paces a run, and the signals that end it."""
+"""The clock of a run, and the signals that end it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,18 +10,18 @@ from types import FrameType
 
 from lakeproof.signals import end_at_once, ending_signals
 
-# A signal ends a pause after this many seconds at most.
+# A signal ends a pause within this many seconds.
 _SLICE = 0.1
 
 
 @dataclass
 class Stop:
-    """Whether the run was asked to end."""
+    """Request to end the run."""
 
     requested: bool = False
 
     def wait(self, seconds: float) -> None:
-        """Pause, or until the run is asked to end."""
+        """Sleep until the time is over or the run is asked to end."""
         end = monotonic() + seconds
         while not self.requested and (left := end - monotonic()) > 0:
             sleep(min(left, _SLICE))
@@ -29,7 +29,7 @@ class Stop:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Turn the first SIGINT, SIGTERM or SIGHUP into a request to end; the second one ends the program at once."""
+    """Turn the first signal into a request to end; the second one exits immediately."""
     stop = Stop()
 
     def handle(number: int, _frame: FrameType | None) -> None:
@@ -42,7 +42,7 @@ def stop_on_signals() -> Iterator[Stop]:
 
 
 def landing_times(stop: Stop, batches: int | None, pause: float, start: datetime | None = None) -> Iterator[datetime]:
-    """Yield the time of each batch, at that time."""
+    """Yield the landing time of each batch when it is due."""
     step = timedelta(seconds=pause or 1)
     for index in islice(count(), batches):
         if index:

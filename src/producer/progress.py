@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: a bar or a live line on a terminal, elsewhere a log line now and then."""
+"""Progress of a run: a bar or live line on a terminal, otherwise a log line every 10 s."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ _LOG_SECONDS = 10.0
 
 @contextmanager
 def progress(console: Console, total: int | None, *, live: bool) -> Iterator[Callable[[Tally], None]]:
-    """Show how far a run is; yields what to call after each batch."""
+    """Show progress; yields a function to call after each batch."""
     if not live:
         yield _log_now_and_then()
         return

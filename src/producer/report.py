@@ -1,4 +1,4 @@
-"""The truth about what was made, counted while it lands; tests compare the tables with it."""
+"""Counts of what was generated, with which tests compare the tables."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from lakeproof.reasons import Reason
 from producer.batches import Batch, Record
 
 SOUND = "sound"
-"""The combination of no fault at all."""
+"""Name of the combination without faults."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Tally:
     anomalies: int | None = None
 
     def add(self, batch: Batch) -> None:
-        """Count a batch that has landed."""
+        """Count a landed batch."""
         self.batches += 1
         self.events += len(batch.records)
         self.corrupt_batches += batch.corrupt
@@ -57,11 +57,11 @@ class Tally:
                 self.bronze += 1
 
     def records_with(self, fault: str) -> int:
-        """Count the records that have a fault, whatever else is wrong with them."""
+        """Count the records with a fault, alone or with others."""
         return sum(count for name, count in self.combinations.items() if fault in name.split("+"))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report."""
+        """The report as JSON."""
         marked = {} if self.anomalies is None else {"anomalies": self.anomalies}
         return {
             "seed": self.seed,
@@ -78,7 +78,7 @@ class Tally:
         }
 
     def table(self) -> Table:
-        """Return the report for people."""
+        """The report as a table."""
         table = Table(title=f"Generated with seed {self.seed}", title_justify="left")
         table.add_column("what")
         table.add_column("count", justify="right")
@@ -104,7 +104,7 @@ class Tally:
 
 
 def check_writable(path: Path) -> None:
-    """Make sure that a report can be written to `path` before work begins that would be lost without it."""
+    """Check that a report can be written to `path` before the run begins."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         NamedTemporaryFile(dir=path.parent).close()
@@ -113,7 +113,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_report(tally: Tally, path: Path, landed: Mapping[str, Any]) -> None:
-    """Write the report as JSON, whole or not at all, over an earlier one."""
+    """Write the report as JSON, atomically."""
     text = msgspec.json.format(msgspec.json.encode(tally.as_dict() | dict(landed)), indent=2)
     try:
         with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:

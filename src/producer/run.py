@@ -1,4 +1,4 @@
-"""Make batches, land them, and say what was made."""
+"""Generate batches, land them, and report."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from producer.sinks import BatchRefused, Sink, SinkClosed
 
 @dataclass(frozen=True)
 class Run:
-    """How long and how fast to produce, and where the report goes."""
+    """Length and pace of a run, and its report."""
 
     batches: int | None  # None for no end
     pause: float  # seconds between two batches
@@ -28,9 +28,9 @@ class Run:
 def produce(
     make: Callable[[Iterable[datetime]], Iterator[Batch]], tally: Tally, sink: Sink, run: Run, console: Console
 ) -> Tally:
-    """Land batches until all are made, a signal asks for the end, or nobody takes them any more.
+    """Land batches until all are generated, a signal arrives, or the sink is closed.
 
-    However it ends, the report is written, and counts exactly the batches that landed.
+    The report is always written, and counts exactly the batches that landed.
     """
     if run.report:
         check_writable(run.report)

@@ -1,8 +1,8 @@
-"""Random generators that a seed fixes."""
+"""Seeded random generators."""
 
 from random import Random
 
 
 def seeded(seed: int, purpose: str) -> Random:
-    """Make a generator of its own for a purpose, so that the draws for one do not move those for another."""
+    """Make a separate generator per purpose, so that draws are independent."""
     return Random(f"{seed}/{purpose}")  # noqa: S311 - made-up data, no secrets

@@ -1,4 +1,4 @@
-"""Readings of devices: what one looks like, and how a seed makes batches of them."""
+"""Generator of device readings."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -16,13 +16,13 @@ _DRIFT_HERTZ = 2.0
 _DRIFT_SECONDS = 600.0
 _NOISE_HERTZ = 0.3
 _ANOMALY_HERTZ = (-10.0, -0.001)
-# A reading that is a duplicate is one of so many before it.
+# Duplicates are copies of one of the last readings.
 _MEMORY = 1_000
 
 
 @dataclass(frozen=True)
 class ReadingsPlan:
-    """What to make."""
+    """What to generate."""
 
     seed: int
     devices: int
@@ -37,7 +37,7 @@ class ReadingsPlan:
 
 @dataclass(frozen=True)
 class _Device:
-    """A device: what it measures without drift and noise, and where in its drift it is."""
+    """A device with its base value and the phase of its drift."""
 
     id: str
     hertz: float
@@ -45,7 +45,7 @@ class _Device:
 
 
 def make_readings(plan: ReadingsPlan, times: Iterable[datetime]) -> Iterator[Batch]:
-    """Make a batch for each of `times`; the same plan makes the same readings for the same times."""
+    """Generate a batch for each of `times`, deterministically."""
     rng, fault_rng = seeded(plan.seed, "readings"), seeded(plan.seed, "faults")
     devices = [
         _Device(f"device-{number:05d}", rng.uniform(*_HERTZ), rng.uniform(0, tau)) for number in range(plan.devices)

@@ -1,1 +1,1 @@
-"""Reads the lake with DuckDB, with no Spark running."""
+"""Reads the lake with DuckDB, without Spark."""

@@ -1,6 +1,6 @@
-"""What the reader asks a catalog: which tables it has, and the metadata of one.
+"""Read-only access to a catalog.
 
-The embedded catalog is read directly, any other one with PyIceberg.
+The embedded catalog is read directly, others with PyIceberg.
 """
 
 from functools import cached_property
@@ -20,27 +20,27 @@ _TABLES = "SELECT * FROM iceberg_tables WHERE catalog_name = ?"
 _NAMESPACES = "SELECT namespace FROM iceberg_namespace_properties WHERE catalog_name = ?"
 
 Name = tuple[str, ...]
-"""A namespace, with all its levels."""
+"""A namespace with its levels."""
 
 
 class Catalog(Protocol):
-    """A catalog, read-only. It is opened by the first question, not before."""
+    """A read-only catalog, opened at the first use."""
 
     def namespaces(self, parent: Name) -> list[Name]:
-        """The namespaces directly below another one, or the top ones; none where it does not exist."""
+        """Namespaces directly below `parent`, or the top ones."""
         ...
 
     def tables(self, namespace: Name) -> list[str]:
-        """Names of the tables in a namespace; none where it does not exist."""
+        """Names of the tables in a namespace."""
         ...
 
     def metadata(self, namespace: Name, name: str) -> tuple[str, str] | None:
-        """Location and text of a table's current metadata file; None where there is no such table."""
+        """Location and text of a table's metadata file; None if it does not exist."""
         ...
 
 
 def catalog_of(settings: Settings) -> Catalog:
-    """The catalog that the settings name."""
+    """The catalog of the settings."""
     file = sqlite_path(settings.catalog.uri) if settings.catalog.kind == "sql" else None
     return EmbeddedCatalog(file, settings.s3) if file else OtherCatalog(settings)
 

@@ -1,4 +1,4 @@
-"""A DuckDB session in which the lake's tables are in place: the same statements for the program and for the shell."""
+"""DuckDB sessions with the tables of the lake, for `reader sql` and the shell."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -28,16 +28,15 @@ _EXTENSIONS = ("httpfs", "avro", "iceberg")
 class Session:
     """An open DuckDB connection to the lake.
 
-    The catalog is served by a thread of this process, so only those calls may lead to a table that let other threads
-    run: the connection's ``sql`` and ``execute``, and fetching rows. A relation's own methods, such as ``select``, do
-    not, and would wait for themselves.
+    A thread of this process serves the catalog, so tables may be read only by calls that release the interpreter: the
+    connection's ``sql`` and ``execute``, and fetching rows. Methods of relations, such as ``select``, would deadlock.
     """
 
     connection: "DuckDBPyConnection"
     failures: list[LakeproofError]  # errors of the catalog in the current statement
 
     def sql(self, statements: str) -> "DuckDBPyRelation | None":
-        """Run `statements`; the result of the last one, or None where it has none."""
+        """Run `statements`; return the result of the last one, if any."""
         with self.errors(statements):
             return self.connection.sql(statements)
 
@@ -52,7 +51,7 @@ class Session:
 
     @contextmanager
     def errors(self, statements: str = "") -> Iterator[None]:
-        """Turn DuckDB's errors of `statements` into one clear line; also needed where rows are fetched."""
+        """Convert DuckDB's errors; also needed while rows are fetched."""
         import duckdb
 
         self.failures.clear()
@@ -66,7 +65,7 @@ class Session:
             raise LakeproofError(_one_line(error)) from error
 
     def _near(self, error: str, statements: str) -> str:
-        """What somebody may have meant who named a table that does not exist; else the tables of the lake."""
+        """Suggestions for a table that does not exist, or the tables of the lake."""
         found = self.connection.execute(
             f"SELECT schema || '.' || name AS name FROM {MEMORY}.main.{TABLES} ORDER BY ALL"  # noqa: S608 - our own names
         ).fetchall()
@@ -102,10 +101,9 @@ def connect(settings: Settings) -> Iterator[Session]:
 
 
 def session_statements(settings: Settings, endpoint: str) -> Iterator[str]:
-    """Statements that put the lake into a fresh DuckDB session.
+    """Statements that attach the lake to a new DuckDB session, with times in UTC.
 
-    ``bronze.events`` and every other table of the catalog resolve by namespace and name, ``landing.<stream>`` and
-    ``dead_letters_text.<stream>`` are views, and times are in UTC.
+    Tables resolve as ``bronze.events``; ``landing.<stream>`` and ``dead_letters_text.<stream>`` are views.
     """
     # Extensions come from Python packages; DuckDB would look for them on the network.
     yield "SET autoinstall_known_extensions = false"
@@ -139,5 +137,5 @@ def _extension(name: str) -> Path:
 
 
 def _one_line(error: Exception) -> str:
-    """DuckDB's message without its suggestion, and without the excerpt of the statement behind it."""
+    """DuckDB's message without suggestion and excerpt."""
     return " ".join(_SUGGESTED.sub("", str(error).partition("\n\nLINE ")[0]).split())

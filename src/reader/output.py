@@ -1,9 +1,7 @@
 """Results as a table for people, as CSV or as JSON.
 
-CSV is RFC 4180 but for its line ends, which are LF as Unix tools expect; UTF-8 with a header, null is an empty field,
-nested values are JSON.
-JSON is one array with an object per row; nested values stay nested.
-In both, blobs are base64; decimals, dates and times are strings, as are numbers that JSON does not have (``"nan"``).
+CSV is RFC 4180 with LF line ends: UTF-8 with a header, null is an empty field, nested values are JSON. JSON is one
+array with an object per row. In both, blobs are base64; decimals, dates, times and ``"nan"`` are strings.
 """
 
 import base64
@@ -31,7 +29,7 @@ _PLENTY = 1_000
 
 
 class Format(StrEnum):
-    """How a result is written."""
+    """Output format of results."""
 
     TABLE = "table"
     CSV = "csv"
@@ -39,7 +37,7 @@ class Format(StrEnum):
 
 
 def write_result(result: "DuckDBPyRelation", output_format: Format, out: TextIO) -> None:
-    """Write all rows of `result`; as a table only so many as people read, and it says so."""
+    """Write all rows of `result`; a table is cut, with a note."""
     match output_format:
         case Format.TABLE:
             shown = io.StringIO()
@@ -60,9 +58,9 @@ def write_result(result: "DuckDBPyRelation", output_format: Format, out: TextIO)
 
 
 class _LineFeeds:
-    r"""Takes rows from a CSV writer, and ends them with LF.
+    r"""Ends the rows of a CSV writer with LF.
 
-    A writer configured to end them so itself would not quote a value with CR in it, which readers take for a line end.
+    A CSV writer with this line end would not quote values with CR, which readers take for a line end.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -81,10 +79,7 @@ def console() -> "Console":
 
 
 def print_counts(out: "Console", table: "Table") -> None:
-    """Print a table of names and numbers, so that a terminal of 80 columns shows all of them.
-
-    A table that is too wide loses the padding of its cells, then wraps its headings. Nothing is cut.
-    """
+    """Print a table of names and numbers. A wide table loses padding, then wraps headings; nothing is cut."""
     table.columns[0].no_wrap = True
     for column in table.columns:
         column.overflow = "fold"
@@ -94,7 +89,7 @@ def print_counts(out: "Console", table: "Table") -> None:
 
 
 def _width() -> int:
-    """Columns of the terminal, or plenty where there is none."""
+    """Columns of the terminal, or many without one."""
     return shutil.get_terminal_size((160, 50)).columns
 
 
@@ -104,7 +99,7 @@ def _rows(result: "DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """`names` with a number behind each that is there already, as an object has a key once."""
+    """`names` made unique with numbers, as keys of a JSON object."""
     seen: dict[str, None] = {}
     for name in names:
         number, free = 0, name

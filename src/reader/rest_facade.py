@@ -1,9 +1,8 @@
 """The catalog as a read-only Iceberg REST service: for the DuckDB session of this process, or for any Iceberg client.
 
-DuckDB speaks REST to a catalog, but neither SQLite nor Postgres. So every look at a table goes DuckDB → here →
-catalog, and a session that stays open sees each commit and each new table with its next statement.
-For a session it listens on 127.0.0.1, below a path that nobody can guess. For others (``reader serve``) it listens
-where the settings say, and asks for a token. It knows nothing but reading.
+DuckDB reads REST catalogs, but no catalog in SQLite or Postgres. Each statement asks this service, so that an open
+session sees every commit. For a session it listens on 127.0.0.1 below a random path; for other clients (``reader
+serve``) it listens at the address of the settings and requires a token.
 """
 
 import json
@@ -20,7 +19,7 @@ from lakeproof.settings import Settings
 from reader.catalogs import catalog_of
 
 ROOT_NAMESPACE = "root"
-"""The namespace of the catalog itself, without tables: a session starts in it, even in an empty lake."""
+"""An empty namespace in which a session starts, even in an empty lake."""
 
 _NAMESPACE = "/v1/{prefix}/namespaces/{namespace}"
 _ENDPOINTS = [
@@ -36,7 +35,7 @@ _LEVELS = "\x1f"  # between the levels of a namespace, as the REST protocol has 
 
 @contextmanager
 def serve_catalog(settings: Settings, failures: list[LakeproofError]) -> Iterator[str]:
-    """Serve the catalog of `settings` as long as the context lasts."""
+    """Serve the catalog to this process within the context; yields the endpoint."""
     server = _Server(settings, ("127.0.0.1", 0), failures.append, prefix=f"/{secrets.token_urlsafe(16)}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -49,7 +48,7 @@ def serve_catalog(settings: Settings, failures: list[LakeproofError]) -> Iterato
 
 @contextmanager
 def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofError], None]) -> Iterator[str]:
-    """Serve the catalog to those who have the token, at the address of the settings, as long as the context lasts."""
+    """Serve the catalog to clients with the token within the context; yields the address."""
     host, port = settings.serve.host, settings.serve.port
     try:
         server = _Server(settings, (host, port), report, token=token)
@@ -125,7 +124,7 @@ class _Server(ThreadingHTTPServer):
                 raise _NotFoundError
 
     def _defaults(self) -> dict[str, str]:
-        """How others reach the files of the tables. They have keys of their own, which are never sent."""
+        """File access properties for clients; they use their own keys, ours are never sent."""
         if self.token is None or not uses_s3(self._settings):
             return {}
         return s3_without_keys(self._settings.s3)
@@ -170,10 +169,10 @@ class _Handler(BaseHTTPRequestHandler):
     do_PUT = do_DELETE = do_POST  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing: the terminal belongs to the shell."""
+        """Log nothing: the terminal belongs to the shell."""
 
     def _asked(self) -> tuple[list[str], tuple[str, ...]]:
-        """What is asked for: the path behind ``/v1/``, and the parent of the namespaces."""
+        """The path after ``/v1/``, and the parent of the namespaces."""
         token = self.server.token
         if token is not None:
             sent = self.headers.get("Authorization", "").encode("latin-1")

@@ -1,4 +1,4 @@
-"""``reader serve``: the catalog for other programs, for as long as it runs."""
+"""``reader serve``: serves the catalog to other programs."""
 
 import secrets
 import time

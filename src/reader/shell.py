@@ -1,4 +1,4 @@
-"""DuckDB's own shell, with the lake's tables in place."""
+"""DuckDB's shell with the tables of the lake."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ _AFTER_ERROR = 1
 
 
 def run_shell(settings: Settings) -> int:
-    """Run the shell on this process's standard streams until it ends."""
+    """Run the shell on the standard streams; return its exit code."""
     binary = _binary()
     with serve_catalog(settings, []) as endpoint, TemporaryDirectory(prefix="reader-") as folder:
         # A file that only its owner reads, not an argument: it holds the key to S3, and ps shows arguments.

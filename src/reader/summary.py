@@ -1,4 +1,4 @@
-"""What landed in a stream's tables, and why what did not: shown at the end of ``make start``."""
+"""Summary of a stream's tables, also shown by ``make start``."""
 
 import shutil
 import sys
@@ -54,7 +54,7 @@ _REASONS = 10
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stream is."""
+    """Counts of what a stream has landed and filled."""
 
     landed: int  # files in the landing zone, or messages in the topic
     what: str
@@ -63,7 +63,7 @@ class Progress:
     empty: tuple[str, ...]  # tables of silver and gold without rows
 
     def readable(self, before: "Progress") -> bool:
-        """Whether bronze has more rows than before, and the tables after it have some. Dead letters need not come."""
+        """Whether bronze has new rows and later tables have some; dead letters are optional."""
         return self.bronze > before.bronze and not self.empty
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Progress:
 
 
 def wait_for_rows(settings: Settings, stream: str, timeout: float, *, new: bool = False) -> None:
-    """Show a live line until the tables of `stream` have rows: those of silver and gold too, if they are filled."""
+    """Show a live line until the tables of `stream` have rows, or raise LakeproofError at the timeout."""
     look = _watch(settings, load_contract(settings.contracts, stream))
     before = look()
     if not new:
@@ -97,7 +97,7 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float, *, new: bool 
 
 
 def print_summary(settings: Settings, stream: str, since: datetime | None = None) -> None:
-    """Print what landed in `stream`, why what did not, what became of it in silver and gold, and what to try next."""
+    """Print counts of bronze, dead letters, silver and gold of `stream`, and what to try next."""
     contract = load_contract(settings.contracts, stream)
     out = console()
     with connect(settings) as session:
@@ -148,7 +148,7 @@ def _watch(settings: Settings, contract: Contract) -> Callable[[], Progress]:
 
 
 def _recorded(settings: Settings, stream: str) -> Recorded | None:
-    """Which topic a stream is read from; None where it is read from files, or was not read yet."""
+    """The topic of a stream; None for files, or before the first run."""
     from pyiceberg.exceptions import NoSuchTableError
 
     with catalog_errors():
@@ -159,7 +159,7 @@ def _recorded(settings: Settings, stream: str) -> Recorded | None:
 
 
 def _messages(settings: Settings, recorded: Recorded) -> int:
-    """How many offsets a topic has behind the beginning of its stream; none where the brokers do not respond."""
+    """Number of offsets after the stream's start; 0 if the brokers do not respond."""
     topic = Topic(settings.kafka, recorded.topic)
     try:
         _, partitions = topic.identity()
@@ -181,7 +181,7 @@ def _rows(catalog: "Catalog", name: str) -> int | None:
 
 
 def _written(since: datetime | None) -> tuple[str, str]:
-    """A condition of rows that were written since a time, and the same for a title."""
+    """SQL condition for rows since a time, and its text for a title."""
     if since is None:
         return "true", ""
     return f"{INGESTED_AT} >= '{since.isoformat()}'", f", since {since:%H:%M:%S} UTC"
@@ -204,7 +204,7 @@ def _landed(session: Session, stream: str, event_time: str, recorded: Recorded |
 
 
 def _dead_letters(session: Session, stream: str, since: datetime | None) -> Table:
-    """Dead letters by reason and path: one with several reasons is in several rows, and once in the total."""
+    """Dead letters by reason and path. Those with several reasons are in several rows, but once in the total."""
     name = stream_tables(stream).dead_letters
     condition, title = _written(since)
     ((total,),) = session.fetch(f"SELECT count(*) FROM {name} WHERE {condition}")  # noqa: S608 - our own names
@@ -238,7 +238,7 @@ def _has_table(settings: Settings, name: str) -> bool:
 
 
 def _silver(session: Session, stream: str) -> Table:
-    """Rows of bronze by what became of them: duplicates are in no table, so the ledger says how many."""
+    """Rows of bronze by verdict; the number of duplicates is from the ledger."""
     names = silver_tables(stream)
     counts = ("kept", "duplicates", "conflicts", "late")
     sums = ", ".join(f"coalesce(sum({name}), 0)::BIGINT" for name in counts)
@@ -302,7 +302,7 @@ def _print_next(out: Console, stream: str) -> None:
 
 
 def _reader() -> str:
-    """How this program is called from here: by its name, or by its path where PATH does not lead to it."""
+    """How to call this program: its name, or its path if it is not on PATH."""
     if shutil.which("reader"):
         return "reader"
     path = Path(sys.executable).with_name("reader")

@@ -1,4 +1,4 @@
-"""What each table of the catalog has, read from its metadata alone."""
+"""Facts of tables from their metadata."""
 
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a table has as of its current snapshot."""
+    """Facts of a table's current snapshot."""
 
     name: str
     rows: int
@@ -52,7 +52,7 @@ def table_facts(table: "Table") -> TableFacts:
 
 
 def write_tables(facts: list[TableFacts], output_format: Format, out: TextIO) -> None:
-    """Write `facts`: for people with rich, else as the result of a statement would be."""
+    """Write `facts` as a table, or in the format of a statement's result."""
     if output_format is Format.TABLE:
         _print(facts)
         return

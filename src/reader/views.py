@@ -1,11 +1,10 @@
-r"""What a session has beside the catalog's tables: the raw landing zone, and dead letters as text.
+r"""Views of a session besides the catalog's tables.
 
-- ``landing.<stream>``: a row is a landed file: ``_source`` (its name, as the tables have it), ``size`` in bytes,
-  ``last_modified``, ``content`` (BLOB, as it lies there: a ``.gz`` is not unpacked) and ``text`` (null where the
-  content is not UTF-8). Contents are read only where a query asks for them.
+- ``landing.<stream>``: one row per landed file: ``_source``, ``size`` in bytes, ``last_modified``, ``content`` (BLOB,
+  not unpacked) and ``text`` (null if the content is not UTF-8). Contents are read only if a query uses them.
 - ``dead_letters_text.<stream>``: ``dead_letters.<stream>`` with ``raw`` as text.
-- ``tables``: schema and name of all tables and of these views, and nothing else, unlike ``SHOW ALL TABLES``.
-- ``as_text(blob)``: a blob as text; one that is not UTF-8 with ``\xFF`` for each byte that is not plain ASCII.
+- ``tables``: schema and name of all tables and views of the lake.
+- ``as_text(blob)``: a blob as text; if it is not UTF-8, with ``\xFF`` for each byte that is not ASCII.
 """
 
 import glob
@@ -21,17 +20,17 @@ LANDING = "landing"
 DEAD_LETTERS_TEXT = "dead_letters_text"
 TABLES = "tables"
 MEMORY = "memory"
-"""DuckDB's name of a session's own database, where the views lie."""
+"""DuckDB's name of the session's own database, which has the views."""
 
 # BLOB to VARCHAR never fails; of what it escapes, quotes are put back, for JSON to stay readable.
 _AS_TEXT = r"""coalesce(try(decode(bytes)), replace(replace(bytes::VARCHAR, '\x22', '"'), '\x27', ''''))"""
 
 
 def view_statements(settings: Settings) -> Iterator[str]:
-    """Statements that make the schemas, the views and the macro in the session's own database.
+    """Statements that create the schemas, views and the macro.
 
-    A view is made over a variable that gets its value only afterwards: DuckDB looks at what a view reads when it is
-    made, and that would list the bucket and open the catalog at each start, and fail where nothing has landed yet.
+    Views read a variable that is set afterwards: DuckDB binds a view when it is created, which would list the bucket
+    and open the catalog at each start, and fail if nothing has landed yet.
     """
     yield f"CREATE MACRO {MEMORY}.main.as_text(bytes) AS {_AS_TEXT}"
     yield f"CREATE TABLE {MEMORY}.main.nothing (raw BLOB)"
@@ -45,7 +44,7 @@ def view_statements(settings: Settings) -> Iterator[str]:
 
 
 def streams(settings: Settings) -> list[str]:
-    """Names of the streams: those with a contract, and in a local landing zone those with a folder."""
+    """Names of streams: with a contract, or with a folder in a local landing zone."""
     names = {path.stem for path in settings.contracts.glob("*.yaml")}
     if settings.landing.uri.startswith("file://"):
         folder = local_path(settings.landing.uri)
@@ -55,7 +54,7 @@ def streams(settings: Settings) -> list[str]:
 
 
 def _streams_to_show(settings: Settings) -> list[str]:
-    """The streams; once some have run or landed something on this machine, the others are left out."""
+    """Streams that have run or landed something on this machine, or all if none has."""
     known = streams(settings)
     if not (settings.landing.uri.startswith("file://") and settings.catalog.warehouse_uri.startswith("file://")):
         return known  # to look there takes time, and a session starts often
@@ -79,7 +78,7 @@ def _tables_view() -> str:
 
 
 def landing_glob(root: str) -> str:
-    """Pattern of all files below a landing root, sub-folders included."""
+    """Glob of all files below a landing root."""
     if root.startswith("file://"):
         return glob.escape(str(local_path(root))) + "/**"
     # S3 takes escapes as little as it gives keys a meaning; a bucket's name has no special characters.
@@ -87,12 +86,12 @@ def landing_glob(root: str) -> str:
 
 
 def quoted(text: str | Path) -> str:
-    """`text` as an SQL string."""
+    """Quote `text` as an SQL string."""
     return "'" + str(text).replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:
-    """`name` as an SQL identifier."""
+    """Quote `name` as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -1,4 +1,4 @@
-"""The command line of what belongs to no program: checks of the machine, the settings, and contracts."""
+"""Command line of `lakeproof`: checks of the machine, settings, contracts and more."""
 
 import sys
 from operator import attrgetter
@@ -47,7 +47,7 @@ def doctor(
 ) -> None:
     """Check the requirements: Java, jars, folders, ports, buckets, the catalog. Exits with 1 if a check fails."""
     settings = load_settings()
-    # Two programs may check the same folder, for reading and for writing: the later, stricter check is enough.
+    # Two programs may check the same folder for reading and writing: the later, stricter check is enough.
     order = [program] if program else [Program.READER, Program.CONSUMER, Program.PRODUCER]
     checks = {check.name: check for each in order for check in checks_for(settings, each)}
     console = _console()
@@ -92,7 +92,7 @@ def show_settings(
 
 
 def _variable(name: str) -> str:
-    """The variable of a setting, which may be written without LAKE_ and in lower case."""
+    """The variable of a setting, given in any case and with or without LAKE_."""
     for variable in (name.upper(), f"LAKE_{name.upper()}"):
         if variable in VARIABLES:
             return variable
@@ -100,7 +100,7 @@ def _variable(name: str) -> str:
 
 
 def _console() -> Console:
-    """A console that does not break lines where no person watches."""
+    """A console that does not wrap lines unless it is a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=_WIDE)
 

@@ -34,7 +34,7 @@ def connect(
 
 
 def _first_table(settings: Settings) -> str:
-    """The first table of bronze, where the catalog can be asked; it is not made for that."""
+    """The first bronze table of an existing catalog."""
     path = sqlite_path(settings.catalog.uri) if settings.catalog.kind == "sql" else None
     if path and not path.exists():
         return _EXAMPLE

@@ -1,4 +1,4 @@
-"""The commands on contracts: init, check, diff, apply, json-schema."""
+"""Commands for contracts: init, check, diff, apply, json-schema."""
 
 import json
 import re
@@ -220,7 +220,7 @@ def _share(text: str) -> Fraction:
 
 
 def _shown(uri: str) -> str:
-    """A folder as somebody would type it here: without ``file://``, and from this folder if it is below it."""
+    """A folder as it would be typed here: without ``file://``, relative to the working directory."""
     if not uri.startswith("file://"):
         return uri
     path = local_path(uri)
@@ -257,7 +257,7 @@ def _deprecated(contract: Contract) -> str:
 
 
 def _text(folder: Path, name: str) -> tuple[bytes, str]:
-    """The bytes of a contract, and where they are."""
+    """The bytes and the path of a contract."""
     if not _is_file(name):
         return contract_text(folder, name), str(folder / f"{name}.yaml")
     try:

@@ -71,7 +71,7 @@ def _move(settings: Settings, entries: "list[Entry]") -> None:
 
 
 def _leases(entries: "list[Entry]") -> list[str]:
-    """Names of the leases of all queries that may write to some tables."""
+    """Names of the leases of all queries that may write to the tables."""
     from lakeproof.state.lease import gold_lease, silver_lease
 
     streams = [entry.name for entry in entries if entry.namespace == "bronze"]
@@ -80,7 +80,7 @@ def _leases(entries: "list[Entry]") -> list[str]:
 
 
 def _landing_zones(settings: Settings) -> list[str]:
-    """Record where the landing zones of the streams are now; say which could not be found."""
+    """Record the new landing zones of the streams; return what happened to each."""
     from lakeproof.catalog import open_catalog
     from lakeproof.landing.root import check_same_files, record_landing_root
     from lakeproof.landing.zone import landing_zone

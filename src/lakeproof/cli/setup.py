@@ -1,4 +1,4 @@
-"""``lakeproof init`` and ``setup``, and what the project's own scripts call to retrieve jars."""
+"""``lakeproof init``, ``setup``, and ``jars`` for the project's own scripts."""
 
 from pathlib import Path
 from typing import Annotated

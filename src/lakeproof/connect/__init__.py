@@ -1,1 +1,1 @@
-"""How other programs read this lake: snippets that work as they are printed."""
+"""Snippets with which other programs read this lake."""

@@ -1,7 +1,7 @@
-"""Settings in which each secret is a reference to an environment variable, so that what is made of them can be shown.
+"""Settings with references to environment variables instead of secrets, for snippets.
 
-A reference is a text that no value contains. Whoever prints a value turns it into what the language of the snippet has
-for a variable: see :func:`parts`.
+A reference is a text that no value contains. :func:`parts` finds references, so that each snippet can write them in its
+own language.
 """
 
 import re
@@ -27,7 +27,7 @@ class Variable:
 
 
 def referring(settings: Settings) -> Settings:
-    """The settings with references in place of secrets; the password of Postgres is left out (see `has_password`)."""
+    """The settings with references instead of secrets, and without the password of Postgres."""
     s3 = settings.s3
     changes: dict[str, object] = {}
     if s3.access_key_id and s3.secret_access_key:
@@ -48,12 +48,12 @@ def referring(settings: Settings) -> Settings:
 
 
 def has_password(settings: Settings) -> bool:
-    """Whether the address of the catalog has a password of Postgres in it."""
+    """Whether the address of the catalog contains a password."""
     return settings.catalog.kind == "sql" and urlsplit(settings.catalog.uri).password is not None
 
 
 def parts(text: str) -> Iterator[str | Variable]:
-    """The text in pieces: what stands as it is, and references."""
+    """Split a text into literal parts and references."""
     for number, piece in enumerate(_MARKED.split(text)):
         if number % 2:
             yield Variable(piece)
@@ -62,7 +62,7 @@ def parts(text: str) -> Iterator[str | Variable]:
 
 
 def variables(texts: list[str]) -> list[str]:
-    """Names of all variables that texts refer to, in order, each once."""
+    """Sorted names of all variables that texts refer to."""
     found = (part.name for text in texts for part in parts(text) if isinstance(part, Variable))
     return list(dict.fromkeys(found))
 

@@ -1,4 +1,4 @@
-"""The snippets: one function for each client, text out."""
+"""One function per client that returns a snippet."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from lakeproof.settings import Settings
 
 _OWN_FILE_IO = "py-io-impl"
 _AWKWARD = "#?"
-"""Characters at which PyIceberg's own file access cuts a path."""
+"""Characters at which PyIceberg's file access truncates a path."""
 _THRIFT = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 
 
@@ -26,7 +26,7 @@ class Client(StrEnum):
 
 
 def snippet(settings: Settings, client: Client, table: str, *, served: bool) -> str:
-    """What to run to read the lake with a client."""
+    """The snippet for a client."""
     if client is Client.DUCKDB and not served and settings.catalog.kind == "sql":
         served = True  # DuckDB speaks REST only
     if client is Client.JDBC and served:
@@ -153,7 +153,7 @@ def _source(settings: Settings, served: bool) -> str:
 
 
 def _packages(settings: Settings, served: bool) -> str:
-    """What PyIceberg needs to read and write this lake; pyiceberg-core writes partitioned tables."""
+    """Packages for PyIceberg; pyiceberg-core writes partitioned tables."""
     if served or settings.catalog.kind == "rest":
         return '"pyiceberg[pyarrow]" pyiceberg-core'
     if settings.catalog.uri.startswith("sqlite:"):
@@ -184,7 +184,7 @@ def _open_in_python(settings: Settings, served: bool) -> list[str]:
 
 
 def _spark_properties(settings: Settings, served: bool) -> dict[str, str]:
-    """Spark configuration for somebody else's session: nothing of checkpoints, and the jars by their folder."""
+    """Spark configuration for a session of another program, without checkpoints."""
     found = referring(settings)
     prefix = f"spark.sql.catalog.{CATALOG}"
     if served:
@@ -213,7 +213,7 @@ def _dictionary(name: str, properties: Mapping[str, str]) -> list[str]:
 
 
 def _python(text: str) -> str:
-    """A text as an expression of Python."""
+    """A Python expression of a text with references."""
     pieces = [f'os.environ["{part.name}"]' if isinstance(part, Variable) else _string(part) for part in parts(text)]
     return " + ".join(pieces) or '""'
 
@@ -223,7 +223,7 @@ def _string(text: str) -> str:
 
 
 def _heredoc(text: str) -> str:
-    """A text as the value of a properties file, in a here document of a shell that replaces variables."""
+    """The value of a properties file in a shell's here document."""
     pieces = []
     for part in parts(text):
         if isinstance(part, Variable):
@@ -235,7 +235,7 @@ def _heredoc(text: str) -> str:
 
 
 def _sql(statement: str) -> str:
-    """A statement with DuckDB's function in place of each string that is a reference."""
+    """A statement with ``getenv`` in place of references."""
     for name in variables([statement]):
         statement = statement.replace(f"'{reference(name)}'", f"getenv('{name}')")
     return statement

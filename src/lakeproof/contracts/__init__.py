@@ -1,4 +1,4 @@
-"""Contracts: one Open Data Contract Standard file per stream, the only place where a stream's schema is written."""
+"""Contracts: one Open Data Contract Standard file per stream, which defines its schema."""
 
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import (

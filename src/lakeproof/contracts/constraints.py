@@ -1,4 +1,4 @@
-"""Read a property's ``logicalTypeOptions`` and ``enum``: what its values must meet beside their type."""
+"""Read a property's ``logicalTypeOptions`` and ``enum``."""
 
 import math
 import re
@@ -32,7 +32,7 @@ _JSON_NUMBER = re.compile(_JSON_INTEGER.pattern + r"(\.\d+)?([eE][+-]?\d+)?", re
 
 
 def known_options(kind: Type) -> tuple[str, ...]:
-    """The options that a type has."""
+    """The options of a type."""
     if kind in _STRINGS:
         return _TEXT
     if kind is PrimitiveType.TIMESTAMP:
@@ -42,10 +42,7 @@ def known_options(kind: Type) -> tuple[str, ...]:
 
 
 def read_constraints(options: dict[str, Any], kind: Type, place: Place, problems: Problems) -> Constraints:
-    """Read the ``logicalTypeOptions`` at `place`.
-
-    Options that the type does not have or that have another value are problems, and so are those that no value meets.
-    """
+    """Read the ``logicalTypeOptions`` at `place`; unknown, invalid and unsatisfiable ones are reported."""
     known = known_options(kind)
     for name in options:
         if name not in known:
@@ -72,10 +69,7 @@ def read_constraints(options: dict[str, Any], kind: Type, place: Place, problems
 
 
 def read_allowed(values: list[Any], kind: Type, place: Place, problems: Problems) -> tuple[str, ...]:
-    """Read the values of an ``enum``, as the text that a JSON value of that type has.
-
-    Values that the type does not have are problems.
-    """
+    """Read the values of an ``enum`` as JSON text; values of another type are reported."""
     if not isinstance(kind, PrimitiveType | DecimalType):
         problems.add(ContractError(place, "only a scalar can have an enum.", "Remove the enum.", about_key=True))
         return ()
@@ -128,7 +122,7 @@ def _value(text: str, kind: Type, name: str) -> int | float | Decimal | date | N
         number = Decimal(text)
     except InvalidOperation:
         return None
-    if not number.is_finite() or number.adjusted() > _LARGEST.adjusted():  # before anything writes its zeros out
+    if not number.is_finite() or number.adjusted() > _LARGEST.adjusted():  # before its zeros are written out
         return None
     if kind in _FLOATING:
         return float(number) if abs(number) <= _LARGEST else None
@@ -136,7 +130,7 @@ def _value(text: str, kind: Type, name: str) -> int | float | Decimal | date | N
 
 
 def _whole(number: Decimal, behind_last: int, name: str) -> int | None:
-    """The inclusive bound of integers that is as good as `name: number`."""
+    """The equivalent inclusive bound for integers."""
     match name:
         case "minimum":
             whole = math.ceil(number)
@@ -150,7 +144,7 @@ def _whole(number: Decimal, behind_last: int, name: str) -> int | None:
 
 
 def read_moment(text: str, kind: Type) -> date | None:
-    """Read a timestamp, or a date, as contracts have it; None if it is none."""
+    """Parse a timestamp or date of a contract; None if invalid."""
     form = _TIMESTAMP if kind is PrimitiveType.TIMESTAMP else _DATE
     if not form.fullmatch(text):
         return None
@@ -158,7 +152,7 @@ def read_moment(text: str, kind: Type) -> date | None:
         if kind is PrimitiveType.DATE:
             return date.fromisoformat(text)
         return datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):  # a 30th of February; before the year 1, by its zone
+    except (ValueError, OverflowError):  # February 30, or before the year 1 because of its zone
         return None
 
 

@@ -27,7 +27,7 @@ class Contract:
 
     @property
     def no_silver(self) -> str:
-        """Why the stream has no silver; empty if it has."""
+        """Why the stream has no silver; empty if it has one."""
         if self.silver:
             return ""
         optional = [field.name for field in self.fields if field.name in self.primary_key and not field.required]
@@ -35,31 +35,31 @@ class Contract:
 
     @property
     def live(self) -> tuple[Field, ...]:
-        """The fields that records may have: without derived ones, and those that were dropped."""
+        """Fields that records may have: not derived and not dropped."""
         return live(self.fields)
 
     @property
     def current(self) -> tuple[Field, ...]:
-        """The fields whose columns have values in new rows: those that are live, and derived ones."""
+        """Fields with values in new rows: live and derived ones."""
         return current(self.fields)
 
     @property
     def derived(self) -> tuple[Field, ...]:
-        """The fields that are derived, not read from records."""
+        """Derived fields."""
         return tuple(field for field in self.fields if field.derived and not field.dropped)
 
     @property
     def deprecated(self) -> tuple[str, ...]:
-        """Paths of the fields that will be dropped, also of those within objects: ``event.page``."""
+        """Paths of deprecated fields, also within objects: ``event.page``."""
         return tuple(_deprecated(self.live, ""))
 
     def deprecated_in(self, paths: Iterable[str]) -> list[str]:
-        """Those of the deprecated fields that are used, if these fields are."""
+        """The deprecated ones of some fields."""
         return [each for each in self.deprecated if any(f"{path}.".startswith(f"{each}.") for path in paths)]
 
     @property
     def renamed(self) -> dict[str, str]:
-        """The current names of the fields that were renamed, by each name that they had."""
+        """Current names of renamed fields by former name."""
         return {name: field.name for field in self.fields for name in field.former_names}
 
     def __iter__(self) -> Iterator[Field]:

@@ -1,10 +1,8 @@
-"""What a change of a contract means for its readers, in a schema registry's words.
+"""Compatibility of two contracts, in the terms of a schema registry.
 
-Backward compatible: a reader that holds records to the new contract takes what was written under the old one. Forward
-compatible: a reader with the old contract takes what is written under the new one. Unknown fields are not taken.
-
-What is rescued or discarded is not taken either: so fields mean the same whatever the policy, and a change of the
-policy has a meaning of its own.
+Backward compatible: a reader with the new contract accepts data of the old one. Forward compatible: a reader with the
+old contract accepts data of the new one. Unknown fields are not accepted, and neither is what is rescued or
+discarded: so the compatibility of fields does not depend on the drift policy, whose change is reported separately.
 """
 
 import math
@@ -55,7 +53,7 @@ class Change:
 
 
 class Compatibility(StrEnum):
-    """What all changes together mean."""
+    """Compatibility of a set of changes."""
 
     FULL = "full"
     BACKWARD = "backward"
@@ -64,7 +62,7 @@ class Compatibility(StrEnum):
 
 
 def compatibility(found: tuple[Change, ...]) -> Compatibility:
-    """What `found` changes mean together."""
+    """Compatibility of all `found` changes together."""
     backward = all(change.backward for change in found)
     forward = all(change.forward for change in found)
     if backward:
@@ -73,7 +71,7 @@ def compatibility(found: tuple[Change, ...]) -> Compatibility:
 
 
 def changes(old: Contract, new: Contract) -> tuple[Change, ...]:
-    """List what differs, in the order of the old fields, then of the new ones; versions may differ unsaid."""
+    """List the differences, in the order of old fields, then new ones. Versions are not compared."""
     return tuple(_of_contract(old, new))
 
 
@@ -88,7 +86,7 @@ def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
         what = f"event time {old.event_time} → {new.event_time}: other partitions"
         yield _breaking("", what, "the table is partitioned by the old one")
     if old.drift is not new.drift:
-        # Under the other policies, data may hold what a contract that freezes refuses.
+        # With other policies, data may contain what `freeze` refuses.
         yield Change(
             "",
             f"drift policy {old.drift} → {new.drift}: values that do not fit {_BECOMES[new.drift]}",
@@ -101,7 +99,7 @@ def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
 
 
 def _of_silver(old: Contract, new: Contract) -> Iterator[Change]:
-    """Records are judged as before, so both contracts take the same data. What silver makes of it changes."""
+    """Changes of silver: records are judged as before, so the contracts are compatible."""
     before, after = old.silver, new.silver
     if before is None or after is None:
         if before is not after:
@@ -148,11 +146,11 @@ def _added(field: Field, path: str) -> Change:
 
 
 def _of_names(old: Field, new: Field, path: str) -> Iterator[Change]:
-    """A renamed field is another field for readers, and the same column for tables."""
+    """Renamed fields: new fields for readers, the same columns for tables."""
     expected = old.former_names
     if old.name != new.name:
         expected = (*expected, old.name)
-        # A field that was dropped has no records to disagree on.
+        # Dropped fields are in no records.
         same = old.dropped and new.dropped
         yield Change(path, f"renamed from {old.name}", same, same)
     if new.former_names != expected:
@@ -162,7 +160,7 @@ def _of_names(old: Field, new: Field, path: str) -> Iterator[Change]:
 
 
 def _of_field(old: Field, new: Field, path: str) -> Iterator[Change]:
-    if old.deprecated != new.deprecated and not new.dropped:  # a field that goes was deprecated before
+    if old.deprecated != new.deprecated and not new.dropped:  # dropped fields were deprecated before
         yield Change(path, "deprecated" if new.deprecated else "no longer deprecated", True, True)
     if old.dropped or new.dropped:
         yield from _of_dropped(old, new, path)
@@ -179,20 +177,20 @@ def _of_field(old: Field, new: Field, path: str) -> Iterator[Change]:
     different = list(_of_type(old.type, new.type, path))
     yield from different
     if any(change.field == path and not change.backward and not change.forward for change in different):
-        return  # of another kind altogether
+        return  # a different kind of type
     if old.time != new.time:
-        # Rows have times, however they were written: tables stay as they are.
+        # Tables contain times, so their format does not matter.
         what = f"format {old.time} → {new.time}"
         yield Change(path, what, _accepts_times(new.time, old.time), _accepts_times(old.time, new.time))
     yield from _of_allowed(set(old.allowed), set(new.allowed), path)
     yield from _of_constraints(old.constraints, new.constraints, path)
     if old.expected != new.expected:
-        # Anomalies are data: both contracts take the same records.
+        # Anomalies are valid data, so both contracts accept the same records.
         yield Change(path, f"anomalies {old.expected} → {new.expected}", backward=True, forward=True)
 
 
 def _of_dropped(old: Field, new: Field, path: str) -> Iterator[Change]:
-    """Of a field that at least one of the two drops: records have it under one contract at most."""
+    """Changes of a field that at least one of the contracts drops."""
     if not old.dropped:
         obstacle = "" if old.deprecated else "deprecate it first, and drop it in the next version"
         yield Change(path, f"{_need(old)} field dropped", False, not old.required, obstacle)
@@ -220,14 +218,14 @@ def _of_type(old: Type, new: Type, path: str) -> Iterator[Change]:
 
 
 def _widens(old: Type, new: Type) -> bool:
-    """Whether each value of the old type is one of the new, in the tables too."""
+    """Whether the new type includes all values of the old one, in tables too."""
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
         return old.scale == new.scale and old.precision < new.precision
     return (old, new) in _WIDER
 
 
 def _accepts_times(reader: TimeForm, writer: TimeForm) -> bool:
-    """Whether each value of `writer` is the same time for `reader`: where the offset became optional."""
+    """Whether `reader` reads all times of `writer`: the offset may have become optional."""
     pattern = str(writer.format).removesuffix("XXX")
     same_zone = writer.format.has_offset or reader.zone == writer.zone
     return reader.format == f"{pattern}[XXX]" and same_zone

@@ -1,4 +1,4 @@
-"""Durations as people write them: `7 days`, `12 hours`, `90 minutes`, `30 seconds`."""
+"""Durations like `7 days`, `12 hours`, `90 minutes`, `30 seconds`."""
 
 import re
 from datetime import timedelta
@@ -8,13 +8,13 @@ _FORM = re.compile(rf"([1-9]\d{{0,9}}) ({'|'.join(_UNITS)})s?", re.ASCII)
 
 UNBOUNDED = "unbounded"
 MAX_DURATION = timedelta(days=36_500)
-"""Added to any time of this era, it is still a time."""
+"""Added to a time of this era, the result is still a valid time."""
 FORM = "a duration like 7 days, 12 hours or 90 minutes"
 FORM_HINT = f"Write a whole number and seconds, minutes, hours or days. The maximum is {MAX_DURATION.days} days."
 
 
 def read_duration(text: object) -> timedelta | None:
-    """Read a duration; None if it is none, or longer than the maximum."""
+    """Parse a duration; None if it is invalid or longer than the maximum."""
     found = _FORM.fullmatch(text) if isinstance(text, str) else None
     if not found:
         return None
@@ -23,12 +23,12 @@ def read_duration(text: object) -> timedelta | None:
 
 
 def horizon_text(horizon: timedelta | None) -> str:
-    """Write the horizon of silver."""
+    """Format the horizon of silver."""
     return UNBOUNDED if horizon is None else duration_text(horizon)
 
 
 def duration_text(duration: timedelta) -> str:
-    """Write a duration of whole seconds with the largest unit that fits."""
+    """Format a duration of whole seconds with the largest unit that fits."""
     seconds = int(duration.total_seconds())
     unit, length = next((unit, length) for unit, length in _UNITS.items() if not seconds % length)
     count = seconds // length

@@ -1,10 +1,8 @@
-"""A contract as JSON Schema, for schema registries and producers.
+"""A contract as JSON Schema (draft-07), for schema registries and producers.
 
-Draft-07, which every registry takes. Each record that goes to bronze is valid. The other way round it cannot be said in
-full: JSON Schema does not know how a number is written, what day a timestamp is, or that a key comes twice.
-
-Where the contract's policy is to rescue or to discard, only what makes a dead letter can be asked: unknown fields are
-welcome, and where null is allowed, so is anything. What a required field within an optional object must be, is said.
+Every record that goes to bronze is valid. The reverse does not hold: JSON Schema cannot express how a number is
+written, which times are valid, or duplicate keys. With the policies rescue and discard, the schema requires only what
+would make a dead letter: unknown fields are allowed, and any value is where null is.
 """
 
 import json
@@ -37,7 +35,7 @@ _TIMESTAMP = f"^{_DAY}T{_TIME}{_OFFSET}$"
 _DATE = f"^{_DAY}$"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS = (-62_135_596_800, 253_402_300_800)
-"""From the year 1 to the year 10000, in seconds since 1970."""
+"""The years 1 to 9999 in seconds since 1970."""
 _TYPES: dict[PrimitiveType, dict[str, Any]] = {
     PrimitiveType.STRING: {"type": "string"},
     PrimitiveType.BOOLEAN: {"type": "boolean"},
@@ -89,11 +87,11 @@ def _of_field(field: Field, drift: DriftPolicy) -> dict[str, Any]:
 
 
 def _optional(kind: Type, drift: DriftPolicy) -> dict[str, Any]:
-    """What is asked of a value that may be null."""
+    """Schema of a value that may be null."""
     schema = _of_type(kind, drift)
     if drift is DriftPolicy.FREEZE:
         return _or_null(schema)
-    # Of an object or an array what is within it, of anything else nothing.
+    # Only nested values of objects and arrays are checked.
     asked = {"properties", "required", "additionalProperties", "items"}
     return {name: schema[name] for name in schema if name in asked} | {
         "$comment": f"expected: {type_name(kind)}; other values are {_GOES[drift]}"
@@ -109,7 +107,7 @@ def _of_type(kind: Type, drift: DriftPolicy) -> dict[str, Any]:
         case MapType():
             return {"type": "object", "additionalProperties": _optional(kind.value, drift)}
         case DecimalType():
-            # One more than the largest: validators read numbers as doubles, which may round up to that.
+            # One more than the largest value: validators read doubles, which may be rounded up.
             largest = 10 ** (kind.precision - kind.scale)
             return {"type": "number", "minimum": -largest, "maximum": largest}
         case PrimitiveType():
@@ -128,7 +126,7 @@ def _of_constraints(constraints: Constraints) -> dict[str, Any]:
         (constraints.minimum, "minimum", "exclusiveMinimum"),
         (constraints.maximum, "maximum", "exclusiveMaximum"),
     ):
-        # A time's range cannot be said.
+        # JSON Schema has no ranges of times.
         if bound and (number := _number(bound)) is not None:
             found[exclusive if bound.exclusive else inclusive] = number
     pattern = None if constraints.pattern is None else portable(constraints.pattern)
@@ -161,7 +159,7 @@ def _number(bound: Bound) -> int | float | None:
 
 
 def _values(text: str, kind: Type) -> list[Any]:
-    """The JSON values whose text is allowed: for a scalar, ``"1"`` and 1."""
+    """The JSON values for allowed texts: for a scalar, ``"1"`` and 1."""
     values: list[Any] = []
     if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR, PrimitiveType.TIMESTAMP, PrimitiveType.DATE):
         values.append(text)

@@ -1,4 +1,4 @@
-"""What a contract says, as frozen values that every program can carry, compare and pickle."""
+"""Model of a contract: frozen values that can be compared and pickled."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -8,28 +8,28 @@ from enum import StrEnum
 
 
 class DriftPolicy(StrEnum):
-    """What becomes of unknown fields, and of values that do not fit where null is allowed."""
+    """How to handle unknown fields, and values that do not fit where null is allowed."""
 
     FREEZE = "freeze"
     """The record is a dead letter."""
     RESCUE = "rescue"
-    """The record goes to bronze; what did not fit is kept as it landed, beside the columns."""
+    """The record goes to bronze; what did not fit is kept in ``_rescued``."""
     DISCARD = "discard"
-    """The record goes to bronze; what did not fit is counted, and goes."""
+    """The record goes to bronze; what did not fit is counted and dropped."""
 
 
 class SilverStrategy(StrEnum):
-    """How silver finds the earlier record of a key. The verdicts are the same."""
+    """How silver finds earlier records of a key. All strategies give the same verdicts."""
 
     MERGE = "merge"
-    """It compares with the rows of silver."""
+    """Compare with the rows of silver."""
     STATE = "state"
-    """It keeps the keys in the state of the query."""
+    """Keep the keys in the state of the query."""
 
 
 @dataclass(frozen=True)
 class Silver:
-    """How a stream's records become one row per primary key."""
+    """How silver gets one row per primary key."""
 
     # How much older than the newest event a record may be; None for any age.
     horizon: timedelta | None
@@ -37,9 +37,9 @@ class Silver:
 
 
 class PrimitiveType(StrEnum):
-    """A JSON scalar and the column that keeps it.
+    """Type of a JSON scalar and of its column.
 
-    ``scalar`` is any JSON scalar, kept as text: a string's value, or a number's or boolean's characters as landed.
+    ``scalar`` is any JSON scalar, kept as text: the value of a string, or a number or boolean as landed.
     """
 
     STRING = "string"
@@ -55,7 +55,7 @@ class PrimitiveType(StrEnum):
 
 @dataclass(frozen=True)
 class DecimalType:
-    """A number kept exactly: ``precision`` digits in all, ``scale`` of them behind the point."""
+    """An exact number: ``precision`` digits, ``scale`` of them after the decimal point."""
 
     precision: int
     scale: int
@@ -63,7 +63,7 @@ class DecimalType:
 
 @dataclass(frozen=True)
 class MapType:
-    """A JSON object of any keys whose values have one type."""
+    """A JSON object with arbitrary keys and values of one type."""
 
     value: "Type"
 
@@ -86,7 +86,7 @@ Type = PrimitiveType | DecimalType | MapType | ListType | ObjectType
 
 
 def type_name(kind: Type) -> str:
-    """What a type is called, without what is within it."""
+    """Name of a type, without nested types."""
     match kind:
         case DecimalType():
             return f"decimal({kind.precision},{kind.scale})"
@@ -101,7 +101,7 @@ def type_name(kind: Type) -> str:
 
 
 class TimeFormat(StrEnum):
-    """How a timestamp is written, as the pattern of a contract. Text has optional seconds, with up to 9 decimals."""
+    """Format of a timestamp in a contract. Seconds are optional in text, with up to 9 decimals."""
 
     T_OFFSET = "yyyy-MM-dd'T'HH:mm:ssXXX"
     T_LOCAL = "yyyy-MM-dd'T'HH:mm:ss"
@@ -126,13 +126,13 @@ class TimeFormat(StrEnum):
 
     @property
     def per_second(self) -> int | None:
-        """How many of its units a second has; None for text."""
+        """Units per second; None for text."""
         return {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000}.get(self.value)
 
 
 @dataclass(frozen=True)
 class TimeForm:
-    """How the timestamps of a field are written."""
+    """Format of the timestamps of a field."""
 
     format: TimeFormat = TimeFormat.T_OFFSET
     zone: str = "UTC"  # IANA name of the time zone of values without a UTC offset; ``UTC`` where each value has one
@@ -142,12 +142,12 @@ class TimeForm:
 
 
 ISO_8601 = TimeForm()
-"""How timestamps are written by default."""
+"""Default format of timestamps."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """An end of a range."""
+    """A limit of a range."""
 
     # By the field's type: an int (int, long), a float (float, double), a Decimal, a date, or a datetime in UTC.
     value: int | float | Decimal | date
@@ -156,7 +156,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Constraints:
-    """What a value must meet beside its type; false if that is nothing."""
+    """Limits of a value besides its type; false if there are none."""
 
     minimum: Bound | None = None
     maximum: Bound | None = None
@@ -173,19 +173,19 @@ _UNCONSTRAINED = Constraints()
 
 
 class DerivedFrom(StrEnum):
-    """What the value of a derived field is made of."""
+    """Source of a derived field."""
 
     CORRELATION = "correlationId"
-    """Text that identifies an event, the same for each copy of it; see :mod:`lakeproof.kafka.correlation`."""
+    """Text that identifies an event and all its copies, see :mod:`lakeproof.kafka.correlation`."""
     SCHEMA = "schemaId"
-    """The id of the contract in the schema registry; null without a registry."""
+    """Id of the contract in the schema registry; null without a registry."""
     INGESTION = "ingestionTimestamp"
-    """When the micro-batch was judged."""
+    """Time when the micro-batch was judged."""
 
 
 @dataclass(frozen=True)
 class Derived:
-    """How the value of a derived field is found."""
+    """How a derived field is computed."""
 
     source: DerivedFrom
     # For correlation ids: identifies events that were sent without an idempotency key.
@@ -197,7 +197,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class Expected:
-    """The range of values that are not anomalies. A value outside of it is data, as every other one."""
+    """Range of normal values. Values outside are anomalies, but valid."""
 
     # Inclusive; None for no limit.
     minimum: Decimal | None = None
@@ -216,7 +216,7 @@ _ANY = Expected()
 
 @dataclass(frozen=True)
 class Field:
-    """A named value in a record, or one that is derived when a record is ingested."""
+    """A field of a record, or one that is derived at ingestion."""
 
     name: str  # name in JSON, and of the column
     type: Type
@@ -236,17 +236,17 @@ class Field:
 
     @property
     def first_name(self) -> str:
-        """The name that it had first, which no renaming changes."""
+        """The oldest name of the field."""
         return self.former_names[0] if self.former_names else self.name
 
 
 def live(fields: Iterable[Field]) -> tuple[Field, ...]:
-    """Fields that records may have: without derived ones, and those that were dropped, at any depth."""
+    """Fields that records may have: not derived, and not dropped at any depth."""
     return tuple(field for field in current(fields) if not field.derived)
 
 
 def current(fields: Iterable[Field]) -> tuple[Field, ...]:
-    """Fields whose columns have values in new rows: without those that were dropped, at any depth."""
+    """Fields with values in new rows: not dropped at any depth."""
     return tuple(replace(field, type=_live(field.type)) for field in fields if not field.dropped)
 
 

@@ -1,23 +1,23 @@
 r"""Regular expressions that mean the same wherever a contract goes.
 
-A pattern is judged with RE2, whose time is linear in the text, and goes to registries in a JSON Schema, which uses
-ECMA-262. Only what means the same in both is supported: literals, ``.``, classes, ``\d \D \w \W``, groups, ``|``,
-``* + ? {n,m}``, ``^`` and ``$``. As in JSON Schema, it can match anywhere in the text; ``^…$`` matches all of it.
+Patterns are evaluated with RE2, in linear time, and exported in JSON Schemas, which use ECMA-262. Only what means the
+same in both is supported: literals, ``.``, classes, ``\d \D \w \W``, groups, ``|``, ``* + ? {n,m}``, ``^`` and ``$``.
+As in JSON Schema, it can match anywhere in the text; ``^…$`` matches all of it.
 """
 
 import re
 
 MAX_SIZE = 1_000
-"""Characters and ranges of a pattern, repeats written out; more could not be sure to fit into RE2."""
+"""Characters and ranges of a pattern with repeats expanded; larger ones may not fit into RE2."""
 MAX_DEPTH = 50
-"""Groups within groups."""
+"""Nested groups."""
 
 _SYNTAX = "^$\\.*+?()[]{}|/"
 _ESCAPED = _SYNTAX + "tnrfv"
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 _REPEAT = re.compile(r"(?:[*+?]|\{([0-9]{1,4})(?:(,)([0-9]{1,4})?)?\})\??")
 _ANY = "[^\\n\\r\u2028\u2029]"
-# Written out, since some engines count other digits and letters among them.
+# Expanded, since some engines include other digits and letters.
 _MEMBERS = {"d": "0-9", "w": "A-Za-z0-9_"}
 _CLASSES = {"d": "[0-9]", "D": "[^0-9]", "w": "[A-Za-z0-9_]", "W": "[^A-Za-z0-9_]"}
 
@@ -27,12 +27,12 @@ class PatternError(Exception):
 
 
 def portable(pattern: str) -> str:
-    r"""Check a pattern."""
+    r"""Check a pattern; return it with ``.`` and ``\d`` written out as ECMA-262 defines them."""
     return _Parser(pattern).parse()
 
 
 class _Parser:
-    """Each method reads on from `_at`, adds to `_out`, and returns the size of what it read."""
+    """Each method parses from `_at`, appends to `_out`, and returns the size of what it parsed."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
@@ -93,7 +93,7 @@ class _Parser:
         return size
 
     def _repeat(self) -> int:
-        """Read what says how often; return the most copies that it makes."""
+        """Parse a quantifier; return the most copies that it makes."""
         match = _REPEAT.match(self._text, self._at)
         if not match:
             return 1
@@ -124,7 +124,7 @@ class _Parser:
         return size
 
     def _member(self) -> str:
-        """Read one character of a class; return it, or nothing for a class of several."""
+        """Parse one character of a class; return it, or "" for several."""
         letter = self._next()
         if not letter:
             raise PatternError("unmatched [")

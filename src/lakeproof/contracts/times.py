@@ -1,4 +1,4 @@
-"""How timestamps are written: the options ``format``, ``timezone`` and ``defaultTimezone`` of the standard."""
+"""Formats of timestamps: the options ``format``, ``timezone`` and ``defaultTimezone`` of the standard."""
 
 import re
 from typing import Any
@@ -10,13 +10,13 @@ from lakeproof.contracts.read.source import Place
 
 FORMAT, HAS_ZONE, ZONE = TIME_OPTIONS = ("format", "timezone", "defaultTimezone")
 _UTC = ("UTC", "Etc/UTC")
-# Abbreviations are ambiguous, `localtime` is a setting of the machine, and `right/…` counts leap seconds.
+# Abbreviations are ambiguous, `localtime` depends on the machine, and `right/…` counts leap seconds.
 _ZONE = re.compile(r"[A-Z][A-Za-z0-9_+-]*(/[A-Z][A-Za-z0-9_+-]*)+")
 _ZONE_HINT = "Use UTC, or a name of the IANA database like Europe/Berlin."
 
 
 class TimeFormError(Exception):
-    """Timestamps cannot be written so."""
+    """Invalid options for the format of a timestamp."""
 
     def __init__(self, option: str, message: str, hint: str) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class TimeFormError(Exception):
 
 
 def time_form(pattern: object, zone: object) -> TimeForm:
-    """How timestamps are written."""
+    """Make the format of timestamps from a pattern and a time zone."""
     found = TimeFormat.T_OFFSET if pattern is None else next((each for each in TimeFormat if each == pattern), None)
     if found is None:
         raise TimeFormError(FORMAT, f"unknown format {pattern!r}.", f"Expected one of: {', '.join(TimeFormat)}.")
@@ -41,7 +41,7 @@ def time_form(pattern: object, zone: object) -> TimeForm:
 
 
 def read_time(options: dict[str, Any], kind: Type, place: Place, problems: Problems) -> TimeForm:
-    """Read how a timestamp is written from the ``logicalTypeOptions`` at `place`."""
+    """Read the format of a timestamp from the ``logicalTypeOptions`` at `place`."""
     if kind is not PrimitiveType.TIMESTAMP:
         return ISO_8601
     try:
@@ -70,6 +70,6 @@ def _zone(name: object) -> str:
     try:
         if isinstance(name, str) and _ZONE.fullmatch(name):
             return ZoneInfo(name).key
-    except (KeyError, ValueError, OSError):  # not there, no data of a zone, a folder
+    except (KeyError, ValueError, OSError):  # missing, not a time zone, or a folder
         pass
     raise TimeFormError(ZONE, f"unknown time zone {name!r}.", _ZONE_HINT)

@@ -1,1 +1,1 @@
-"""Data products: one file per product, which defines a table of windows over a stream's silver."""
+"""Data products: each file defines a table of windows over a stream's silver."""

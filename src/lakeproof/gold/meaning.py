@@ -1,4 +1,4 @@
-"""What an expression means, as lists and texts that do not change with the types of the fields."""
+"""Canonical form of expressions, independent of the types of the fields."""
 
 from datetime import date
 from decimal import Decimal
@@ -10,7 +10,7 @@ Meaning = list["str | bool | Meaning | None"]
 
 
 def meaning(expression: Expression) -> Meaning:
-    """Write an expression as JSON can have it. Two that are equal for every record may still differ."""
+    """Canonical form of an expression as JSON. Equivalent expressions may still differ."""
     match expression:
         case Literal(value):
             return _of_literal(value)

@@ -1,7 +1,6 @@
-"""Read the SQL of a measure: one aggregate, of an expression that a rule of a contract can contain.
+"""Parse the SQL of a measure: one aggregate of an expression that rules of contracts support.
 
-What engines do not agree on to the last digit is refused: sums of doubles, which depend on the order of the records,
-and sums that may have more digits than a decimal.
+Sums on which engines may differ are refused: of doubles, which depend on the order of records, and of too many digits.
 """
 
 from typing import Any
@@ -15,7 +14,7 @@ from lakeproof.contracts.rules.types import MAX_DIGITS, OUTSIDE, RuleError, conv
 from lakeproof.gold.model import Aggregate, Measure
 
 MAX_DIGITS_IN_SUM = MAX_DIGITS - 6
-"""Digits of a number that can be added: a sum of a million of them fits."""
+"""Most digits of a summand: a sum of a million of them still fits."""
 
 _AGGREGATES: dict[type[exp.Expr], Aggregate] = {
     exp.Count: Aggregate.COUNT,
@@ -57,7 +56,7 @@ def _measure(name: str, tree: exp.Expr, fields: tuple[Field, ...]) -> Measure:
         raise RuleError(f"{shown(tree)} is not one aggregate", _FORM)
     if aggregate in (Aggregate.MIN_BY, Aggregate.MAX_BY):
         return _by(name, aggregate, tree, fields)
-    only(tree, "this", "big_int")  # a mark that sqlglot sets on each COUNT
+    only(tree, "this", "big_int")  # a flag that sqlglot sets on each COUNT
     inner: Any = tree.this
     if inner is None:
         raise RuleError(f"{shown(tree)} has no argument", "Write COUNT(*) to count records.")
@@ -77,7 +76,7 @@ def _measure(name: str, tree: exp.Expr, fields: tuple[Field, ...]) -> Measure:
 
 
 def _by(name: str, aggregate: Aggregate, tree: exp.Expr, fields: tuple[Field, ...]) -> Measure:
-    """A value of the records where another one is least or greatest."""
+    """MIN_BY or MAX_BY."""
     only(tree, "this", "expression")
     if tree.expression is None:
         message = f"{aggregate.upper()} has one argument"
@@ -87,11 +86,11 @@ def _by(name: str, aggregate: Aggregate, tree: exp.Expr, fields: tuple[Field, ..
 
 
 def _ordered(aggregate: Aggregate, value: Expression, node: exp.Expr) -> Expression:
-    """Values that have an order, in which engines agree."""
+    """A value whose order is the same in all engines."""
     if value.kind not in _ORDERED and not isinstance(value.kind, DecimalType):
         raise _unfit(aggregate, node, value.kind, "a number, text, a timestamp or a date")
     if value.kind is _DOUBLE:
-        return Call(Operator.ADD, (value, Literal(0.0, _DOUBLE)), _DOUBLE)  # makes 0.0 of -0.0, to which it is equal
+        return Call(Operator.ADD, (value, Literal(0.0, _DOUBLE)), _DOUBLE)  # converts -0.0 to 0.0
     return value
 
 

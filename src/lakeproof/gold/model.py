@@ -1,4 +1,4 @@
-"""What the file of a data product says, as frozen values that every program can carry, compare and pickle."""
+"""Model of a data product: frozen values that can be compared and pickled."""
 
 import hashlib
 import json
@@ -16,21 +16,21 @@ WINDOW_END = "window_end"
 
 
 class Kind(StrEnum):
-    """What a product makes of the records of a window."""
+    """Kind of a data product."""
 
     WINDOWS = "windows"
-    """One row of measures: :class:`Product`."""
+    """One row of measures per window: :class:`Product`."""
     SAMPLES = "samples"
-    """Some of the records: :class:`lakeproof.gold.samples.Samples`."""
+    """Selected records per window: :class:`lakeproof.gold.samples.Samples`."""
 
 
 class Publish(StrEnum):
     """When the row of a window is published."""
 
     UPDATES = "updates"
-    """As soon as it has a record, and again when a record changes it."""
+    """With the first record, and after each change."""
     FINAL = "final"
-    """Once, after the horizon has passed its end: then silver keeps no record of it any more."""
+    """Once, when the horizon has passed its end and silver accepts no more records of it."""
 
 
 class SinkKind(StrEnum):
@@ -41,7 +41,7 @@ class SinkKind(StrEnum):
     KAFKA = "kafka"
     """A topic of Kafka."""
     PARQUET = "parquet"
-    """Parquet files, each window in one of them once."""
+    """Parquet files that contain each window once."""
 
 
 @dataclass(frozen=True)
@@ -53,28 +53,27 @@ class Sink:
 
 
 class Aggregate(StrEnum):
-    """What is made of the values of an argument. As in SQL, null is not a value."""
+    """Aggregate functions. As in SQL, they ignore null."""
 
     COUNT = "count"
-    """How many values; without an argument, how many records."""
+    """Number of values, or of records if there is no argument."""
     COUNT_DISTINCT = "count_distinct"
     SUM = "sum"
     """Null if there is no value."""
     MIN = "min"
-    """Null if there is no value. The order is that of the operator LESS."""
+    """Null if there is no value. Ordered as by the operator LESS."""
     MAX = "max"
     MIN_BY = "min_by"
-    """MIN of the values in the records with the least order. Null is a value here, and the greatest one."""
+    """MIN of the values in the records with the lowest order. Null counts as the greatest value."""
     MAX_BY = "max_by"
-    """MAX of the values in the records with the greatest order. Null is a value here, and the least one."""
+    """MAX of the values in the records with the highest order. Null counts as the lowest value."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Intervals of event time, with their start and without their end. One of them starts at 1970-01-01T00:00:00Z.
+    """Half-open intervals of event time, aligned to 1970-01-01T00:00:00Z, or sessions.
 
-    Or sessions: each record opens a window of its own at its event time, and windows of the same keys that overlap are
-    one. So a session ends when there is no record for the length of the size.
+    A session ends when its keys have no record for the length of the size.
     """
 
     size: timedelta  # of sessions: the gap after which a session ends
@@ -91,7 +90,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Key:
-    """A field that the records of a window are grouped by."""
+    """A field by which the records of a window are grouped."""
 
     path: tuple[str, ...]  # names of the enclosing objects, then its own
     type: Type
@@ -99,7 +98,7 @@ class Key:
 
     @property
     def name(self) -> str:
-        """Name of the column: that of the field."""
+        """Name of the column."""
         return self.path[-1]
 
     def __str__(self) -> str:
@@ -108,7 +107,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Measure:
-    """A column of a product that is computed from the records of a window."""
+    """A column that aggregates the records of a window."""
 
     name: str
     aggregate: Aggregate
@@ -122,13 +121,13 @@ class Measure:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """Everything that it computes of a record."""
+        """All expressions that are evaluated for a record."""
         return tuple(each for each in (self.argument, self.order) if each)
 
 
 @dataclass(frozen=True)
 class Product:
-    """A data product: a table with one row for each window and each combination of keys that has a record in it."""
+    """A data product: a table with one row per window and combination of keys."""
 
     name: str  # also the name of its table
     stream: str
@@ -143,16 +142,15 @@ class Product:
 
     @property
     def fields(self) -> set[str]:
-        """Paths of the fields that it uses."""
+        """Paths of the fields in use."""
         of_measures = (fields_in(each) for measure in self.measures for each in measure.expressions)
         return {str(key) for key in self.keys}.union(*of_measures)
 
     @property
     def digest(self) -> str:
-        """SHA-256 in hexadecimal of everything that the rows depend on.
+        """SHA-256 of everything that determines the rows.
 
-        Spelling and descriptions make no difference, and neither do types: a field that gets a wider type keeps its
-        values.
+        Spelling, descriptions and types make no difference: a wider type keeps all values.
         """
         says = {
             "name": self.name,

@@ -62,12 +62,12 @@ def product_names(folder: Path) -> list[str]:
 
 
 def load_products(folder: Path, streams: Sequence[str], contract_of: Callable[[str], Contract]) -> list[Product]:
-    """Read the products of windows that read one of these streams; see :func:`names_of_kind` for the others."""
+    """Read the products of windows over the given streams."""
     return [load_product(folder, name, contract_of) for name in names_of_kind(folder, streams, Kind.WINDOWS)]
 
 
 def names_of_kind(folder: Path, streams: Sequence[str], kind: Kind) -> list[str]:
-    """Names of the products of a kind that read one of these streams. Nothing else is looked at."""
+    """Names of the products of a kind over the given streams."""
     found = []
     for name in product_names(folder):
         document: Any = _document_of(folder, name)
@@ -78,7 +78,7 @@ def names_of_kind(folder: Path, streams: Sequence[str], kind: Kind) -> list[str]
 
 
 def kind_of(document: object) -> Kind:
-    """The kind of a product's file; a file that has another one is read as one of windows, which then rejects it."""
+    """The kind of a product's file. Unknown kinds are read as windows, whose model rejects them."""
     found = document.get("kind") if isinstance(document, dict) else None
     return Kind.SAMPLES if found == Kind.SAMPLES else Kind.WINDOWS
 
@@ -89,7 +89,7 @@ def is_of_kind(folder: Path, name: str, kind: Kind) -> bool:
 
 
 def product_text(folder: Path, name: str) -> tuple[bytes, str]:
-    """The bytes of a product's file, and where it is."""
+    """The bytes and the path of a product's file."""
     path = folder / f"{name}.yaml"
     if not path.is_file():
         known = ", ".join(product_names(folder)) or "none"
@@ -124,10 +124,9 @@ def parse_product(text: bytes, origin: str, name: str, contract_of: Callable[[st
 
 
 def read_under(product: Product, contract: Contract) -> Product:
-    """The same product over the fields of a newer contract, which was applied while it is filled.
+    """The same product over a newer contract that was applied meanwhile.
 
-    Fields have their new types, but the names by which the product has them: its definition is still that of its table.
-    Those that were dropped are null from now on.
+    Fields have their new types but keep the names that the product uses. Dropped fields are null from now on.
     """
     used = {path.partition(".")[0] for path in product.fields}
     fields = tuple(_as_used(each, used) for each in contract)
@@ -145,7 +144,7 @@ def _as_used(field: Field, used: Container[str]) -> Field:
 
 
 def told(error: "ErrorDetails") -> ContractError:
-    """What is said of a key that is missing, unknown or wrong."""
+    """Translate an error of pydantic about a key."""
     place, kind = located_at(error), error["type"]
     if kind == "missing":
         return ContractError(place[:-1], f"missing key {place[-1]}.", PAGE, lacks=str(place[-1]))
@@ -209,7 +208,7 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
 
 
 def _window(document: _WindowOrSession, *, is_whole: bool) -> Window | None:
-    """The windows; None where a key was left out, because an error was found there."""
+    """The windows; None if a key was removed because of an error."""
     if document.gap is None:
         if document.size is None:
             if not is_whole:
@@ -224,7 +223,7 @@ def _window(document: _WindowOrSession, *, is_whole: bool) -> Window | None:
 
 
 def _check_session(window: Window, document: _Document, sinks: tuple[Sink, ...]) -> None:
-    """Refuse what cannot be kept for windows that grow, and become one."""
+    """Refuse sinks and modes that cannot follow sessions, which grow and merge."""
     if not window.session:
         return
     if document.publish is Publish.FINAL:
@@ -268,7 +267,7 @@ def _sink(raw: object, place: Place, product: str) -> Sink:
 
 
 def check_name(name: str, due: str) -> None:
-    """Refuse a product whose name is not that of its file."""
+    """Check that a product is named like its file."""
     if identifier(name, ("name",), "a product") != due:
         raise ContractError(
             ("name",),
@@ -316,7 +315,7 @@ def _key(path: str, place: Place, contract: Contract) -> Key:
 
 
 def renamed_hint(path: str, contract: Contract) -> str:
-    """A hint for the name of a field that was renamed or dropped; empty for any other name."""
+    """A hint for a field that was renamed or dropped; otherwise empty."""
     name, dot, rest = path.partition(".")
     field = next((field for field in contract if field.name == contract.renamed.get(name, name)), None)
     if field is None or (field.name == name and not field.dropped):
@@ -343,7 +342,7 @@ def _check_columns(columns: Mapping[Place, str], problems: Problems) -> None:
 
 
 def _measures(measures: Mapping[str, str], contract: Contract, problems: Problems) -> tuple[Measure, ...]:
-    # Here, so that where there are no products, nobody waits for sqlglot.
+    # Imported here: sqlglot is slow to import and not needed without products.
     from lakeproof.contracts.rules.types import RuleError, UnknownFieldError
     from lakeproof.gold.measures import parse_measure
 

@@ -90,7 +90,7 @@ class _Document(Model):
 
 
 def load_all_samples(folder: Path, streams: Sequence[str], contract_of: Callable[[str], Contract]) -> list[Samples]:
-    """Read the products of samples that read one of these streams."""
+    """Read the products of samples over the given streams."""
     return [load_samples(folder, name, contract_of) for name in names_of_kind(folder, streams, Kind.SAMPLES)]
 
 

@@ -1,4 +1,4 @@
-"""What the file of a product of the kind ``samples`` says: readings of devices, sampled in windows, and anomalies."""
+"""Model of a product of the kind ``samples``: readings of devices, sampled in windows, and anomalies."""
 
 import hashlib
 import json
@@ -17,16 +17,16 @@ MAXIMUM = "maximum"
 
 
 class Grouping(StrEnum):
-    """Of which readings samples are taken."""
+    """The group of readings from which samples are taken."""
 
     DEVICE = "device"
-    """Those of a device in a window."""
+    """Readings of a device in a window."""
     WINDOW = "window"
-    """Those of all devices in a window."""
+    """Readings of all devices in a window."""
 
 
 class Role(StrEnum):
-    """Why a reading is a sample. It may have several roles."""
+    """Why a reading is a sample; a reading may have several roles."""
 
     FIRST = "first"
     MIDDLE = "middle"
@@ -47,14 +47,14 @@ class AlertMode(StrEnum):
     """How fast alerts are sent."""
 
     REAL_TIME = "real_time"
-    """Each message as it comes, by Spark's real-time mode. It holds a core for each partition of the topic."""
+    """Spark's real-time mode: each message at once, at the cost of a core per partition."""
     MICRO_BATCH = "micro_batch"
     """A few times a second."""
 
 
 @dataclass(frozen=True)
 class Alerts:
-    """Where values out of range are reported at once."""
+    """Topic for values out of range."""
 
     topic: str
     mode: AlertMode
@@ -62,7 +62,7 @@ class Alerts:
 
 @dataclass(frozen=True)
 class RateOfChange:
-    """The value of a device changes too fast."""
+    """Detector: the value of a device changes too fast."""
 
     maximum: float
     within: timedelta  # greatest age of the reading that it is compared with
@@ -70,7 +70,7 @@ class RateOfChange:
 
 @dataclass(frozen=True)
 class StuckValue:
-    """The value of a device does not change."""
+    """Detector: the value of a device does not change."""
 
     readings: int  # so many equal readings in a row are an anomaly
     within: timedelta  # time up to the newest reading in which no other value occurs
@@ -78,14 +78,14 @@ class StuckValue:
 
 @dataclass(frozen=True)
 class SilentDevice:
-    """A device sends nothing."""
+    """Detector: a device sends nothing."""
 
     after: timedelta
 
 
 @dataclass(frozen=True)
 class Detectors:
-    """Which detectors apply beside the range of the contract."""
+    """Detectors in addition to the range of the contract."""
 
     rate_of_change: RateOfChange | None = None
     stuck_value: StuckValue | None = None
@@ -93,10 +93,10 @@ class Detectors:
 
     @property
     def look_back(self) -> timedelta:
-        """How much older a reading can be than what is detected because of it."""
+        """Greatest age of a reading that can still cause a detection."""
         lengths = [
             self.rate_of_change.within if self.rate_of_change else timedelta(),
-            # Whether the reading before was part of the same anomaly depends on what was before that.
+            # Whether the previous reading belongs to the same anomaly depends on earlier readings.
             2 * self.stuck_value.within if self.stuck_value else timedelta(),
             self.silent_device.after if self.silent_device else timedelta(),
         ]
@@ -105,7 +105,7 @@ class Detectors:
 
 @dataclass(frozen=True)
 class Samples:
-    """A product of two tables: samples of the windows of a stream's readings, and anomalies."""
+    """A product of two tables: samples of a stream's readings by window, and anomalies."""
 
     name: str  # also the name of the table of samples
     stream: str
@@ -126,7 +126,7 @@ class Samples:
 
     @property
     def digest(self) -> str:
-        """SHA-256 in hexadecimal of everything that the rows depend on."""
+        """SHA-256 of everything that determines the rows."""
         says = {
             "kind": "samples",
             "name": self.name,

@@ -1,4 +1,4 @@
-"""Read the windows of a product."""
+"""Read the window section of a product."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ from lakeproof.contracts.read.problems import ContractError
 from lakeproof.gold.model import Window
 
 MAX_OVERLAP = 1_440
-"""Windows that a record is in at most: those of a day that start every minute."""
+"""Most windows that contain a record: a day's windows that start every minute."""
 
 _DAY = timedelta(days=1)
 
@@ -19,7 +19,7 @@ def read_session(gap: str) -> Window:
 
 
 def read_window(size: str, every: str | None) -> Window:
-    """Read the size of a product's windows, and the distance of their starts; none is the size."""
+    """Read size and distance of a product's windows; the distance defaults to the size."""
     length = _length("size", size)
     if every is None:
         return Window(length, length)

@@ -1,1 +1,1 @@
-"""Which contract was applied to a stream's tables when, and applying one."""
+"""History of the contracts that were applied to the tables of streams."""

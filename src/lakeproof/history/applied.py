@@ -1,6 +1,6 @@
 """``ops.schema_changes``: which contracts were applied to a stream's tables, with their texts.
 
-The lake itself so has the contract of each row that it holds, and says which one is applied: the newest.
+So the lake itself contains the contract of each of its rows. The newest one is the applied one.
 """
 
 import random
@@ -24,7 +24,7 @@ _LONGEST_WAIT = 0.5  # seconds
 
 
 class AppliedMeanwhileError(LakeproofError):
-    """Another contract was applied to the stream since its newest one was looked up."""
+    """Another contract was applied concurrently."""
 
     retryable = True
 
@@ -44,14 +44,14 @@ class Applied:
 
 
 class _RefusedError(Exception):
-    """The catalog refused a commit, which may have landed all the same."""
+    """The catalog refused a commit, but the commit may have succeeded."""
 
 
 class _UncertainCatalog:
     """A catalog whose refusal of a commit is uncertain.
 
-    The catalog of a commit that was sent twice refuses the second one. PyIceberg takes ``CommitFailedException`` for
-    certain and deletes the manifests of the snapshot, or, with retries, adds the row again behind somebody else's.
+    If a commit is sent twice, the catalog refuses the second one. PyIceberg then assumes that the commit failed and
+    deletes its manifests or, with retries, adds the row again.
     """
 
     def __init__(self, catalog: "Catalog") -> None:
@@ -70,7 +70,7 @@ class _UncertainCatalog:
 
 
 def applied_contracts(catalog: "Catalog", stream: str) -> tuple[Applied, ...]:
-    """Contracts that were applied to a stream, the newest last."""
+    """Contracts that were applied to a stream, newest last."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
@@ -81,7 +81,7 @@ def applied_contracts(catalog: "Catalog", stream: str) -> tuple[Applied, ...]:
 
 
 def record(catalog: "Catalog", contract: Contract, text: bytes, changes: Sequence[str], before: Applied | None) -> None:
-    """Write that a contract was applied; `before` is the stream's newest one by then."""
+    """Record that a contract was applied after `before`, the newest one so far."""
     import pyarrow as pa
 
     table = ensure_schema_changes(catalog)
@@ -101,12 +101,12 @@ def record(catalog: "Catalog", contract: Contract, text: bytes, changes: Sequenc
         table.refresh()
         newest = _applied(table, contract.stream)[-1:]
         if attempt and [(each.number, each.digest) for each in newest] == [(row["number"], contract.digest)]:
-            return  # the row landed; only the answer of the catalog was lost
+            return  # the commit succeeded, but its answer was lost
         if newest != ((before,) if before else ()):
             break
         try:
             table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
-        except _RefusedError:  # another row came first, of any stream, or the answer was lost: look again
+        except _RefusedError:  # a concurrent row of any stream, or a lost answer: check again
             time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 - no secret
             continue
         return

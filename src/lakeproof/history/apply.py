@@ -1,7 +1,7 @@
 """A stream's tables follow its contract: columns are added, renamed and widened; nothing is dropped or narrowed.
 
-The tables change first, then ``ops.schema_changes`` says so, then a running consumer is notified. Each step is left out
-where it has been done, so that after a crash between them, doing it again finishes.
+The tables change first, then ``ops.schema_changes`` records it, then a running consumer is notified. Steps that are
+done are skipped, so that repeating the command after a crash completes it.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What it takes for a stream's tables to follow a contract."""
+    """The steps that make a stream's tables follow a contract."""
 
     contract: Contract
     text: bytes
@@ -36,17 +36,17 @@ class Plan:
 
     @property
     def applied(self) -> Applied | None:
-        """The contract that is applied; None where none ever was."""
+        """The newest applied contract, if any."""
         return self.past[-1] if self.past else None
 
     @property
     def is_applied(self) -> bool:
-        """Whether there is nothing left to do to the tables."""
+        """Whether the tables follow the contract already."""
         return self.applied is not None and self.applied.digest == self.contract.digest and not self.columns
 
 
 def plan(catalog: "Catalog", settings: Settings, stream: str) -> Plan:
-    """Compare a stream's contract with the one that is applied, and with bronze; nothing is changed."""
+    """Compare a stream's contract with the applied one and with bronze, without changing anything."""
     text = contract_text(settings.contracts, stream)
     contract = parse_contract(text, str(settings.contracts / f"{stream}.yaml"), stream)
     past = applied_contracts(catalog, stream)
@@ -59,14 +59,14 @@ def plan(catalog: "Catalog", settings: Settings, stream: str) -> Plan:
     _check_version(contract, past)
     columns: list[str] = []
     if bronze is not None:
-        # Columns of our own that were there under the contract before, too, are no business of a contract.
+        # Missing columns of lakeproof's own are not part of the contract.
         own = {path for path in bronze_schema(before or contract).column_names if path.startswith("_")}
         columns = [path for path in lacking(bronze.schema(), bronze_schema(contract)) if path not in own]
     return Plan(contract, text, past, found, tuple(columns), bronze is None)
 
 
 def carry_out(catalog: "Catalog", planned: Plan, log: ContractLog) -> None:
-    """Let tables, ``ops.schema_changes`` and a consumer that runs follow a contract."""
+    """Apply a contract: change the tables, record it in ``ops.schema_changes``, notify a running consumer."""
     contract = planned.contract
     ensure_tables(catalog, contract)
     evolve(catalog.load_table(stream_tables(contract.stream).bronze), bronze_schema(contract), contract.renamed)
@@ -79,10 +79,7 @@ def carry_out(catalog: "Catalog", planned: Plan, log: ContractLog) -> None:
 
 
 def adopt(catalog: "Catalog", settings: Settings, stream: str, log: ContractLog) -> Contract:
-    """What a consumer does when it starts: make its contract the current one, unless columns would have to change.
-
-    Tables that are missing are made.
-    """
+    """Make a contract current when a consumer starts, unless columns would have to change; create missing tables."""
     while True:
         planned = plan(catalog, settings, stream)
         if planned.columns:
@@ -92,15 +89,15 @@ def adopt(catalog: "Catalog", settings: Settings, stream: str, log: ContractLog)
                 f"Run `lakeproof contract apply {stream}`.",
             )
         carry_out(catalog, planned, log)
-        for each in planned.past:  # a landing log that was lost gets them back
+        for each in planned.past:  # restores them in a landing log that was lost
             log.keep(each.digest, each.text)
-        # One that was applied at the same time may have been made current before this one was.
+        # A contract that was applied concurrently may have become current before this one.
         if applied_contracts(catalog, stream)[-1].digest == planned.contract.digest:
             return planned.contract
 
 
 def lines(found: Sequence[Change]) -> list[str]:
-    """Changes as text, one each."""
+    """One line of text per change."""
     return [f"{change.field}: {change.what}" if change.field else change.what for change in found]
 
 
@@ -123,7 +120,7 @@ def _check_possible(contract: Contract, before: Contract | None, found: Sequence
 
 
 def _check_version(contract: Contract, past: Sequence[Applied]) -> None:
-    """Refuse a version that another text had, which judged otherwise: rows could not say which one judged them."""
+    """Refuse a version number that was used for a different text: rows name their contract by version."""
     for each in past:
         if each.version == contract.version and each.digest != contract.digest:
             found = changes(each.contract(), contract)
@@ -136,7 +133,7 @@ def _check_version(contract: Contract, past: Sequence[Applied]) -> None:
 
 
 def _check_made_by(contract: Contract, bronze: "Table") -> None:
-    """Without a record of the contract that made the tables, it must be this one."""
+    """Tables without a recorded contract must have been made by this one."""
     due, has = bronze_schema(contract), bronze.schema()
     differ = {*lacking(has, due), *lacking(due, has)}
     if fields := sorted(path for path in differ if not path.startswith("_")):

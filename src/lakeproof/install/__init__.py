@@ -1,1 +1,1 @@
-"""Everything between `pip install` and the first run: the jars of Spark, and a folder to start with."""
+"""Set-up after `pip install`: Spark's jars, and a project folder."""

@@ -1,4 +1,4 @@
-"""The archive of the classes that the consumer's JVM loads: with it, Spark starts in about half the time."""
+"""Class data archive for the consumer's JVM, which halves the time that Spark takes to start."""
 
 import os
 import subprocess
@@ -12,14 +12,14 @@ from lakeproof.install.jars import hashes_of_spark, pyspark_folder
 
 
 def archive_classes(java: Path, jars: Path) -> Path | None:
-    """Let the consumer make its archive, unless it was made with the same Java, PySpark and jars."""
+    """Make the archive if Java, PySpark or jars changed; return the log of a failed attempt."""
     stamp, log = jars.with_name("spark.jsa.stamp"), jars.with_name("archive.log")
     java_version = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     made_with = "\n".join([java_version, version("pyspark"), str(pyspark_folder()), hashes_of_spark().read_text()])
     if stamp.exists() and stamp.read_text() == made_with:
         return None
     template = files("lakeproof.install") / "template"
-    # In an empty folder and with these settings alone, so that no lake is changed.
+    # In an empty folder and without other settings, so that no lake is changed.
     own = {name: value for name, value in os.environ.items() if not name.upper().startswith(("LAKE_", "AWS_"))}
     own |= {
         "LAKE_CONTRACTS": str(template / "contracts"),

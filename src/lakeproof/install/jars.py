@@ -1,4 +1,4 @@
-"""The jars that Spark starts with: retrieved once by the Ivy that PySpark carries, and checked against their hashes."""
+"""Spark's jars: retrieved with the Ivy in PySpark, and verified by hash."""
 
 import fcntl
 import hashlib
@@ -16,32 +16,32 @@ from pathlib import Path
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 
 SPARK = "spark"
-"""The configuration of ivy.xml that the programs need. The others are for the servers of the tests."""
+"""Configuration of ivy.xml for the programs. The others are for the servers of the tests."""
 _LISTED = "jars.sha256"
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 _SAID = 3
-"""Lines of what Ivy printed that an error repeats."""
+"""Lines of Ivy's output in an error message."""
 _DAMAGE = ("invalid sha1", "invalid md5", ".part", "report.Xml")
-"""What Ivy prints of a file of its cache, or of a download, that is incomplete or damaged."""
+"""Ivy's messages about incomplete or damaged files."""
 
 
 class JarsError(LakeproofError):
-    """Jars are not the ones that were recorded."""
+    """Jars differ from the recorded ones."""
 
 
 def hashes_of_spark() -> Path:
-    """The list of the jars of Spark, with their hashes."""
+    """File with names and hashes of Spark's jars."""
     return _packaged(_LISTED)
 
 
 def retrieve(
     java: str, configuration: str, folder: Path, hashes: Path, ivy_settings: Path | None = None, *, lock: bool = False
 ) -> bool:
-    """Put the jars of a configuration of ivy.xml into `folder`, unless they are there."""
+    """Retrieve the jars of an Ivy configuration into `folder`; return whether anything was missing."""
     wanted = {} if lock else read_hashes(hashes)
     before = _put_by_us(folder)
     if not lock and hashes_in(folder, wanted) == wanted:
-        with suppress(PermissionError):  # somebody else's folder with the right jars will do
+        with suppress(PermissionError):  # a folder of another user with the right jars is fine
             _remember(folder, wanted)
         return False
     foreign = {jar.name for jar in folder.glob("*.jar")} - before - wanted.keys()
@@ -51,7 +51,7 @@ def retrieve(
             "Remove the folder, or set LAKE_JARS to another one.",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    # In the same file system, so that each jar appears as a whole.
+    # In the same file system, so that renaming is atomic.
     with _alone(), tempfile.TemporaryDirectory(prefix="new-", dir=folder.parent) as new:
         _run_ivy(java, configuration, Path(new), folder.parent / "ivy.log", ivy_settings)
         found = hashes_in(Path(new), [path.name for path in Path(new).iterdir()])
@@ -69,13 +69,13 @@ def retrieve(
 
 
 def read_hashes(path: Path) -> dict[str, str]:
-    """Names and hashes of a list."""
+    """Hashes by name from a list of jars."""
     pairs = (line.split() for line in path.read_text().splitlines())
     return {name.removeprefix("./"): digest for digest, name in pairs}
 
 
 def hashes_in(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Names and hashes of the jars in a folder, and of other files of these names."""
+    """Hashes by name of the jars in a folder."""
     found = {}
     for path in {*folder.glob("*.jar"), *(folder / name for name in names)}:
         if path.is_file():
@@ -108,12 +108,12 @@ def _compare(found: Mapping[str, str], wanted: Mapping[str, str], hashes: Path) 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Wait until no other set-up of this user retrieves jars: Ivy's cache is for one at a time."""
+    """Lock Ivy's cache, which supports one process at a time."""
     path = _ivy_home() / "lakeproof.lock"
     try:
         path.parent.mkdir(exist_ok=True)
         lock = path.open("a")
-    except OSError:  # Ivy says what it cannot write; its settings may name another cache
+    except OSError:  # Ivy reports this itself; its settings may name another cache
         yield
         return
     with lock:
@@ -126,7 +126,7 @@ def _alone() -> Iterator[None]:
 
 
 def _ivy_home() -> Path:
-    """Folder of Ivy's cache: in the home folder that Java takes for the user's, which is not always HOME."""
+    """Folder of Ivy's cache, in Java's ``user.home``, which may differ from HOME."""
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -154,7 +154,7 @@ def _run_ivy(java: str, configuration: str, into: Path, log: Path, settings: Pat
 
 
 def _put_by_us(folder: Path) -> set[str]:
-    """Names of the jars that an earlier call put there."""
+    """Names of the jars that were put there by an earlier call."""
     listed = folder / _LISTED
     return set(read_hashes(listed)) if listed.exists() else set()
 

@@ -1,4 +1,4 @@
-"""A folder to start with: a contract, a data product, settings, and MinIO for those who want S3."""
+"""Template of a project: contract, data product, settings, and a compose file with MinIO."""
 
 from collections.abc import Iterator
 from importlib.resources import files
@@ -7,11 +7,11 @@ from pathlib import Path
 from lakeproof.errors import UsageError
 
 _NAMES = {"env": ".env"}
-"""Names of files in the package that are others in the folder."""
+"""Files that have another name in the package."""
 
 
 def init_project(folder: Path) -> list[Path]:
-    """Write the files of a new project into `folder`; none of them replaces another one."""
+    """Write a new project into `folder` without replacing files; return the files written."""
     found = {folder / name: content for name, content in _template()}
     for path, content in found.items():
         if path.exists() and (not path.is_file() or path.read_bytes() != content):

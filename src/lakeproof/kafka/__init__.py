@@ -1,1 +1,1 @@
-"""Kafka: positions in a topic, how to reach its brokers, and which topic a stream comes from."""
+"""Kafka clients, topics, offsets, and the schema registry."""

@@ -1,4 +1,4 @@
-"""How clients reach Kafka. Nothing else spells their options; secrets are in them, so they are never logged."""
+"""Options of Kafka clients. They contain secrets and are never logged."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def client_properties(kafka: "KafkaSettings") -> dict[str, str | int | float | bool]:
-    """Properties of a confluent-kafka client that reaches the brokers."""
+    """Properties of a confluent-kafka client."""
     check_files(kafka)
     properties: dict[str, str | int | float | bool] = {
         "bootstrap.servers": kafka.bootstrap_servers,
@@ -34,7 +34,7 @@ def client_properties(kafka: "KafkaSettings") -> dict[str, str | int | float | b
 
 
 def spark_options(kafka: "KafkaSettings") -> dict[str, str]:
-    """Options of Spark's Kafka source, whose client is Kafka's own in Java, that reaches the same brokers."""
+    """Options of Spark's Kafka source, which uses the Java client."""
     check_files(kafka)
     options = {"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": kafka.security_protocol}
     if kafka.security_protocol.startswith("SASL"):
@@ -58,7 +58,7 @@ def spark_options(kafka: "KafkaSettings") -> dict[str, str]:
 
 
 def check_files(kafka: "KafkaSettings") -> None:
-    """Make sure that the files of certificates and keys exist."""
+    """Check that the files of certificates and keys exist."""
     for name, path in (
         ("LAKE_KAFKA_SSL_CA", kafka.ssl_ca),
         ("LAKE_KAFKA_SSL_CERTIFICATE", kafka.ssl_certificate),

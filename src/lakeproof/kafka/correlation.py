@@ -1,12 +1,11 @@
-"""The correlation id of an event: the same for each copy of it, whoever computes it.
+"""The correlation id of an event, which is the same for all its copies.
 
-The consumer derives it when it ingests an event, and the reader when it checks receipts. It is the beginning of the
-SHA-256 of some lines, which any tool can compute:
+Consumer and reader compute it independently: the first 32 hexadecimal digits of the SHA-256 of these lines:
 
-- of an event that was sent with an idempotency key: ``post``, the client, the key, and the index of the event;
-- of any other: ``event``, the client, and its id as text.
+- of an event with an idempotency key: ``post``, client, key, index of the event;
+- of any other event: ``event``, client, id as text.
 
-The client is empty where the collector requires no keys.
+The client is empty if the collector requires no keys.
 """
 
 import hashlib

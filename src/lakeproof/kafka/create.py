@@ -1,4 +1,4 @@
-"""Topics: creating them, and comparing them with what was asked for."""
+"""Create topics, and compare existing ones with the settings."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ _BROKER_DEFAULT = -1
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it is asked for."""
+    """The desired configuration of a topic."""
 
     name: str
     partitions: int
@@ -39,7 +39,7 @@ class Topic:
 
     @classmethod
     def of(cls, name: str, settings: TopicSettings) -> "Topic":
-        """The topic of this name that the settings ask for."""
+        """The desired configuration by the settings."""
         config = {
             "cleanup.policy": settings.cleanup,
             "retention.ms": str(round(settings.retention_hours * 3_600_000)),
@@ -51,7 +51,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Difference:
-    """What an existing topic has, and was not asked for."""
+    """A difference of an existing topic from the desired configuration."""
 
     topic: str
     what: str  # ``partitions``, ``replication`` or a key of Kafka's configuration
@@ -60,7 +60,7 @@ class Difference:
 
 
 def create_topics(client: Mapping[str, Any], topics: Iterable[Topic]) -> list[Difference]:
-    """Create the topics that do not exist; compare the others, and change nothing about them."""
+    """Create missing topics; return how existing ones differ, without changing them."""
     admin = AdminClient(dict(client))
     try:
         existing = admin.list_topics(timeout=_PATIENCE_SECONDS).topics
@@ -75,7 +75,7 @@ def create_topics(client: Mapping[str, Any], topics: Iterable[Topic]) -> list[Di
 
 
 def ensure_topic(kafka: KafkaSettings, topic: Topic) -> bool:
-    """Create a topic if it does not exist."""
+    """Create a topic if it does not exist; return whether it was created."""
     problems: list[str] = []
     properties: dict[str, Any] = {
         **client_properties(kafka),
@@ -90,7 +90,7 @@ def ensure_topic(kafka: KafkaSettings, topic: Topic) -> bool:
 
 
 def ready_topic(kafka: KafkaSettings, topic: Topic) -> str:
-    """Create a topic if it does not exist, wait until it is known, and return its id."""
+    """Create a topic if it does not exist, wait until all brokers know it, and return its id."""
     created = ensure_topic(kafka, topic)
     if created:
         log.info("topic created", topic=topic.name, partitions=topic.partitions)
@@ -98,14 +98,14 @@ def ready_topic(kafka: KafkaSettings, topic: Topic) -> str:
     while True:
         try:
             return Existing(kafka, topic.name).identity()[0]
-        except UnavailableError:  # a broker hears of a new topic a moment after the one that created it
+        except UnavailableError:  # other brokers learn of a new topic a moment later
             if monotonic() >= known_by:
                 raise
             sleep(_POLL_SECONDS)
 
 
 def _create(admin: AdminClient, topic: Topic) -> bool:
-    """Create a topic; False if another process was faster."""
+    """Create a topic; False if another process created it."""
     replication = _BROKER_DEFAULT if topic.replication is None else topic.replication
     asked = NewTopic(topic.name, topic.partitions, replication, config=dict(topic.config))
     try:

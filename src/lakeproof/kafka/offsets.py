@@ -1,4 +1,4 @@
-"""Positions in a topic: the next offset of each partition, and what was read of the past."""
+"""Positions in a topic: the next offset of each partition, and ranges read from the past."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 Range = tuple[int, int, int]
-"""A partition, and offsets of it: from the first one up to another, which is not one of them."""
+"""Partition, first offset, end offset (exclusive)."""
 
 OFFSET_DIGITS = 19
-"""Digits of an offset in a name, so that names sort as offsets do: an offset is a long."""
+"""Digits of an offset in a name: padded, so that names sort like offsets."""
 
 
 @dataclass(frozen=True)
 class Offsets:
-    """A position in a topic. As text, ``topic/0=42,1=7``; a partition that is not named is at 0.
+    """A position in a topic. As text, ``topic/0=42,1=7``; other partitions are at 0.
 
-    With a past, ``topic/0=42,1=7;0=10-20``: a batch has read these offsets, from before where the stream begins.
+    With ranges before the stream's start that were read later: ``topic/0=42,1=7;0=10-20``.
     """
 
     topic: str
@@ -27,12 +27,12 @@ class Offsets:
 
     @classmethod
     def of(cls, topic: str, offsets: Mapping[int, int]) -> Self:
-        """Make a position from offsets by partition."""
+        """Create a position from offsets by partition."""
         return cls(topic, tuple(sorted((partition, offset) for partition, offset in offsets.items() if offset)))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a position's text."""
+        """Parse the text of a position."""
         topic, _, listed = text.rpartition("/")
         if not topic:
             raise ValueError(f"expected topic/partition=offset,…, got {text!r}")
@@ -44,7 +44,7 @@ class Offsets:
 
     @classmethod
     def from_spark(cls, text: str) -> Self:
-        """Read an offset of Spark's Kafka source: ``{"topic": {"0": 42}}``."""
+        """Parse an offset of Spark's Kafka source: ``{"topic": {"0": 42}}``."""
         ((topic, offsets),) = json.loads(text).items()
         return cls.of(topic, {int(partition): int(offset) for partition, offset in offsets.items()})
 
@@ -54,15 +54,15 @@ class Offsets:
         return f"{self.topic}/{entries}{';' if past else ''}{past}"
 
     def with_past(self, ranges: Iterable[Range]) -> Self:
-        """The position with more ranges of the past."""
+        """A copy with more ranges of the past."""
         return replace(self, past=_joined([*self.past, *ranges]))
 
     def past_since(self, before: "Offsets") -> list[Range]:
-        """The ranges of the past that an earlier position does not have."""
+        """Ranges of the past that an earlier position lacks."""
         return without(self.past, before.past)
 
     def as_spark(self, partitions: Iterable[int]) -> str:
-        """The position as Spark's Kafka source reads it; it asks for each partition."""
+        """The position in the format of Spark's Kafka source."""
         return json.dumps({self.topic: {str(partition): self.next(partition) for partition in partitions}})
 
     def next(self, partition: int) -> int:
@@ -71,7 +71,7 @@ class Offsets:
 
 
 def without(wanted: Iterable[Range], known: Iterable[Range]) -> list[Range]:
-    """What is left of ranges without what is known, sorted."""
+    """Sorted ranges without the known ones."""
     known = _joined(known)
     left = []
     for partition, first, end in _joined(wanted):
@@ -87,7 +87,7 @@ def without(wanted: Iterable[Range], known: Iterable[Range]) -> list[Range]:
 
 
 def _joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Ranges without empty ones, sorted; those that overlap or touch are one."""
+    """Sort and merge ranges, without empty ones."""
     found: list[Range] = []
     for partition, first, end in sorted(each for each in ranges if each[1] < each[2]):
         if found and found[-1][0] == partition and first <= found[-1][2]:
@@ -98,10 +98,10 @@ def _joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
 
 
 def source_name(topic: str, partition: int, offset: int) -> str:
-    """What ``_source`` calls a message: ``topic/partition/offset``."""
+    """``_source`` of a message: ``topic/partition/offset``."""
     return f"{topic}/{partition}/{offset:0{OFFSET_DIGITS}}"
 
 
 def partition_name(source: str) -> str:
-    """The part of a message's name that names its partition: ``topic/partition``."""
+    """Prefix of ``_source`` for a partition: ``topic/partition``."""
     return source.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""Which topic a stream comes from, and where in it the stream begins: recorded in its ledger."""
+"""The topic of a stream and its first offsets, recorded in the ledger."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a ledger says of its topic."""
+    """The topic that a ledger records."""
 
     topic_id: str  # assigned by the brokers when the topic was created
     start: Offsets  # where the stream begins
@@ -26,7 +26,7 @@ class Recorded:
         return self.start.topic
 
     def check_id(self, topic_id: str) -> None:
-        """Make sure that the topic is the one that was read."""
+        """Check that the topic was not deleted and created again."""
         if topic_id != self.topic_id:
             raise LakeproofError(
                 f"The topic {self.topic} was deleted and created again: its offsets begin again, and the tables have "
@@ -36,7 +36,7 @@ class Recorded:
 
 
 def recorded_topic(ledger: Mapping[str, str]) -> Recorded | None:
-    """Read the properties of a ledger; None where its stream does not come from Kafka."""
+    """Read the topic from a ledger's properties; None if the stream does not come from Kafka."""
     text = ledger.get(KAFKA_TOPIC)
     if text is None:
         return None
@@ -45,14 +45,14 @@ def recorded_topic(ledger: Mapping[str, str]) -> Recorded | None:
 
 
 def record_topic(catalog: "Catalog", stream: str, recorded: Recorded) -> None:
-    """Write down which topic a stream comes from."""
+    """Record the topic of a stream."""
     text = json.dumps({"topic_id": recorded.topic_id, "start": str(recorded.start)})
     with catalog.load_table(stream_tables(stream).ledger).transaction() as transaction:
         transaction.set_properties({KAFKA_TOPIC: text})
 
 
 def check_comes_from(stream: str, ledger: Mapping[str, str], topic: str | None) -> None:
-    """Make sure that a stream is read from where its tables were filled from."""
+    """Check that a stream is read from the topic, or the files, that filled its tables."""
     found = recorded_topic(ledger)
     if found and topic is None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""A schema registry: contracts are registered as JSON Schema, and get ids. The API is Confluent's."""
+"""Client of a schema registry with Confluent's API: registers contracts as JSON Schema."""
 
 import json
 import urllib.error
@@ -22,11 +22,11 @@ _SAYS_NOTHING = ("$comment", "description", "title")
 
 
 class IncompatibleError(UsageError):
-    """A contract cannot read what was written under the one that is registered."""
+    """A contract is incompatible with the registered one."""
 
 
 class Registry:
-    """The subject of a topic in a registry."""
+    """The subject ``<topic>-value`` in a registry."""
 
     def __init__(self, settings: RegistrySettings, topic: str) -> None:
         self._settings = settings
@@ -34,7 +34,7 @@ class Registry:
         self.subject = f"{topic}-value"
 
     def check(self, contract: Contract) -> None:
-        """Make sure that a contract can be registered; nothing is changed."""
+        """Check that a contract can be registered."""
         path = f"/compatibility/subjects/{quote(self.subject, safe='')}/versions/latest"
         status, found = self._ask("POST", path, _body(contract))
         if status == HTTPStatus.OK and not found.get("is_compatible", True):
@@ -43,10 +43,7 @@ class Registry:
             raise self._refused(status, found)
 
     def register(self, contract: Contract) -> int:
-        """Register a contract; return its id. One that is registered already keeps its id.
-
-        A new subject gets the compatibility BACKWARD. That of an existing one is its operator's.
-        """
+        """Register a contract unless it is registered, and return its id. New subjects are BACKWARD compatible."""
         subject = quote(self.subject, safe="")
         status, found = self._ask("GET", f"/subjects/{subject}/versions")
         if status == HTTPStatus.NOT_FOUND:
@@ -82,7 +79,7 @@ class Registry:
         return UsageError(message, "Check LAKE_SCHEMA_REGISTRY_URL, and the username and the password.")
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """Ask the registry; an answer that is no object counts as an empty one."""
+        """Call the registry; an answer that is not an object counts as empty."""
         request = urllib.request.Request(  # noqa: S310 - the settings take http and https only
             self._url + path, json.dumps(body).encode() if body else None, {"Content-Type": _TYPE}, method=method
         )
@@ -104,10 +101,10 @@ class Registry:
 
 
 def differences(old: Any, new: Any, path: str = "$") -> Iterator[str]:
-    """Tell what differs between two JSON Schemas, but for descriptions: the path, and both values."""
+    """Differences of two JSON Schemas apart from descriptions: path and both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
-            # A field may be called like a word of JSON Schema.
+            # Fields may be named like keywords of JSON Schema.
             if key not in _SAYS_NOTHING or path.endswith(".properties"):
                 yield from differences(old.get(key, _Absent), new.get(key, _Absent), f"{path}.{key}")
     elif old != new:
@@ -115,7 +112,7 @@ def differences(old: Any, new: Any, path: str = "$") -> Iterator[str]:
 
 
 class _Absent:
-    """What a schema does not have."""
+    """Marks a missing value."""
 
 
 def _text(value: Any) -> str:

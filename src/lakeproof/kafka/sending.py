@@ -1,4 +1,4 @@
-"""Sending messages to a topic and knowing that they are there: each is acknowledged by all in-sync replicas."""
+"""Send messages that all in-sync replicas acknowledge."""
 
 import time
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _OPTIONS: dict[str, Any] = {
     "linger.ms": 5,
     "compression.type": "lz4",
     "message.max.bytes": 1_000_000_000,  # the topic decides what is too large
-    "partitioner": "murmur2_random",  # as Java's clients: a key is in the same partition, whoever sent it
+    "partitioner": "murmur2_random",  # as in Java's clients, so that a key is always in the same partition
     "queue.buffering.max.messages": 100_000,
     "queue.buffering.max.kbytes": 64 * 1024,
 }
@@ -39,7 +39,7 @@ class Outgoing:
 
 @dataclass(slots=True)
 class Sent:
-    """What became of messages that were sent together."""
+    """Result of sending several messages."""
 
     acknowledged: int = 0
     in_doubt: int = 0  # not acknowledged: may be in the topic nevertheless
@@ -48,10 +48,7 @@ class Sent:
 
 
 class SendingError(LakeproofError):
-    """Messages were not acknowledged; `sent` says how many were.
-
-    It has the exit code of what went wrong.
-    """
+    """Some messages were not acknowledged, see `sent`. Has the exit code of the cause."""
 
     def __init__(self, cause: LakeproofError, sent: Sent) -> None:
         doubt = f"{sent.in_doubt:,} messages were not acknowledged and may be in the topic or not."
@@ -62,7 +59,7 @@ class SendingError(LakeproofError):
 
 
 class Sending:
-    """Sends to one topic."""
+    """Sends messages to one topic."""
 
     def __init__(self, kafka: KafkaSettings, topic: str) -> None:
         self.topic = topic
@@ -77,7 +74,7 @@ class Sending:
             ) from error
 
     def send(self, messages: Iterable[Outgoing]) -> Sent:
-        """Send messages, and wait until each is acknowledged."""
+        """Send messages and wait until all are acknowledged."""
         sent, failed = Sent(), list[KafkaError]()
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -87,7 +84,7 @@ class Sending:
                 return
             sent.acknowledged += 1
             partition, offset = message.partition(), message.offset()
-            # A repeated request that the broker had already: it does not say where.
+            # The broker does not report the offset of a repeated request.
             if partition is not None and offset is not None and offset >= 0:
                 first, last = sent.places.get(partition, (offset, offset))
                 sent.places[partition] = (min(first, offset), max(last, offset))
@@ -101,7 +98,7 @@ class Sending:
             except KafkaException as error:
                 sent.in_doubt += 1
                 failed.append(error.args[0])
-        # Each message has its delivery timeout; the queue is empty soon after the last one's.
+        # Every message has a delivery timeout, so the queue is empty soon after the last one.
         left = self._producer.flush(self._kafka.timeout_seconds + _MORE_SECONDS)
         if failed or left:
             sent.in_doubt += left
@@ -115,7 +112,7 @@ class Sending:
                 self._producer.produce(
                     self.topic, message.value, message.key, headers=message.headers, on_delivery=delivered
                 )
-            except BufferError:  # the queue is full: it empties as messages are acknowledged or given up
+            except BufferError:  # the queue is full until messages are acknowledged or time out
                 if time.monotonic() > deadline:
                     raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
                 self._producer.poll(_POLL_SECONDS)

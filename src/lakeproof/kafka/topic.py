@@ -1,4 +1,4 @@
-"""A topic as the brokers describe it: its identity, its partitions and the offsets that they have."""
+"""State of a topic at the brokers: id, partitions, offsets."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from lakeproof.settings import KafkaSettings
 
 _MOST_REQUEST_SECONDS = 10.0
-# A broker answers that a topic does not exist until it has heard of its creation.
+# A broker may not know a new topic for a moment.
 _NEW_TOPIC_SECONDS = 3.0
 _NEW_TOPIC_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Offsets that a partition has: from `first` on, up to `end`, which is not one of them.
+    """Available offsets of a partition, from `first` up to `end` (exclusive).
 
-    `end` is the last stable offset: what comes behind may belong to a transaction that is still open.
+    `end` is the last stable offset: later messages may belong to an open transaction.
     """
 
     first: int
@@ -53,7 +53,7 @@ class Topic:
             ) from error
 
     def identity(self) -> tuple[str, list[int]]:
-        """Return assigned by the brokers when the topic was created, and its partitions."""
+        """Return the id of the topic, assigned when it was created, and its partitions."""
         from confluent_kafka import TopicCollection
 
         topics = TopicCollection([self.name])
@@ -61,14 +61,14 @@ class Topic:
         return str(found.topic_id), sorted(partition.id for partition in found.partitions)
 
     def extents(self, partitions: Iterable[int]) -> dict[int, Extent]:
-        """Return the offsets that partitions have."""
+        """Return the available offsets of partitions."""
         wanted = list(partitions)
         first = self._offsets(wanted, _admin().OffsetSpec.earliest())
         end = self._offsets(wanted, _admin().OffsetSpec.latest())
         return {partition: Extent(first[partition], end[partition]) for partition in wanted}
 
     def starting(self, text: str, partitions: Iterable[int]) -> Offsets:
-        """Find the position that ``LAKE_KAFKA_STARTING_OFFSETS`` names."""
+        """Resolve ``LAKE_KAFKA_STARTING_OFFSETS`` to a position."""
         wanted, begin = list(partitions), starting_offsets(text)
         extents = self.extents(wanted)
         found = {partition: extents[partition].first for partition in wanted}
@@ -90,19 +90,19 @@ class Topic:
         return Offsets.of(self.name, found)
 
     def between(self, since: datetime, until: datetime, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Find the offsets from the first message that is as new as one time, up to that of another time."""
+        """Find the offsets of messages from one time up to another."""
         wanted = list(partitions)
         extents = self.extents(wanted)
         begin, end = (self._at(each, wanted, extents) for each in (since, until))
         return {partition: (begin[partition], end[partition]) for partition in wanted}
 
     def _at(self, time: datetime, partitions: list[int], extents: Mapping[int, Extent]) -> dict[int, int]:
-        """The first offsets whose messages are as new as a time: -1 for none, which is the end of the partition."""
+        """First offsets at or after a time; -1 means the end of the partition."""
         at = self._offsets(partitions, _admin().OffsetSpec.for_timestamp(int(time.timestamp() * 1000)))
         return {partition: at[partition] if at[partition] >= 0 else extents[partition].end for partition in partitions}
 
     def is_compacted(self) -> bool:
-        """Whether messages are removed because newer ones have the same key."""
+        """Whether the topic is compacted."""
         resource = _admin().ConfigResource(_admin().ConfigResource.Type.TOPIC, self.name)
         config = self._ask(lambda: self._admin.describe_configs([resource], request_timeout=self._seconds))[resource]
         return "compact" in str(config["cleanup.policy"].value)
@@ -118,7 +118,7 @@ class Topic:
         return {place.partition: int(answer.offset) for place, answer in found.items()}
 
     def _ask(self, ask: "Callable[[], Mapping[Any, Future[Any]]]") -> dict[Any, Any]:
-        """Ask the brokers, again if they do not know the topic: it may be new."""
+        """Call the brokers; retry if they do not know the topic yet."""
         from confluent_kafka import KafkaError, KafkaException
 
         deadline = time.monotonic() + _NEW_TOPIC_SECONDS
@@ -144,7 +144,7 @@ class Topic:
 def unavailable(
     kafka: "KafkaSettings", topic: str, error: "KafkaError | None", problems: Iterable[str] = ()
 ) -> UnavailableError:
-    """Say why a topic cannot be read."""
+    """Make the error for a topic that cannot be read."""
     from confluent_kafka import KafkaError as Kind
 
     code = error.code() if error else None
@@ -172,7 +172,7 @@ def unavailable(
 
 
 def _admin() -> Any:
-    """The module, whose types do not say what it exports."""
+    """The admin module, which has incomplete type hints."""
     import confluent_kafka.admin
 
     return confluent_kafka.admin

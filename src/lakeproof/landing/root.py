@@ -1,4 +1,4 @@
-"""Which landing folder the sources of a stream are below: recorded in its ledger, so that another one is noticed."""
+"""The landing folder of a stream, recorded in its ledger so that a change is noticed."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ _LOOKED_AT = 1000
 
 
 def check_landing_root(catalog: "Catalog", stream: str, zone: LandingZone) -> None:
-    """Make sure that a stream's files are where they were; the first time, write down where that is."""
+    """Check that a stream's landing folder has not changed; record it the first time."""
     ledger = catalog.load_table(stream_tables(stream).ledger)
     recorded = ledger.properties.get(LANDING_ROOT)
     if recorded is None:
@@ -27,13 +27,13 @@ def check_landing_root(catalog: "Catalog", stream: str, zone: LandingZone) -> No
 
 
 def record_landing_root(catalog: "Catalog", stream: str, zone: LandingZone) -> None:
-    """Write down that a stream's files land in `zone`."""
+    """Record that a stream's files land in `zone`."""
     with catalog.load_table(stream_tables(stream).ledger).transaction() as transaction:
         transaction.set_properties({LANDING_ROOT: zone.root})
 
 
 def check_same_files(catalog: "Catalog", stream: str, zone: LandingZone) -> tuple[int, int]:
-    """Look for files that the ledger has in a landing zone."""
+    """Look for files of the ledger in a landing zone; return how many were looked for and found."""
     ledger = catalog.load_table(stream_tables(stream).ledger)
     rows = ledger.scan(selected_fields=("source", "size"), limit=_LOOKED_AT).to_arrow().to_pylist()
     found = sum((seen := zone.stat(row["source"])) is not None and seen.size == row["size"] for row in rows)

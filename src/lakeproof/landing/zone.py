@@ -1,8 +1,7 @@
-"""A stream's landing zone: files below one folder or prefix, known by their names within it.
+"""A stream's landing zone: files below one folder or prefix.
 
-A file's name is its path below the landing folder, so that it stays the same file when the folder is mounted elsewhere,
-moved, or reached through another path. Names are text: ``%`` and bytes that are not UTF-8 are percent-encoded. A file
-that lies elsewhere, behind a linked folder, has its absolute path for a name.
+A file is identified by its path below the landing folder, so that the folder can be moved or mounted elsewhere. Names
+are text: ``%`` and bytes that are not UTF-8 are percent-encoded. Files behind a linked folder have absolute paths.
 """
 
 import hashlib
@@ -64,11 +63,11 @@ class LandingZone:
         return ((self.name_of(file.uri), file) for file in recent)
 
     def stat(self, name: str) -> StoredFile | None:
-        """Look at one file; None where it is not there."""
+        """Return facts of one file; None if it does not exist."""
         return self.storage.stat(self.uri_of(name))
 
     def is_there(self) -> bool:
-        """Whether a local folder exists; a prefix on S3 always does."""
+        """Whether the local folder exists; always true on S3."""
         return not self._is_local or local_path(self.root).is_dir()
 
     @cached_property
@@ -81,7 +80,7 @@ class LandingZone:
 
 
 def landing_zone(settings: Settings, stream: str) -> LandingZone:
-    """The landing zone of a stream, whatever way its folder is spelled: links and ``..`` are resolved."""
+    """The landing zone of a stream, with links and ``..`` resolved."""
     uri = f"{settings.landing.uri}/{stream}"
     if scheme_of(uri) == "file":
         return LandingZone("file://" + quote_from_bytes(os.fsencode(local_path(uri).resolve())), settings.s3)
@@ -91,14 +90,14 @@ def landing_zone(settings: Settings, stream: str) -> LandingZone:
 
 
 def content_hash(content: bytes) -> str:
-    """BLAKE2b of a file's bytes, 128 bits, as the ledger keeps it: a copy of the file is recognized by it."""
+    """128-bit BLAKE2b hash of a file, which the ledger keeps to recognize copies."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Hadoop's tools, and so this one, pass over a file: one that begins with ``_`` or ``.``, or is unfinished.
+    """Whether a file is ignored, as by Hadoop: unfinished, or its name or a folder's begins with ``_`` or ``.``.
 
-    Folders count as well, but those above a linked folder do not. A partition folder may begin with ``_``: ``_day=1``.
+    Folders above a linked folder do not count. A partition folder may begin with ``_``: ``_day=1``.
     """
     parts = name.split("/")[-1:] if name.startswith("/") else name.split("/")
     return name.endswith(_IN_PROGRESS) or any(

@@ -1,1 +1,1 @@
-"""Tables that lie outside of the warehouse, because their lake was copied or moved, and how they get into it."""
+"""Tables outside of the warehouse of a copied or moved lake."""

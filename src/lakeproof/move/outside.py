@@ -1,6 +1,6 @@
-"""Which tables of the catalog are outside of the warehouse: a copied catalog still refers to the original's files.
+"""Find tables outside of the warehouse: a copied catalog still refers to the files of the original.
 
-A program that wrote to such a table would write into the original lake, whose maintenance removes unknown files.
+Writing to such a table would write into the original lake, whose maintenance removes unknown files.
 """
 
 import os
@@ -25,7 +25,7 @@ _HINT = "`lakeproof move` copies them into LAKE_WAREHOUSE. If the lake was not c
 
 @dataclass(frozen=True)
 class Entry:
-    """A table in the catalog's database, and the URI of its metadata."""
+    """A table and the URI of its metadata."""
 
     namespace: str
     name: str
@@ -38,20 +38,20 @@ class Entry:
 
 
 def check_tables(settings: Settings) -> None:
-    """Make sure that all tables lie in the warehouse, before anything is written to one."""
+    """Refuse to run if a table is outside of the warehouse."""
     if found := tables_outside(settings):
         raise UsageError(_message(settings, found), _HINT)
 
 
 def warn_of_tables(settings: Settings) -> None:
-    """Say that what is read are the tables of another lake."""
-    with suppress(UnavailableError):  # the command itself says that it cannot read the catalog
+    """Warn that the tables belong to another lake."""
+    with suppress(UnavailableError):  # the command reports this itself
         if found := tables_outside(settings):
             structlog.get_logger().warning(_message(settings, found), hint=_HINT)
 
 
 def tables_outside(settings: Settings) -> list[Entry]:
-    """Tables of the lake whose files are not in its warehouse. The server of a REST catalog alone knows where it is."""
+    """Tables outside of the warehouse; none for REST catalogs, whose server alone knows the warehouse."""
     database = sqlite_path(settings.catalog.uri) if settings.catalog.kind == "sql" else None
     if settings.catalog.kind != "sql":
         return []
@@ -76,12 +76,12 @@ def _rows(settings: Settings) -> list[tuple[str, str, str]]:
 
 
 def plain(uri: str) -> str:
-    """An address as Iceberg's Java library, Hadoop or we write it, in one spelling."""
+    """Normalize the spellings of an address by Iceberg, Hadoop and this project."""
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"^(?:file:)?/+", "file:///", uri))
 
 
 def _resolved(uri: str) -> str:
-    """An address that is the same for all links to a folder."""
+    """An address with links resolved."""
     scheme, _, path = plain(uri).partition("://")
     return f"{scheme}://{os.path.realpath(path) if scheme == 'file' else path}"
 

@@ -1,8 +1,7 @@
-"""A table's files in another folder, with metadata that refers to them there.
+"""Copy a table's files to another folder, and rewrite its metadata.
 
-Iceberg writes absolute addresses into its metadata, manifest lists, manifests, position deletes and deletion vectors.
-All of these are written again under other names, so that nothing reads what an interrupted move leaves. Data files are
-copied unless they are there already.
+Iceberg writes absolute addresses into metadata, manifest lists, manifests, position deletes and deletion vectors. These
+are rewritten under new names, so that nothing reads what an interrupted move left. Data files are copied if missing.
 """
 
 import json
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 _DELETED = 2
 _POSITION_DELETES = 1
 _PATH_IN_DELETES = 2147483546
-"""Field id of the address in a file of position deletes."""
+"""Field id of the file path in position deletes."""
 _PUFFIN = b"PFA1"
 _FOOTER_END = 12
 _MOVED = re.compile(r"^moved-[0-9a-f]{12}-")
-"""What an earlier move put before a name, which would grow too long."""
+"""Prefix of an earlier move, which is removed so that names do not grow."""
 
 
 @dataclass
@@ -47,10 +46,10 @@ class TableMove:
     _written: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def metadata(self, uri: str) -> str:
-        """Move all that a metadata file refers to; return the address of the new metadata file."""
+        """Move everything that a metadata file refers to; return the new metadata file."""
         found = json.loads(metadata_text(self._read(uri)))
         found["location"] = self.new
-        found["metadata-log"] = []  # Iceberg would remove those of the other lake
+        found["metadata-log"] = []  # otherwise Iceberg would remove files of the other lake
         for snapshot in found.get("snapshots", ()):
             snapshot["manifest-list"], _ = self._once(snapshot["manifest-list"], self._manifest_list)
         for statistics in (*found.get("statistics", ()), *found.get("partition-statistics", ())):
@@ -103,7 +102,7 @@ class TableMove:
                     file[at[bounds]] = kept or None
 
     def _vectors(self, uri: str, place: str) -> None:
-        """Deletion vectors: the footer of a Puffin file names the data file of each."""
+        """Rewrite deletion vectors: the footer of a Puffin file names the data files."""
         content = self._read(uri)
         size = int.from_bytes(content[-_FOOTER_END : -_FOOTER_END + 4], "little")
         begin = len(content) - _FOOTER_END - size
@@ -123,7 +122,7 @@ class TableMove:
             pq.write_table(rows.set_column(of_path, rows.schema.field(of_path), places), cast("IO[bytes]", target))
 
     def _avro(self, uri: str, place: str, change: Callable[[Any, dict[str, int]], None]) -> None:
-        """Read an Avro file, and write its changed records with the same schema and properties."""
+        """Rewrite the records of an Avro file, with the same schema and properties."""
         from pyiceberg.avro.file import AvroFile, AvroOutputFile
 
         with AvroFile[Any](self.io.new_input(self._where(uri))) as avro:
@@ -136,7 +135,7 @@ class TableMove:
             output.write_block(records)
 
     def _once(self, uri: str, write: Callable[[str, str], None]) -> tuple[str, int]:
-        """Let a file be written again, unless that was done; return its address and its size."""
+        """Rewrite a file once; return its address and size."""
         if uri not in self._written:
             folder, _, name = self._place(uri).rpartition("/")
             moved = f"{folder}/moved-{self._mark}-{_MOVED.sub('', name)}"
@@ -157,7 +156,7 @@ class TableMove:
         return self.new + path.removeprefix(self.old)
 
     def _where(self, uri: str) -> str:
-        """Address of a file that does not change: of its copy, if there is one."""
+        """New address of a file that is copied unchanged."""
         place = self._place(uri)
         return place if self.io.new_input(place).exists() else uri
 
@@ -165,7 +164,7 @@ class TableMove:
         place = self._place(uri)
         there, here = self.io.new_input(place), self.io.new_input(uri)
         try:
-            # Some tools record a wrong size. Such a file may be the same one by another mount or a hard link.
+            # Some tools record a wrong size. The file may also be the same one by another mount or a hard link.
             if not there.exists() or (len(there) != size and len(there) != len(here)):
                 with here.open() as source, self.io.new_output(place).create(overwrite=True) as target:
                     shutil.copyfileobj(source, target, 1 << 20)
@@ -186,7 +185,7 @@ class TableMove:
 
 
 def _positions(avro: "AvroFile[Any]") -> dict[str, int]:
-    """Positions of the fields of a record, and of its data file."""
+    """Indexes of the fields of a record and of its data file."""
     at = {}
     for number, each in enumerate(avro.schema.fields):
         at[each.name] = number

@@ -1,1 +1,1 @@
-"""The small database beside the checkpoint: what was discovered, who writes, which contract holds."""
+"""The state database: discovered files, leases, current contracts."""

@@ -1,7 +1,7 @@
-"""Which contract holds for a stream now, and the text of each that ever did; in the landing log's database.
+"""The current contract of each stream, and the texts of earlier ones, in the state database.
 
-The process that forms micro-batches asks here at each of them, so that a contract that was applied holds from the next
-one on. What has been applied, and when, is recorded in the lake itself, see :mod:`lakeproof.history.applied`.
+Each micro-batch looks here, so an applied contract holds from the next one on. The history of applied contracts is in
+the lake itself, see :mod:`lakeproof.history.applied`.
 """
 
 from contextlib import suppress
@@ -30,7 +30,7 @@ class ContractLog:
             return connection.scalar(select(CONTRACT_TEXTS.c.text).where(CONTRACT_TEXTS.c.digest == digest))
 
     def make_current(self, stream: str, digest: str, text: bytes) -> None:
-        """Let a contract hold for every micro-batch of `stream` that begins from now on."""
+        """Use a contract for all new micro-batches of `stream`."""
         self.keep(digest, text)
         with transaction(self._engine) as connection:
             known = connection.execute(
@@ -40,15 +40,14 @@ class ContractLog:
             self._insert(CURRENT_CONTRACTS, {"stream": stream, "digest": digest})
 
     def current(self, stream: str) -> str | None:
-        """Digest of the contract that holds for `stream`; None before its first consumer."""
+        """Digest of the current contract of `stream`; None before its first run."""
         with transaction(self._engine) as connection:
             return connection.scalar(select(CURRENT_CONTRACTS.c.digest).where(CURRENT_CONTRACTS.c.stream == stream))
 
     def begin(self, stream: str, start: str, end: str) -> str | None:
-        """Return the digest of the contract that judges the micro-batch between two positions; None for no contract.
+        """Return the digest of the contract for a micro-batch of a source whose offsets cannot record it.
 
-        It is the current one, unless the same micro-batch was begun before: then it is the one of that time. For a
-        source whose offsets cannot record the contract.
+        It is the current one, or that of the first attempt if the same micro-batch was begun before.
         """
         with transaction(self._engine) as connection:
             begun = connection.execute(select(BEGUN).where(BEGUN.c.stream == stream)).one_or_none()
@@ -58,12 +57,12 @@ class ContractLog:
         if digest is None:
             return None
         row = {"start_position": start, "end_position": end, "digest": digest}
-        with transaction(self._engine) as connection:  # only the holder of the stream's lease comes here
+        with transaction(self._engine) as connection:  # only the holder of the stream's lease calls this
             connection.execute(BEGUN.delete().where(BEGUN.c.stream == stream))
             connection.execute(BEGUN.insert(), {"stream": stream, **row})
         return digest
 
     def _insert(self, table: Table, row: dict[str, object]) -> None:
-        """Insert a row that another process may insert at the same time: then that one stays."""
+        """Insert a row unless another process inserts it concurrently."""
         with suppress(IntegrityError), transaction(self._engine) as connection:
             connection.execute(table.insert(), row)

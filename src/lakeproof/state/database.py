@@ -1,4 +1,4 @@
-"""Opening the state database, and its transactions."""
+"""Open the state database and run transactions."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from lakeproof.storage.disk import DiskFullError, full_disk
 
 
 def open_database(uri: str) -> Engine:
-    """Open the state database; an empty one gets its tables, an older one the columns that it lacks."""
+    """Open the state database, created or migrated if needed."""
     try:
         engine = create_engine(uri.replace("postgresql://", "postgresql+psycopg://", 1))
         if engine.dialect.name == "sqlite":
@@ -28,7 +28,7 @@ def open_database(uri: str) -> Engine:
         with engine.connect() as connection:
             if not is_current(connection):
                 _refuse_unversioned(connection)
-                connection.rollback()  # what was read so far
+                connection.rollback()  # ends the read transaction
                 with connection.begin():
                     migrate(connection)
     except StateTooNewError:
@@ -45,7 +45,7 @@ def open_database(uri: str) -> Engine:
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    """Begin a transaction, and commit it at the end."""
+    """Run a transaction."""
     try:
         with engine.begin() as connection:
             yield connection
@@ -84,7 +84,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
             break
-        except sqlite3.OperationalError:  # SQLite does not wait for the lock here, whatever the timeout
+        except sqlite3.OperationalError:  # here SQLite does not wait for the lock, despite the timeout
             if monotonic() > deadline:
                 raise
             sleep(0.01)

@@ -1,6 +1,6 @@
 """Why queries failed, until they run again: for `consumer status`.
 
-They are known by their leases: two pipelines of one mode, with a checkpoint each, are two queries of one name.
+Identified by lease, since two pipelines of one mode have the same name but different checkpoints.
 """
 
 import time
@@ -13,7 +13,7 @@ from lakeproof.state.schema import QUERY_FAILURES
 
 
 def record_failure(database: str, lease: str, error: LakeproofError) -> None:
-    """Write down why a query failed."""
+    """Record why a query failed."""
     values = {"query": lease, "message": error.message, "hint": error.hint, "failed_at": time.time()}
     with transaction(open_database(database)) as connection:
         connection.execute(delete(QUERY_FAILURES).where(QUERY_FAILURES.c.query == lease))
@@ -21,13 +21,13 @@ def record_failure(database: str, lease: str, error: LakeproofError) -> None:
 
 
 def clear_failures(database: str, leases: list[str]) -> None:
-    """Forget why queries failed: they run again."""
+    """Remove the recorded failures of queries that run again."""
     with transaction(open_database(database)) as connection:
         connection.execute(delete(QUERY_FAILURES).where(QUERY_FAILURES.c.query.in_(leases)))
 
 
 def failures(database: str) -> dict[str, str]:
-    """What failed queries said, by their leases."""
+    """Recorded failures by lease."""
     with transaction(open_database(database)) as connection:
         found = connection.execute(select(QUERY_FAILURES.c.query, QUERY_FAILURES.c.message))
         return {row.query: row.message for row in found}

@@ -1,4 +1,4 @@
-"""Offsets of topics that are lost, and were given up by a person: the stream may resume behind them."""
+"""Lost offsets that were given up with `consumer give-up`: the stream may resume after them."""
 
 from sqlalchemy import select
 
@@ -7,7 +7,7 @@ from lakeproof.state.schema import GIVEN_UP_OFFSETS
 
 
 def give_up_before(database: str, stream: str, partition: int, offset: int) -> None:
-    """Give up the offsets of a partition before `offset`."""
+    """Give up lost offsets of a partition before `offset`."""
     with transaction(open_database(database)) as connection:
         table = GIVEN_UP_OFFSETS
         connection.execute(table.delete().where(table.c.stream == stream, table.c.partition == partition))
@@ -15,7 +15,7 @@ def give_up_before(database: str, stream: str, partition: int, offset: int) -> N
 
 
 def given_up_before(database: str, stream: str, partition: int) -> int:
-    """Return the offset of a partition before which those that are lost were given up; 0 for none."""
+    """Return the offset before which lost offsets were given up; 0 for none."""
     table = GIVEN_UP_OFFSETS
     with transaction(open_database(database)) as connection:
         query = select(table.c.before).where(table.c.stream == stream, table.c.partition == partition)

@@ -1,10 +1,8 @@
-"""The landing log: which files were discovered, in which order.
+"""The landing log: all discovered files of a stream, in order.
 
-A streaming offset is a position in this log, so ``(start, end]`` always selects the same files, whatever lands
-later, under whatever name or time.
-
-A position carries a digest of all names up to it (a hash chain). A log that was restored from an older copy, and went
-on from there, has other digests: a position of the log as it was is then not found in it, nor mistaken for another.
+A streaming offset is a position in this log, so ``(start, end]`` always selects the same files, whatever lands later.
+A position carries a digest of all names up to it (a hash chain): a log that was restored from an older copy and
+continued has other digests, so that positions of the lost log are not mistaken for its own.
 """
 
 import hashlib
@@ -25,7 +23,7 @@ from lakeproof.storage import StoredFile
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a landing log, behind a file."""
+    """A position in a landing log, after a file."""
 
     seq: int  # number of files up to this position
     chain: str  # digest of their names and the id of the log
@@ -35,13 +33,13 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> "Position":
-        """Read what ``str`` made."""
+        """Parse the result of ``str``."""
         seq, _, chain = text.partition(":")
         return cls(int(seq), chain)
 
 
 def is_origin(position: str) -> bool:
-    """Whether a position, as text, has no file before it."""
+    """Whether the text is the position before the first file."""
     return Position.parse(position).seq == 0
 
 
@@ -67,10 +65,10 @@ class LandingLog:
         self.base = self._base()
 
     def append(self, files: Iterable[tuple[str, StoredFile]]) -> int:
-        """Add the files that the log does not have yet, by name and in the order given, and return how many.
+        """Append the new files in the given order, and return how many.
 
-        A file is known by its name: one that was overwritten is not taken again. If another process adds files at the
-        same time, none is added: the next look finds those that are still new.
+        Files are identified by name: an overwritten one is not added again. If another process appends at the same
+        time, none is added; the next call finds those that are still new.
         """
         new: dict[str, StoredFile] = {name: file for name, file in files if name not in self._known}
         if not new:
@@ -84,34 +82,34 @@ class LandingLog:
                     chain = _link(chain, name)
                     rows.append(self._row(seq, name, file.size, file.etag, file.modified_at, chain))
                 connection.execute(FILES.insert(), rows)
-        except IntegrityError:  # of a consumer that took over while this one was suspended, or the other way round
+        except IntegrityError:  # another consumer took over while one of them was suspended
             del self._known
             return 0
         self._known.update(new)
         return len(new)
 
     def knows(self, name: str) -> bool:
-        """Whether the file is in the log."""
+        """Whether the log has the file."""
         return name in self._known
 
     def newest_names(self, count: int) -> list[str]:
-        """The `count` greatest names, in ascending order."""
+        """The last `count` names in ascending order."""
         query = select(FILES.c.name).where(self._mine).order_by(FILES.c.name.desc()).limit(count)
         with transaction(self._engine) as connection:
             return sorted(connection.scalars(query))
 
     def head(self) -> Position:
-        """Position behind the newest file."""
+        """Position after the newest file."""
         with transaction(self._engine) as connection:
             return self._head(connection)
 
     def position(self, seq: int) -> Position | None:
-        """The position behind the file at `seq`; None where the log has no such position of its own."""
+        """Position after the file at `seq`; None if the log has none."""
         with transaction(self._engine) as connection:
             return self._position(connection, seq)
 
     def has(self, position: Position) -> bool:
-        """Whether `position` is one of this log, as it is now."""
+        """Whether the log has `position`."""
         return self.position(position.seq) == position
 
     def files(self, start: int, end: int, limit: int | None = None) -> list[LandedFile]:
@@ -129,7 +127,7 @@ class LandingLog:
             ]
 
     def look_again(self, files: Iterable[LandedFile]) -> None:
-        """Write down size and tag of files as they are now."""
+        """Update size and tag of files."""
         with transaction(self._engine) as connection:
             for file in files:
                 connection.execute(
@@ -139,7 +137,7 @@ class LandingLog:
                 )
 
     def give_up(self, names: Iterable[str]) -> None:
-        """Let files that are gone become dead letters, instead of waiting for them."""
+        """Let missing files become dead letters."""
         with transaction(self._engine) as connection:
             known = self._given_up(connection)
             new = [{"stream": self._stream, "name": name} for name in names if name not in known]
@@ -152,9 +150,9 @@ class LandingLog:
             return self._given_up(connection)
 
     def rebuild(self, base: Position, accounted: Iterable[LandedFile]) -> None:
-        """Rebuild the log from `base` on, with the files of the ledger; forget everything else in it."""
+        """Replace the log after `base` with the files of the ledger."""
         ordered = sorted(accounted, key=lambda file: (file.landed_at, file.name))
-        # They are at most as many as the positions that were given out up to `base`.
+        # There are at most as many as positions up to `base`.
         first = base.seq - len(ordered) + 1
         rows = [
             self._row(seq, file.name, file.size, file.etag, file.landed_at, None)
@@ -202,13 +200,13 @@ class LandingLog:
         with transaction(self._engine) as connection:
             found = connection.execute(mine).one_or_none()
         if found is None:
-            # A log of its own: no position of another one is found in it.
+            # A unique id, so that positions of other logs are not found in this one.
             row = {"stream": self._stream, "base_seq": 0, "base_chain": uuid.uuid4().hex}
             try:
                 with transaction(self._engine) as connection:
                     connection.execute(LOGS.insert(), row)
             except IntegrityError:
-                pass  # another program was quicker
+                pass  # another process was faster
             with transaction(self._engine) as connection:
                 found = connection.execute(mine).one()
         return Position(found.base_seq, found.base_chain)

@@ -1,8 +1,8 @@
-"""The lease: one consumer for each stream.
+"""Leases: one consumer per stream.
 
-It lies beside the landing log. A consumer renews it while it lives; one that was killed on this machine is noticed at
-once, one on another machine when its lease runs out. It saves wasted work and checkpoints written by two: that nothing
-comes twice even so is the markers' business, see :mod:`consumer.iceberg.append`.
+A consumer renews its lease while it runs. A killed one is noticed at once on the same machine, and otherwise when its
+lease expires. Leases avoid wasted work and concurrent checkpoints; exactly-once does not depend on them but on
+markers, see :mod:`consumer.iceberg.append`.
 """
 
 import platform
@@ -25,34 +25,34 @@ from lakeproof.state.schema import LEASES
 log = structlog.get_logger()
 
 LEASE_SECONDS = 30.0
-"""How long a lease lasts that nobody renews, and so how long one of a machine that died blocks the next consumer."""
+"""Lifetime of a lease without renewal: how long a dead machine blocks the next consumer."""
 
 _GIVEN_BACK = 0.0
-_RENEWALS = 6  # in the time that a lease lasts
+_RENEWALS = 6  # per lifetime of a lease
 
 
 def silver_lease(stream: str) -> str:
-    """Name of the lease that keeps a second query from filling a stream's silver."""
+    """Lease of the query that fills a stream's silver."""
     return f"silver.{stream}"
 
 
 def gold_lease(product: str) -> str:
-    """Name of the lease that keeps a second query from filling a product."""
+    """Lease of the query that fills a product."""
     return f"gold.{product}"
 
 
 def alerts_lease(product: str) -> str:
-    """Name of the lease that keeps a second query from sending a product's alerts."""
+    """Lease of the query that sends a product's alerts."""
     return f"alerts.{product}"
 
 
 def mode_lease(mode: str, checkpoint: str) -> str:
-    """Name of the lease that keeps a second consumer from the checkpoint of a mode."""
-    return f"{mode} {checkpoint}"  # no stream has a space in its name
+    """Lease of a mode's checkpoint."""
+    return f"{mode} {checkpoint}"  # names of streams have no spaces
 
 
 def modes_with_leases(database: str, mode: str) -> list[str]:
-    """The checkpoints with which a mode has run."""
+    """Checkpoints of past and current runs of a mode."""
     prefix = mode_lease(mode, "")
     with transaction(open_database(database)) as connection:
         names = connection.execute(select(LEASES.c.stream)).scalars()
@@ -60,24 +60,24 @@ def modes_with_leases(database: str, mode: str) -> list[str]:
 
 
 class State(StrEnum):
-    """What a lease says of the query that holds or held it."""
+    """State of the query that holds or held a lease."""
 
     NEVER = "never"
-    """It has not run."""
+    """The query has not run."""
     RUNNING = "running"
     STOPPED = "stopped"
     DIED = "died"
-    """It did not give its lease back: it was killed, or its machine died."""
+    """The lease was not returned: the query was killed, or its machine died."""
 
 
 def state_of(database: str, name: str) -> State:
-    """What a lease says."""
+    """State of a lease."""
     with transaction(open_database(database)) as connection:
         return state_in(connection, name)
 
 
 def state_in(connection: Connection, name: str) -> State:
-    """What a lease says, as an open connection sees it."""
+    """State of a lease, read with an open connection."""
     row = connection.execute(select(LEASES).where(LEASES.c.stream == name)).one_or_none()
     if row is None:
         return State.NEVER
@@ -96,7 +96,7 @@ class LeaseHeldError(LakeproofError):
 
 @contextmanager
 def lease(database: str, stream: str) -> Iterator["Lease"]:
-    """Hold the stream's lease for the time of the context."""
+    """Hold a lease within the context."""
     held = Lease(open_database(database), stream)
     held.take()
     done = Event()
@@ -111,7 +111,7 @@ def lease(database: str, stream: str) -> Iterator["Lease"]:
 
 
 class Lease:
-    """The lease of a stream, as this process sees it."""
+    """A lease held by this process."""
 
     def __init__(self, engine: Engine, stream: str) -> None:
         self._engine = engine
@@ -119,7 +119,7 @@ class Lease:
         self._holder = uuid.uuid4().hex
 
     def take(self) -> None:
-        """Take the lease if it is free, has run out, or belongs to a process of this machine that is dead."""
+        """Take the lease if it is free, expired, or held by a dead process of this machine."""
         me = psutil.Process()
         mine = {
             "holder": self._holder,
@@ -139,14 +139,14 @@ class Lease:
             is_here = row.host == platform.node()
             if row.expires_at > time.time() and not (is_here and not _lives(row.pid, row.started)):
                 raise self._held(f"process {row.pid} on {row.host}", row.expires_at - time.time())
-            # Only from the holder that was seen: of two that try at once, one gets it.
+            # Compare-and-swap: of two concurrent consumers, only one gets the lease.
             was = LEASES.c.holder == row.holder
             taken = connection.execute(update(LEASES).where(LEASES.c.stream == self._stream, was).values(mine))
             if taken.rowcount != 1:
                 raise self._held("another consumer", LEASE_SECONDS)
 
     def check(self) -> None:
-        """Make sure that the lease is still ours, and renew it."""
+        """Check that the lease is still held, and renew it."""
         with transaction(self._engine) as connection:
             renewed = connection.execute(
                 update(LEASES)
@@ -160,17 +160,17 @@ class Lease:
             )
 
     def renew_until(self, done: Event) -> None:
-        """Renew the lease until `done` is set or it is lost; whoever is about to write will notice by itself."""
+        """Renew the lease until `done` is set or it is lost; writers check it themselves."""
         while not done.wait(LEASE_SECONDS / _RENEWALS):
             try:
                 self.check()
             except LeaseHeldError:
                 return
             except UnavailableError:
-                continue  # a database that is locked or away for a moment
+                continue  # the database may be locked or unavailable for a moment
 
     def give_back(self) -> None:
-        """Let the next consumer start at once; where that cannot be written, the lease runs out by itself."""
+        """Release the lease; if that fails, it expires."""
         mine = (LEASES.c.stream == self._stream) & (LEASES.c.holder == self._holder)
         try:
             with transaction(self._engine) as connection:
@@ -188,7 +188,7 @@ class Lease:
 def _lives(pid: int, started: float) -> bool:
     try:
         process = psutil.Process(pid)
-        # A process id is used again: it is the same process only if it began at the same time.
+        # Process ids are reused: the start time must be the same, too.
         return abs(process.create_time() - started) < 1 and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

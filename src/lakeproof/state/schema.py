@@ -1,7 +1,7 @@
-"""Tables of the state database, and the steps that bring an older one to them.
+"""Tables of the state database and their migrations.
 
-A step that has been released is never changed: a new one is added behind it. Each runs once, under a lock, so that two
-programs may start at the same time.
+A released migration never changes; new ones are appended. Each runs once, under a lock, so programs may start at the
+same time.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ LOGS = Table(
     "landing_logs",
     _metadata,
     Column("stream", String, primary_key=True),
-    # Where the log's own positions begin; files at or before it were accounted for by the ledger.
+    # First position of the log itself; earlier files are known from the ledger.
     Column("base_seq", BigInteger, nullable=False),
     Column("base_chain", String, nullable=False),
 )
@@ -42,7 +42,7 @@ FILES = Table(
     Column("size", BigInteger, nullable=False),
     Column("etag", String, nullable=False),
     Column("landed_at", DateTime(timezone=True), nullable=False),
-    # Digest of this name and all before it; null for files that a ledger was asked for.
+    # Digest of all names up to this one; null for files that are known from a ledger.
     Column("chain", String),
     UniqueConstraint("stream", "name"),
 )
@@ -86,10 +86,10 @@ SINK_POSITIONS = Table(
     _for_publishing,
     Column("sink", String, primary_key=True),
     Column("table_name", String, nullable=False),
-    # Unique ids of the table and of the topic, which others of their names do not have.
+    # Unique ids, which differ for another table or topic with the same name.
     Column("table_id", String, nullable=False),
     Column("topic_id", String, nullable=False),
-    # The table's marker up to which the topic has its rows.
+    # The topic has all rows up to this marker of the table.
     Column("marker", String, nullable=False),
     Column("recorded_at", Float, nullable=False),
 )
@@ -113,23 +113,23 @@ LEASES = Table(
 )
 _VERSION = Table("state_version", MetaData(), Column("version", Integer, nullable=False))
 
-# Any number that no other program locks in the same Postgres database.
+# Advisory lock: a number that no other program uses in the same database.
 _LOCK = 0x6C616B65
 
 
 class StateTooNewError(Exception):
-    """The database was made by a newer version of this program."""
+    """The database was written by a newer version of this program."""
 
 
 def is_current(connection: Connection) -> bool:
-    """Whether a database has the newest version: then nothing has to be locked to open it."""
+    """Whether a database has the newest version, so that opening it needs no lock."""
     return _VERSION.name in inspect(connection).get_table_names() and _version(connection) == len(_STEPS)
 
 
 def migrate(connection: Connection) -> None:
-    """Bring a database to the newest version; called within a transaction."""
+    """Migrate a database to the newest version, within a transaction."""
     if connection.dialect.name == "sqlite":
-        # Before anything is read: of two transactions that have both read, one could never write.
+        # Before reading: of two transactions that have both read, one could never write.
         connection.execute(text("BEGIN IMMEDIATE"))
     else:
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))

@@ -1,4 +1,4 @@
-"""How far each topic has the rows of the table that it shows."""
+"""Positions up to which tables were sent to topics."""
 
 import time
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from lakeproof.state.schema import SINK_POSITIONS
 
 @dataclass(frozen=True)
 class SinkPosition:
-    """A position."""
+    """Position of a sink in its table."""
 
     table_id: str  # changes if the table is replaced
     topic_id: str  # assigned by the brokers when the topic was created
@@ -22,7 +22,7 @@ class SinkPosition:
 
 
 def sink_lease(sink: str) -> str:
-    """Name of the lease that keeps a second query from filling a sink."""
+    """Lease of the query that fills a sink."""
     return f"sink.{sink}"
 
 
@@ -33,14 +33,14 @@ class SinkPositions:
         self._engine = open_database(database)
 
     def get(self, sink: str) -> SinkPosition | None:
-        """The position of a sink; None if nothing was sent yet."""
+        """Position of a sink; None if nothing was sent."""
         columns = SINK_POSITIONS.c.table_id, SINK_POSITIONS.c.topic_id, SINK_POSITIONS.c.marker
         with transaction(self._engine) as connection:
             row = connection.execute(select(*columns).where(SINK_POSITIONS.c.sink == sink)).one_or_none()
         return None if row is None else SinkPosition(*row)
 
     def record(self, sink: str, table: str, position: SinkPosition, before: SinkPosition | None) -> None:
-        """Move a sink from one position to another."""
+        """Advance a sink; raise LakeproofError if another consumer moved it."""
         values = asdict(position) | {"recorded_at": time.time()}
         try:
             with transaction(self._engine) as connection:
@@ -57,18 +57,18 @@ class SinkPositions:
             )
 
     def recorded_at(self, sink: str) -> datetime | None:
-        """When a sink got to its position, UTC."""
+        """When the position of a sink was recorded, UTC."""
         with transaction(self._engine) as connection:
             at = connection.scalar(select(SINK_POSITIONS.c.recorded_at).where(SINK_POSITIONS.c.sink == sink))
         return None if at is None else datetime.fromtimestamp(at, UTC)
 
     def sinks_of(self, table: str) -> list[str]:
-        """The sinks that rows of a table were sent to."""
+        """The sinks of a table."""
         with transaction(self._engine) as connection:
             found = connection.scalars(select(SINK_POSITIONS.c.sink).where(SINK_POSITIONS.c.table_name == table))
             return sorted(found)
 
     def forget(self, sink: str) -> None:
-        """Let a sink begin again."""
+        """Remove the position of a sink."""
         with transaction(self._engine) as connection:
             connection.execute(delete(SINK_POSITIONS).where(SINK_POSITIONS.c.sink == sink))

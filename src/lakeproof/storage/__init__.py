@@ -1,4 +1,4 @@
-"""Files of the landing zone, on a local disk or on S3, behind one small table of functions."""
+"""Files on a local disk or on S3."""
 
 from collections.abc import Callable
 from importlib import import_module

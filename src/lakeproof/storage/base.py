@@ -1,4 +1,4 @@
-"""What a storage can do, and what its failures mean."""
+"""The storage protocol."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,36 +21,36 @@ class Storage(Protocol):
     """Files below a root URI."""
 
     shows_whole_files: bool
-    """Whether a file appears only once it is whole (S3), or grows before everybody's eyes (a local folder)."""
+    """Whether files appear only when complete (S3), or may be seen while they grow (local)."""
 
     def list(self) -> Iterator[StoredFile]:
         """List every file below the root, in sub-folders too."""
         ...
 
     def list_recent(self, after: str | None) -> Iterator[StoredFile]:
-        """List the files that may be new, at a cost that does not grow with the number of files that are not.
+        """List files that may be new, at a cost independent of the number of old files.
 
-        On S3: those whose key sorts behind the URI `after`. In a local folder: those in folders that changed since
-        the last call. A caller finds the rest by :meth:`list`, more seldom.
+        On S3: keys that sort after the URI `after`. Locally: files of folders that changed since the last call. Files
+        that this misses are found by :meth:`list`, which callers use less often.
         """
         ...
 
     def stat(self, uri: str) -> StoredFile | None:
-        """Look at one file; None where it is gone."""
+        """Return facts of one file; None if it does not exist."""
         ...
 
     def read(self, uri: str, etag: str | None = None) -> bytes:
-        """Read a whole file; with `etag`, only if it is still the one listed."""
+        """Read a file; with `etag`, raise FileChangedError if it differs from the listed one."""
         ...
 
     def write_new(self, uri: str, data: bytes) -> None:
-        """Write a file whole or not at all, and never over an existing one."""
+        """Write a new file atomically; raise FileExistsError if there is one."""
         ...
 
     def replace(self, uri: str, data: bytes) -> None:
-        """Write a file whole or not at all, also over an existing one: a reader sees one of them."""
+        """Write or replace a file atomically."""
         ...
 
     def remove(self, uri: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         ...

@@ -1,4 +1,4 @@
-"""A full disk: one error that names it, wherever it was met."""
+"""Recognize errors that are caused by a full disk."""
 
 import errno
 import os
@@ -13,10 +13,10 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings, load_settings
 
 _CODES = (errno.ENOSPC, errno.EDQUOT)
-# What passes through a JVM or another process has no code any more.
+# Errors from a JVM or another process have no errno.
 _WORDS = (*map(os.strerror, _CODES), "database or disk is full")
 _POSTGRES = ("psycopg", "org.postgresql")
-"""Signs of an error of Postgres, whose disk is its server's."""
+"""Marks of an error of Postgres, whose disk is on its server."""
 
 
 class DiskFullError(UnavailableError):
@@ -30,7 +30,7 @@ class DiskFullError(UnavailableError):
 
 
 def full_disk(error: BaseException, *places: Path) -> DiskFullError | None:
-    """Return the error of a full disk, if that is what `error` or what caused it says."""
+    """Return a DiskFullError if `error` or its cause is a full disk."""
     if any(sign in f"{type(each)} {each}" for each in _chain(error) for sign in _POSTGRES):
         return None
     for each in _chain(error):
@@ -44,7 +44,7 @@ def full_disk(error: BaseException, *places: Path) -> DiskFullError | None:
 
 
 def local_places(settings: Settings) -> list[Path]:
-    """Everything of a lake that is on a local disk, and the folder of temporary files."""
+    """All local folders of a lake, and the folder for temporary files."""
     uris = (unquote(settings.landing.uri), settings.catalog.warehouse_uri, settings.state.checkpoints)
     databases = (sqlite_path(uri) for uri in (settings.catalog.uri, settings.state.database))
     return [
@@ -73,14 +73,14 @@ def _says_full(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what caused it."""
+    """An error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def _mount(place: Path) -> Path:
-    """Mount point of the disk that a file or folder is on, or would be."""
+    """Mount point of an existing or future file."""
     found = _existing(place).resolve()
     return next(folder for folder in (found, *found.parents) if folder.is_mount())
 

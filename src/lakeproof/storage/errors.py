@@ -1,10 +1,10 @@
-"""Errors that callers of a storage branch on."""
+"""Errors of storage that callers handle."""
 
 from lakeproof.errors import LakeproofError, UnavailableError
 
 
 class FileChangedError(LakeproofError):
-    """A landed file was overwritten, against the rule that a landed batch never changes."""
+    """A landed file was overwritten, although landed batches must not change."""
 
     def __init__(self, uri: str, how: str) -> None:
         super().__init__(
@@ -15,7 +15,7 @@ class FileChangedError(LakeproofError):
 
 
 class FileAbsentError(UnavailableError):
-    """A landed file is not there: removed, or on a disk that is not mounted. It may come back."""
+    """A landed file is missing: removed, or on a disk that is not mounted."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(

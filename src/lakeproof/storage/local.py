@@ -17,7 +17,7 @@ from lakeproof.storage.base import StoredFile
 from lakeproof.storage.disk import full_disk
 from lakeproof.storage.errors import FileAbsentError, FileChangedError
 
-# Longer than the tick of any file system's clock.
+# Longer than the clock resolution of any file system.
 _TICK_NS = 2_000_000_000
 
 
@@ -27,7 +27,7 @@ def connect(root: str, _s3: S3Settings) -> "LocalStorage":
 
 
 def local_path(uri: str) -> Path:
-    """Path of a ``file://`` URI; names that are not UTF-8 come back as they were."""
+    """Path of a ``file://`` URI, also for names that are not UTF-8."""
     return Path(os.fsdecode(unquote_to_bytes(urlsplit(uri).path)))
 
 
@@ -37,9 +37,9 @@ class LocalStorage:
     shows_whole_files = False
 
     def __init__(self, folder: Path) -> None:
-        # Resolved, so that a file has one address, whatever way led to the folder.
+        # Resolved, so that a file has only one address.
         self._folder = folder.resolve()
-        # Folders seen by list_recent, with the modification time that their last listing was good for.
+        # Modification times of folders at their last listing by list_recent.
         self._listed: dict[str, int] = {}
 
     def list(self) -> Iterator[StoredFile]:
@@ -54,7 +54,7 @@ class LocalStorage:
             yield from files
 
     def list_recent(self, after: str | None) -> Iterator[StoredFile]:  # noqa: ARG002 - names tell nothing here
-        """List the files of the folders to which a name was added since the last call."""
+        """List the files of folders that changed since the last call."""
         if self._folder.exists():
             self._listed.setdefault(str(self._folder), 0)
         pending = list(self._listed)
@@ -69,7 +69,7 @@ class LocalStorage:
             if modified == self._listed[folder]:
                 continue
             files, inner = _scan(folder, self._folder)
-            # A name added within the same tick of the clock as the last one seen would not show in the folder's time.
+            # A file added within the same clock tick does not change the folder's modification time.
             self._listed[folder] = modified if looked_at - modified > _TICK_NS else 0
             new = [name for name in inner if name not in self._listed]
             self._listed.update(dict.fromkeys(new, 0))
@@ -132,7 +132,7 @@ class LocalStorage:
 
 @contextmanager
 def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
-    """A file with `data` in the folder of `path`, on the disk; it is gone at the end unless it was renamed."""
+    """A synced temporary file beside `path`, removed at the end unless it was renamed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
@@ -152,7 +152,7 @@ def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
 
 
 def _scan(folder: str, root: Path) -> tuple[list[StoredFile], list[str]]:
-    """List a folder: its files, and its sub-folders. A linked folder is given as what the link leads to."""
+    """List files and sub-folders of a folder, with links to folders resolved."""
     files, folders = [], []
     try:
         with os.scandir(folder) as entries:
@@ -160,7 +160,7 @@ def _scan(folder: str, root: Path) -> tuple[list[StoredFile], list[str]]:
                 try:
                     status = entry.stat()
                 except FileNotFoundError:
-                    continue  # renamed or removed since the listing began, or a link to nothing
+                    continue  # renamed or removed meanwhile, or a broken link
                 except OSError as error:
                     if error.errno != errno.ELOOP:
                         raise
@@ -169,8 +169,8 @@ def _scan(folder: str, root: Path) -> tuple[list[StoredFile], list[str]]:
                     if not entry.is_symlink():
                         folders.append(entry.path)
                     elif not root.is_relative_to(target := Path(entry.path).resolve()):
-                        folders.append(str(target))  # else it leads back to the landing folder, or above it
-                elif stat.S_ISREG(status.st_mode):  # to read a pipe would wait forever
+                        folders.append(str(target))  # otherwise the link leads to the landing folder or above
+                elif stat.S_ISREG(status.st_mode):  # reading a pipe would block
                     files.append(_stored_file(entry.path, status))
     except (FileNotFoundError, NotADirectoryError):
         return [], []

@@ -38,7 +38,7 @@ def connect(root: str, s3: S3Settings) -> "S3Storage":
 
 
 def check_bucket(uri: str, s3: S3Settings) -> None:
-    """Make sure that the bucket of `uri` exists and lets this key list it."""
+    """Check that the bucket of `uri` exists and can be listed."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     bucket = urlsplit(uri).netloc
@@ -66,10 +66,10 @@ def remove_prefix(root: str, s3: S3Settings) -> int:
     return removed
 
 
-# Each data file of a micro-batch asks for one. A new one now and then finds credentials that were changed meanwhile.
+# Every data file needs a client. They are renewed from time to time to pick up changed credentials.
 @cached(TTLCache(8, ttl=60), key=lambda s3: (os.getpid(), s3), lock=Lock())
 def s3_client(s3: S3Settings) -> "S3Client":
-    """Make a client, or return one that was made for the same settings; retries and pooling are botocore's."""
+    """Return a cached client for the settings; retries and pooling are botocore's."""
     import boto3
     from botocore.config import Config
 
@@ -106,11 +106,11 @@ class S3Storage:
         self._prefix = f"{prefix}/" if prefix else ""
 
     def list(self) -> Iterator[StoredFile]:
-        """List the objects below the prefix, in the order of their keys (UTF-8 bytes)."""
+        """List the objects below the prefix in the order of their keys."""
         return self._list("")
 
     def list_recent(self, after: str | None) -> Iterator[StoredFile]:
-        """List the objects whose keys sort behind `after`."""
+        """List the objects whose keys sort after `after`."""
         return self._list(self._key(after or ""))
 
     def stat(self, uri: str) -> StoredFile | None:
@@ -136,7 +136,7 @@ class S3Storage:
         try:
             for page in pages:
                 for item in page.get("Contents", ()):
-                    if not item["Key"].endswith("/"):  # consoles mark an empty folder so
+                    if not item["Key"].endswith("/"):  # a marker of an empty folder
                         yield StoredFile(
                             uri=f"s3://{self._bucket}/{item['Key']}",
                             size=item["Size"],
@@ -165,7 +165,7 @@ class S3Storage:
             raise _unavailable(f"Cannot read {uri}", error) from error
 
     def write_new(self, uri: str, data: bytes) -> None:
-        """Put an object on the condition that its key is free."""
+        """Put an object if its key does not exist."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         mark = {_PUT_ID: uuid.uuid4().hex}
@@ -174,7 +174,7 @@ class S3Storage:
             self._client.put_object(Bucket=self._bucket, Key=key, Body=data, IfNoneMatch="*", Metadata=mark)
         except ClientError as error:
             if _code(error) in {"PreconditionFailed", "412"}:
-                # A put whose answer was lost is sent again, and then finds itself.
+                # A put that is repeated after a lost answer finds its own object.
                 if self._client.head_object(Bucket=self._bucket, Key=key)["Metadata"] == mark:
                     return
                 raise FileExistsError(uri) from None
@@ -183,7 +183,7 @@ class S3Storage:
             raise _unavailable(f"Cannot write {uri}", error) from error
 
     def replace(self, uri: str, data: bytes) -> None:
-        """Put an object, whatever its key has; see the protocol."""
+        """Put an object; see the protocol."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -205,7 +205,7 @@ class S3Storage:
 
 
 def _code(error: Exception) -> str:
-    # An error of the connection has none, or one that is None.
+    # Connection errors have no response, or None.
     response: dict[str, Any] = getattr(error, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
 

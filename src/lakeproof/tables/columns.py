@@ -1,4 +1,4 @@
-"""Columns of a table: which of the expected ones are missing, and adding them, with stable field ids."""
+"""Schema evolution of tables with stable field ids."""
 
 import json
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ _COMMIT_ATTEMPTS = 10
 
 
 def lacking(table: "Schema", due: "Schema") -> list[str]:
-    """Paths of the columns of `due` that a table does not have, or has with another type."""
+    """Paths of columns of `due` that a table lacks or has with another type."""
     kinds = {path: _kind(table, path) for path in table.column_names}
     return [path for path in due.column_names if kinds.get(path) != _kind(due, path)]
 
 
 def evolve(table: "Table", due: "Schema", renamed: Mapping[str, str] | None = None) -> None:
-    """Let a table follow a schema in one commit: columns are renamed, added and widened; none is dropped.
+    """Rename, add and widen columns in one commit, so that a table follows a schema.
 
-    New ones are placed before the table's first column of our own, whose names begin with ``_``.
+    New columns are placed before the first one of lakeproof's own, whose names begin with ``_``.
     """
     from pyiceberg.exceptions import CommitFailedException, ResolveError, ValidationError
 
@@ -50,7 +50,7 @@ def evolve(table: "Table", due: "Schema", renamed: Mapping[str, str] | None = No
                 expected = renaming(renamed)
                 if not expected.items() <= table.properties.items():
                     transaction.set_properties(expected)
-        except CommitFailedException:  # an append came between: look again
+        except CommitFailedException:  # a concurrent append: retry
             table.refresh()
         except (ResolveError, ValidationError, ValueError) as error:
             raise UsageError(
@@ -65,18 +65,18 @@ def evolve(table: "Table", due: "Schema", renamed: Mapping[str, str] | None = No
 
 
 def renaming(renamed: Mapping[str, str] | None) -> dict[str, str]:
-    """The property of a table for columns that were renamed; none if none was."""
+    """Table property that records renamed columns; empty without any."""
     return {RENAMED: json.dumps(renamed, sort_keys=True)} if renamed else {}
 
 
 def renamed_columns(properties: Mapping[str, str]) -> dict[str, str]:
-    """The current names of a table's columns that were renamed, by their former names, from its properties."""
+    """Current names of renamed columns by former name, from the table's properties."""
     found: dict[str, str] = json.loads(properties.get(RENAMED) or "{}")
     return found
 
 
 def _with_names(schema: "Schema", names: Mapping[str, str]) -> "Schema":
-    """A schema, some of whose columns have other names."""
+    """A copy of a schema with some columns renamed."""
     from pyiceberg.schema import Schema
 
     return Schema(
@@ -86,6 +86,6 @@ def _with_names(schema: "Schema", names: Mapping[str, str]) -> "Schema":
 
 
 def _kind(schema: "Schema", path: str) -> str:
-    """The type of a column; of one with columns within, which kind of it."""
+    """The type of a column; of nested types, only the kind."""
     kind = schema.find_field(path).field_type
     return str(kind) if kind.is_primitive else type(kind).__name__

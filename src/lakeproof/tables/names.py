@@ -1,4 +1,4 @@
-"""Names of the tables, of the columns that every table of a kind has, and of their properties."""
+"""Names of tables, of their common columns, and of table properties."""
 
 from dataclasses import dataclass
 
@@ -23,25 +23,25 @@ HORIZON = "_horizon"
 UPDATED_AT = "_updated_at"
 
 NEXT_MICRO_BATCH = "lakeproof.next-micro-batch"
-"""Property of a ledger: the least number that its next micro-batch may have; those of before are smaller."""
+"""Property of a ledger: lowest number of its next micro-batch."""
 MARKER = "lakeproof.marker."
-"""What the name of the property begins with that holds a query's newest marker; the name of the query follows."""
+"""Prefix of the property with the newest marker of a query, followed by the query's name."""
 PRODUCT = "lakeproof.product"
-"""Property of a table of gold: the digest of the data product that it is filled for."""
+"""Property of a gold table: digest of its data product."""
 REBUILDING = "__rebuild_"
-"""What the suffix of a table begins with that will replace another one."""
+"""Prefix of the suffix of tables that are being rebuilt."""
 LANDING_ROOT = "lakeproof.landing.zone-root"
-"""Property of a ledger: URI of the folder that its sources are below."""
+"""Property of a ledger: URI of the landing folder of its sources."""
 KAFKA_TOPIC = "lakeproof.kafka.topic"
-"""Property of a ledger: the topic that the stream comes from, and where in it the stream begins."""
+"""Property of a ledger: topic of the stream, and the offsets where it begins."""
 SCHEMA_IDS = "lakeproof.schema-ids"
-"""Property of a ledger: the ids of contracts in the schema registry, by digest, as JSON."""
+"""Property of a ledger: JSON with the schema registry's ids of contracts, by digest."""
 RENAMED = "lakeproof.renamed-columns"
-"""Property of a table: the columns that were renamed as JSON, each former name with the current one."""
+"""Property of a table: JSON with the current names of renamed columns, by former name."""
 HASH_KIND = "lakeproof.content-hash"
-"""Property of a silver table: how the hashes of its rows were computed."""
+"""Property of a silver table: version of its row hashes."""
 SCHEMA_CHANGES = "ops.schema_changes"
-"""A row is a contract that was applied to a stream's tables."""
+"""One row per contract that was applied to the tables of a stream."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class StreamTables:
     bronze: str
     dead_letters: str
     ledger: str
-    """A row is a source in a micro-batch: how many units came in, and where each went."""
+    """One row per source and micro-batch, with counts of units by outcome."""
 
 
 def stream_tables(stream: str) -> StreamTables:
@@ -63,26 +63,26 @@ def stream_tables(stream: str) -> StreamTables:
 class SilverTables:
     """Names of a stream's silver tables.
 
-    Each row of bronze is in one of the first three, or is a duplicate, which only the ledger counts.
+    Each row of bronze is in one of the first three, or is a duplicate, which is only counted in the ledger.
     """
 
     kept: str
-    """One row for each primary key."""
+    """One row per primary key."""
     conflicts: str
-    """Rows whose key was seen with other content."""
+    """Rows with a known key but different content."""
     late: str
-    """Rows that came after the horizon had passed their event time."""
+    """Rows with an event time before the horizon."""
     ledger: str
-    """A row is a source in a micro-batch of bronze: how many of its rows became what."""
+    """One row per source and bronze micro-batch, with counts of rows by verdict."""
 
 
 def silver_query(stream: str) -> str:
-    """Name of the query that fills a stream's silver tables, and so of its markers in them."""
+    """Name of the query that fills the silver tables of a stream; also names its markers."""
     return f"silver-{stream}"
 
 
 def silver_tables(stream: str, suffix: str = "") -> SilverTables:
-    """Names of the silver tables of ``stream``; with a suffix, of those that will replace them."""
+    """Names of the silver tables of ``stream``; with a suffix, those of a rebuild."""
     return SilverTables(
         kept=f"silver.{stream}{suffix}",
         conflicts=f"silver.{stream}_conflicts{suffix}",
@@ -92,7 +92,7 @@ def silver_tables(stream: str, suffix: str = "") -> SilverTables:
 
 
 def gold_table(product: str, suffix: str = "") -> str:
-    """Name of the table of a data product; with a suffix, of the one that will replace it."""
+    """Name of the table of a data product; with a suffix, that of a rebuild."""
     return f"gold.{product}{suffix}"
 
 
@@ -105,10 +105,10 @@ class SamplesTables:
 
 
 def samples_tables(product: str, anomalies: str, suffix: str = "") -> SamplesTables:
-    """Names of the tables of a product of samples; with a suffix, of those that will replace them."""
+    """Names of the tables of a product of samples; with a suffix, those of a rebuild."""
     return SamplesTables(gold_table(anomalies, suffix), gold_table(product, suffix))
 
 
 def gold_query(product: str) -> str:
-    """Name of the query that fills it."""
+    """Name of the query that fills a gold table."""
     return f"gold-{product}"

@@ -58,25 +58,24 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-# A look-up of sources prunes files by their bounds. Iceberg cuts those to 16 characters: all of a month would be alike.
+# Look-ups of sources prune files by bounds, which Iceberg truncates to 16 characters: a whole month would be equal.
 _LEDGER_PROPERTIES = {"write.metadata.metrics.column.source": "full"}
 
 CONTENT_HASH_KIND = "netstrings-blake2b-128"
-"""How the hashes of silver's rows are computed: hashes of another kind cannot be compared with them."""
+"""Version of the row hashes in silver. Hashes of different versions cannot be compared."""
 
-# The next layer reads by micro-batch. Iceberg keeps bounds of the first 100 columns, and a contract may have as many.
+# The next layer reads by micro-batch. Iceberg keeps bounds of 100 columns only, and a contract may have as many.
 _NUMBERED_PROPERTIES = {f"write.metadata.metrics.column.{MICRO_BATCH_ID}": "full"}
 _KEPT_PROPERTIES = _NUMBERED_PROPERTIES | {HASH_KIND: CONTENT_HASH_KIND}
 
 GOLD_PROPERTIES = _PROPERTIES | {"format-version": "3"}
-"""Properties of a table of gold. Its rows are replaced by deletion vectors, which version 3 has."""
+"""Properties of a gold table. Format version 3 has deletion vectors, which upserts use."""
 
 
 def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
-    """Create the stream's namespaces and tables where they are missing.
+    """Create missing namespaces and tables of a stream, and add columns that older versions lack.
 
-    Tables of an earlier version of this project get the columns that they lack. Of bronze that are not the contract's
-    fields: those change with a contract that is applied, see :mod:`lakeproof.history.apply`.
+    Fields of the contract are not added to bronze: they change when a contract is applied.
     """
     tables = stream_tables(contract.stream)
     for name, schema, day_of, properties in (
@@ -98,7 +97,7 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
 
 
 def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverTables) -> None:
-    """Create a stream's silver tables where they are missing, and give them the contract's new fields."""
+    """Create missing silver tables of a stream, and add the contract's new fields to existing ones."""
     from pyiceberg.types import BinaryType, LongType, StringType, TimestamptzType
 
     content = (CONTENT_HASH, BinaryType(), "BLAKE2b (128 bits) of the contract's fields that are not null")
@@ -119,7 +118,7 @@ def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverT
 
 
 def ensure_message_columns(catalog: "Catalog", stream: str) -> None:
-    """Give the tables of a stream that comes from Kafka the columns of a message's key and headers."""
+    """Add the columns for key and headers of messages to the tables of a stream."""
     from pyiceberg.types import BinaryType, NestedField, StringType, StructType
     from pyiceberg.types import ListType as IcebergList
 
@@ -151,7 +150,7 @@ def _ensure_table(catalog: "Catalog", name: str, schema: "Schema", day_of: str, 
 
 
 def _ensure_numbered(ledger: "Table") -> None:
-    """Let the numbers of micro-batches grow, in a ledger of a version where each new checkpoint began at 0 again."""
+    """Let micro-batch numbers of an old ledger grow: in earlier versions, each checkpoint began at 0."""
     import pyarrow.compute as pc
 
     if NEXT_MICRO_BATCH in ledger.properties:
@@ -163,7 +162,7 @@ def _ensure_numbered(ledger: "Table") -> None:
 
 
 def ensure_schema_changes(catalog: "Catalog") -> "Table":
-    """Return ``ops.schema_changes``; create it where it is missing."""
+    """Return ``ops.schema_changes``, created if missing."""
     ensure_namespace(catalog, SCHEMA_CHANGES.split(".")[0])
     table = catalog.create_table_if_not_exists(SCHEMA_CHANGES, schema_changes_schema(), properties=_PROPERTIES)
     evolve(table, schema_changes_schema())
@@ -174,13 +173,13 @@ def ensure_namespace(catalog: "Catalog", name: str) -> None:
     """Create a namespace unless it exists."""
     try:
         catalog.create_namespace_if_not_exists(name)
-    except Exception:  # of the catalog's own kind, where another first start made it at the same time
+    except Exception:  # catalogs raise different errors if another process creates it concurrently
         if (name,) not in catalog.list_namespaces():
             raise
 
 
 def bronze_schema(contract: Contract) -> "Schema":
-    """Iceberg schema of ``bronze.<stream>``: the contract's columns, what was rescued, then provenance."""
+    """Iceberg schema of ``bronze.<stream>``: columns of the contract, rescued values, provenance."""
     return _schema(_bronze_columns(contract))
 
 
@@ -294,7 +293,7 @@ def gold_schema(product: Product) -> "Schema":
 
 
 def ensure_samples_tables(catalog: "Catalog", samples: Samples, names: SamplesTables) -> None:
-    """Create the tables of a product of samples where they are missing. They are append-only."""
+    """Create missing tables of a product of samples. They are append-only."""
     properties = {PRODUCT: samples.digest, "comment": samples.description}
     _ensure_table(catalog, names.anomalies, anomalies_schema(samples), samples.event_time.name, properties)
     _ensure_table(catalog, names.samples, samples_schema(samples), WINDOW_START, properties)

@@ -1,4 +1,4 @@
-"""Where batches go: one module per way, chosen once by name."""
+"""Sinks of batches: one module each."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SinkKind(StrEnum):
-    """The ways."""
+    """Kinds of sinks."""
 
     STDOUT = "stdout"
     LOCAL = "local"
@@ -24,23 +24,23 @@ class SinkKind(StrEnum):
 
 
 class Sink(Protocol):
-    """Takes batches, one at a time, in the order in which they were made."""
+    """Writes batches in order."""
 
     def write(self, batch: "Batch") -> None:
-        """Land a batch whole. When it returns, the batch has landed; when it raises, the batch does not count."""
+        """Land a batch as a whole. If it raises, the batch does not count."""
         ...
 
     def landed(self) -> dict[str, Any]:
-        """What the report says about the places where batches landed, where the batches do not say it."""
+        """Entries for the report, for example offsets."""
         ...
 
 
 class BatchRefused(Exception):  # noqa: N818 - as expected, not an error
-    """A batch that was cut short is not taken, and counts as not made."""
+    """A truncated batch was refused and does not count."""
 
 
 class SinkClosed(Exception):  # noqa: N818 - an end, not an error
-    """Whoever took the batches has gone."""
+    """The receiver of batches has closed the connection."""
 
 
 _MODULES = {
@@ -58,7 +58,7 @@ _WEB = ("http://", "https://")
 def choose_sink(
     kind: SinkKind | None, target: str | None, stream: str, settings: Settings, topic: str | None = None
 ) -> tuple[SinkKind, str]:
-    """Settle where batches go."""
+    """Choose the kind of sink and its target: a URI, a topic, or "" for standard output."""
     if kind is SinkKind.KAFKA:
         if target:
             raise UsageError("--data-sink kafka cannot be used with --target.", "Use --topic TOPIC.")
@@ -95,6 +95,6 @@ def choose_sink(
 
 
 def open_sink(kind: SinkKind, target: str, settings: Settings) -> Sink:
-    """Open the sink that :func:`choose_sink` settled on."""
+    """Open the sink that :func:`choose_sink` returned."""
     connect: Callable[[str, Settings], Sink] = import_module(_MODULES[kind]).connect
     return connect(target, settings)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def connect(uri: str, settings: Settings) -> "FileSink":
-    """Open the folder or bucket at `uri`, which is reached for at the first write."""
+    """Create the sink; the folder or bucket is opened at the first write."""
     return FileSink(open_storage(uri, settings.s3), uri.rstrip("/"))
 
 
@@ -33,5 +33,5 @@ class FileSink:
             ) from None
 
     def landed(self) -> dict[str, Any]:
-        """Nothing: the names of files say it."""
+        """Nothing: file names are known."""
         return {}

@@ -1,4 +1,4 @@
-"""Post batches to the collector, each until it is accepted."""
+"""Post batches to the collector until they are accepted."""
 
 import json
 import time
@@ -25,7 +25,7 @@ _AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.S
 
 
 def connect(url: str, settings: Settings, receipts: "Path | None" = None) -> "HttpSink":  # noqa: ARG001 - as all sinks
-    """Post to a collector, which is reached for at the first write; keep its answers in a file if there is one."""
+    """Create the sink; the collector is contacted at the first write, its answers are appended to `receipts`."""
     try:
         file = receipts.open("ab") if receipts else None
     except OSError as error:
@@ -74,12 +74,12 @@ class HttpSink:
             time.sleep(pause)
 
     def landed(self) -> dict[str, Any]:
-        """How many posts were accepted, sent again (then their events may be there twice), and refused."""
+        """Counts of accepted, repeated (maybe duplicated) and refused posts."""
         return {"http": {"posts": self._posts, "repeated": self._repeated, "refused": self._refused}}
 
     @property
     def _where(self) -> str:
-        """The address, without the key that it may have."""
+        """The address without its API key."""
         return urlsplit(self._url)._replace(query="").geturl()
 
     def _accepted(self, body: bytes) -> None:
@@ -113,7 +113,7 @@ def _retry_after(error: urllib.error.HTTPError) -> float:
 
 
 def _detail(error: urllib.error.HTTPError) -> str:
-    """What the collector says, or the name of the status if somebody else answered."""
+    """The detail of the answer, or the name of the status."""
     try:
         return str(json.loads(error.read())["detail"])
     except (OSError, ValueError, KeyError, TypeError, HTTPException):

@@ -1,4 +1,4 @@
-"""Send events to a Kafka topic: a message for each, with its id as the key."""
+"""Send events to a Kafka topic, one message each, with their ids as keys."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ class KafkaSink:
         self._unfinished: Sent | None = None
 
     def write(self, batch: "Batch") -> None:
-        """Send a batch, and wait until Kafka has acknowledged all of it; see the protocol."""
+        """Send a batch and wait until Kafka acknowledged it; see the protocol."""
         messages = list(_messages(batch))
         try:
             sent = self._sending.send(messages)
@@ -45,7 +45,7 @@ class KafkaSink:
             self._places[partition] = (self._places.get(partition, (first, last))[0], last)
 
     def landed(self) -> dict[str, Any]:
-        """First and last message of each partition, by the names that tables have for them in ``_source``."""
+        """First and last message of each partition, named as in ``_source``."""
         topic = self._sending.topic
         kafka: dict[str, Any] = {
             "topic": topic,
@@ -68,7 +68,7 @@ class KafkaSink:
 
 def _messages(batch: "Batch") -> Iterator[Outgoing]:
     if batch.corrupt:
-        yield Outgoing(batch.data)  # what is left of a batch has no key
+        yield Outgoing(batch.data)  # a truncated batch has no key
         return
     for record in batch.records:
         yield Outgoing(record.data, record.key.encode() if record.key else None)

@@ -1,4 +1,4 @@
-"""Print batches, one a line."""
+"""Print batches, one per line."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ class StdoutSink:
     """See :class:`producer.sinks.Sink`."""
 
     def write(self, batch: "Batch") -> None:
-        """Print a batch and a line end, unless it has one; see the protocol."""
+        """Print a batch with a line end; see the protocol."""
         try:
             data = batch.data
             sys.stdout.buffer.write(data if data.endswith(b"\n") else data + b"\n")

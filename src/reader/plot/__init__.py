@@ -1,1 +1,1 @@
-"""Draw the measures of a data product over time: as an image, or in the terminal."""
+"""Plots of data products over time: as an image, or in the terminal."""

@@ -1,4 +1,4 @@
-"""What is drawn of a device: its readings, and which of them are samples and anomalies."""
+"""Read a plot of a device: readings, samples and anomalies."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ _FIRST, _LAST = "'0300-01-01T00:00:00Z'::TIMESTAMPTZ", "'9699-12-31T23:59:59Z'::
 
 
 def read_device(settings: Settings, name: str, device: str) -> Plot:
-    """Read what is drawn of a device: its newest readings, up to 2,000."""
+    """Read the plot of a device: its newest readings, up to 2,000."""
     samples = _samples(settings, name)
     tables = samples_tables(samples.name, samples.anomalies)
     silver = silver_tables(samples.stream).kept
@@ -70,7 +70,7 @@ def _line(
     limit: int = 1_000_000,
     is_points: bool = False,
 ) -> Line:
-    """The newest readings of a table, each once."""
+    """The newest distinct readings of a table."""
     time, value = identifier(samples.event_time.name), identifier(samples.value.name)
     rows = session.fetch(
         f"SELECT DISTINCT {time}, {value} FROM {table} WHERE {identifier(samples.device.name)} = {quoted(device)} "  # noqa: S608

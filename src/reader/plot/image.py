@@ -1,4 +1,4 @@
-"""Draw a plot into a file."""
+"""Write plots to files."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ from lakeproof.errors import UsageError
 from reader.plot.series import Plot
 
 _WIDTH, _HEIGHT = 10.0, 3.0
-"""Of a panel, in inches."""
+"""Size of a panel in inches."""
 
 
 def write_image(plot: Plot, path: Path) -> None:
-    """Write a plot to a file; its kind follows from the name."""
+    """Write a plot to a file, in the format of its suffix."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -47,5 +47,5 @@ def write_image(plot: Plot, path: Path) -> None:
 
 
 def _plain(text: str) -> str:
-    """Text that is drawn as it is: matplotlib hides labels that begin with _, and reads $ as mathematics."""
+    """Escape text: matplotlib hides labels that begin with _, and reads $ as mathematics."""
     return text.replace("$", r"\$") if not text.startswith("_") else " " + text.replace("$", r"\$")

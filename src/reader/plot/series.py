@@ -1,4 +1,4 @@
-"""What is drawn of a data product: a panel for each measure, with a line for each combination of keys."""
+"""Read a plot of a data product: one panel per measure, one line per combination of keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Plot:
-    """What is drawn of a product."""
+    """A plot of a product."""
 
     title: str
     first: datetime
@@ -57,13 +57,13 @@ class Plot:
 
     @property
     def limits(self) -> tuple[datetime, datetime]:
-        """Times between which everything is drawn, with a margin."""
+        """Limits of the time axis, with a margin."""
         margin = max((self.last - self.first) / 50, timedelta(seconds=1))
         return self.first - margin, self.last + margin
 
 
 def read_plot(settings: Settings, name: str, measures: Sequence[str], keys: Sequence[str], top: int) -> Plot:
-    """Read what is drawn of a product."""
+    """Read the plot of a product; `keys` are conditions like ``user_id=u1``."""
     product = load_product(settings.gold, name, partial(load_contract, settings.contracts))
     chosen = _measures(product, measures)
     condition = _condition(product, keys)
@@ -93,7 +93,7 @@ def _is_number(measure: Measure) -> bool:
 
 
 def _condition(product: Product, keys: Sequence[str]) -> str:
-    """SQL of the rows that conditions on keys select."""
+    """SQL condition for conditions on keys: one per key must be met."""
     values: dict[str, list[str]] = {}
     for text in keys:
         name, equals, value = text.partition("=")
@@ -151,13 +151,13 @@ def _read(session: Session, product: Product, measures: list[Measure], condition
 
 
 def _shown(text: str) -> str:
-    """Text without what a terminal would interpret, cut if it is long."""
+    """Printable text, shortened if it is long."""
     visible = printable(text).replace("\n", "\\n")
     return visible if len(visible) <= _SHOWN_TEXT else f"{visible[:_SHOWN_TEXT]}…"
 
 
 def _line(label: str, times: list[datetime], values: list[float | None]) -> Line:
-    """A line without the windows in which there is no finite number."""
+    """A line without windows that have no finite value."""
     points = [
         (time, value)
         for time, value in zip(times, values, strict=True)

@@ -13,15 +13,15 @@ from reader.plot.series import Panel, Plot
 _HEIGHT = 10
 """Lines of a panel."""
 _MARGIN = 24
-"""Columns beside the canvas: the values of the axis."""
+"""Columns for the labels of the axis."""
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
-"""Of numbers that have two digits or more of the unit."""
+"""Units for numbers with at least two digits of them."""
 _MORE = 1.1
 _COLORS = ("blue", "red", "green", "magenta", "cyan", "yellow", "white")
 
 
 def as_text(plot: Plot, width: int) -> str:
-    """Draw a plot as lines of text. Where there are several lines, each has a letter, and on a terminal a color."""
+    """Draw a plot as text. Several lines are marked by letters, and by colors on a terminal."""
     first, last = (f"{time:%Y-%m-%d %H:%M}" for time in (plot.first, plot.last))
     parts = [printable(f"{plot.title}; {first} to {last} UTC")]
     parts += [_panel(panel, plot, width) for panel in plot.panels]
@@ -49,7 +49,7 @@ def _panel(panel: Panel, plot: Plot, width: int) -> str:
 
 
 def _time_format(span: timedelta) -> Callable[..., str]:
-    """Formats times such that they differ, in the columns that an axis has for each."""
+    """Choose a format in which the times on the axis differ and fit."""
     form = "%H:%M" if span <= timedelta(days=1) else "%d. %H:%M" if span <= timedelta(days=14) else "%y-%m-%d"
 
     def formatted(value: datetime, chars: int, delta: object, left: bool = False) -> str:  # noqa: ARG001 - plotille's
@@ -60,7 +60,7 @@ def _time_format(span: timedelta) -> Callable[..., str]:
 
 
 def _axis(values: Sequence[float], *, from_zero: bool) -> tuple[float, float]:
-    """Where the axis of values begins, and a round number for each of its lines, such that all values are on it."""
+    """Start and round step of an axis that contains all values."""
     least, most = min(values, default=0.0), max(values, default=0.0)
     begins_at_zero = from_zero and least >= 0
     step = _round_up(((most if begins_at_zero else most - least) or abs(most) or 1.0) / _HEIGHT)
@@ -81,7 +81,7 @@ def _round_up(number: float) -> float:
 
 
 def _value_format(base: float, step: float) -> Callable[..., str]:
-    """Formats the values of an axis: 97,030, or 97M where that is too long."""
+    """Choose a format for values on the axis: 97,030, or 97M if too long."""
     most = max(abs(base), abs(base + _HEIGHT * step))
     unit, name = next(((unit, name) for unit, name in _UNITS if most >= 10 * unit), (1.0, ""))
     decimals = max(-math.floor(math.log10(step / unit)), 0)

@@ -1,1 +1,1 @@
-"""Inferring a contract from samples: read records, note the values of each field, and describe the narrowest types."""
+"""Infer a contract from samples: collect the values of each field, and find the narrowest types."""

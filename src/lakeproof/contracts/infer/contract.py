@@ -1,4 +1,4 @@
-"""From samples to the text of a contract."""
+"""Infer the text of a contract from samples."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _KEY = re.compile(r"^(id|key|uuid)$|_(id|key|uuid)$|Id$", re.ASCII)
 
 @dataclass(frozen=True)
 class Inferred:
-    """A contract that was inferred."""
+    """An inferred contract."""
 
     text: str
     fields: int
@@ -42,7 +42,7 @@ def infer(
     max_records: int,
     tolerate: Fraction = Fraction(0),
 ) -> Inferred:
-    """Infer the contract of a stream from samples."""
+    """Infer the contract of a stream from a file or folder of samples."""
     samples = Samples(path, max_records)
     records, uniqueness = Observed(), _Uniqueness(key)
     for record in samples.read():
@@ -96,7 +96,7 @@ def infer(
 
 
 class _Uniqueness:
-    """Which fields are different in each record."""
+    """Tracks which fields are unique."""
 
     def __init__(self, key: Sequence[str]) -> None:
         self._key = tuple(key)

@@ -1,7 +1,7 @@
-"""Describe what was observed as the properties of a contract, and say what that is not sure of.
+"""Describe observed values as the properties of a contract, with notes on what is uncertain.
 
-Every value that was observed fits, except for the few of a place that are tolerated, and those in a place where null is
-allowed: then the drift policy has to be ``rescue``.
+All observed values fit, except for tolerated ones, and those of fields where null is allowed: then the drift policy
+has to be ``rescue``.
 """
 
 import re
@@ -18,7 +18,7 @@ from lakeproof.contracts.read.names import is_identifier
 from lakeproof.contracts.times import FORMAT, ZONE
 
 Property = dict[str, Any]
-"""A property of the Open Data Contract Standard, or the type of items or values."""
+"""A property of the Open Data Contract Standard, or the type of items or map values."""
 
 _SCALAR: Property = {"logicalType": "string", "physicalType": "scalar"}
 _UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
@@ -36,7 +36,7 @@ _OPTIONAL_OFFSET = {
     TimeFormat.T_ANY: {Token.TIMESTAMP, Token.LOCAL},
     TimeFormat.SPACE_ANY: {Token.SPACED, Token.SPACED_LOCAL},
 }
-# Kinds that one type has, the narrower types first.
+# Kinds of values by type, narrowest first.
 _TOGETHER: tuple[set[Token], ...] = (
     {Token.BOOLEAN},
     _NUMBERS,
@@ -48,7 +48,7 @@ _TOGETHER: tuple[set[Token], ...] = (
 
 @dataclass(frozen=True)
 class TimeOfField:
-    """What makes a field a timestamp."""
+    """How to declare a field as a timestamp."""
 
     described: Property
     options: dict[str, str]
@@ -59,7 +59,7 @@ class TimeOfField:
 
 @dataclass
 class Draft:
-    """The properties of a contract, while they are described."""
+    """The properties of a contract under construction."""
 
     tolerate: Fraction = Fraction(0)  # the share of values that may have another type
     deviates: bool = False
@@ -94,7 +94,7 @@ class Draft:
         return found
 
     def use_as_time(self, path: str) -> None:
-        """Make a timestamp of a field that can be one."""
+        """Declare a candidate field as a timestamp."""
         found = self.possible.pop(path)
         for key in ("physicalType", "enum"):
             found.described.pop(key, None)
@@ -105,7 +105,7 @@ class Draft:
         self.deviates |= found.deviates
 
     def _possible(self, seen: Observed, path: str) -> dict[str, Observed]:
-        """The fields whose names can be those of columns."""
+        """Fields with names that are valid for columns."""
         folded: dict[str, str] = {}
         for name in sorted(seen.fields, key=lambda each: -seen.fields[each].values):
             at = f"{path}.{name}" if path else name
@@ -123,7 +123,7 @@ class Draft:
         self.notes.append((_short(path), f"not described, because {why}. Its values go to _rescued."))
 
     def _type(self, seen: Observed, path: str, always: bool) -> Property | None:
-        """The type of what was observed; None if there is none that fits."""
+        """The type of observed values; None if none fits."""
         counts = Counter(
             {"objects": seen.objects, "arrays": seen.arrays, "scalars": sum(seen.tokens.values())}
         ).most_common()
@@ -170,7 +170,7 @@ class Draft:
         return {"logicalType": "map", "map": _map_of(value)}
 
     def _is_map(self, seen: Observed) -> bool:
-        """Whether objects are rather maps: of keys that are no names, or of many keys of which each has a few."""
+        """Whether objects are maps: keys are not identifiers, or there are many rare keys."""
         keys = sum(each.values for each in seen.fields.values())
         many = len(seen.fields) > _MIN_FOR_MAP and keys < len(seen.fields) * seen.objects / 4
         odd = not all(map(is_identifier, seen.fields)) or len({name.lower() for name in seen.fields}) < len(seen.fields)
@@ -214,7 +214,7 @@ class Draft:
         return dict(_SCALAR)
 
     def _tell_times(self, seen: Observed, path: str) -> None:
-        """Say what keeps a text from being a timestamp, if most of its values are written as one."""
+        """Note why a text is not a timestamp, if most of its values look like one."""
         total = sum(seen.tokens.values())
         (most, count), *others = seen.tokens.most_common()
         if most in TIMES and others:
@@ -224,7 +224,7 @@ class Draft:
             )
 
     def _usual_kinds(self, seen: Observed, path: str) -> set[Token]:
-        """The kinds of the scalars of a place, without those of the few values that are tolerated."""
+        """Kinds of scalars, without those of tolerated values."""
         total = sum(seen.tokens.values())
         for kinds in _TOGETHER:
             others = {kind: count for kind, count in seen.tokens.items() if kind not in kinds}
@@ -238,7 +238,7 @@ class Draft:
         return {*seen.tokens}
 
     def _fits(self, seen: Observed) -> bool:
-        """Whether all values are of the kind that is described: objects, arrays or scalars."""
+        """Whether all values are of the described kind: objects, arrays or scalars."""
         counts = (seen.objects, seen.arrays, sum(seen.tokens.values()))
         return sum(counts) > 0 and self._is_tolerated(sum(counts) - max(counts), sum(counts))
 
@@ -250,7 +250,7 @@ class Draft:
         self.notes.append((path, f"{rest:,} of {total:,} values do not fit: {what}."))
 
     def _time(self, seen: Observed, path: str, kinds: set[Token]) -> Property | None:
-        """A timestamp or a date that is text; None if the values are something else, or can only be text there."""
+        """A timestamp or date in text; None if the values are something else."""
         found = next((form for form, those in _OPTIONAL_OFFSET.items() if kinds == those), None)
         if found is None and len(kinds) == 1:
             found = TIMES.get(next(iter(kinds)))
@@ -275,7 +275,7 @@ class Draft:
         return {"logicalType": "timestamp", "logicalTypeOptions": options}
 
     def _epoch(self, seen: Observed, path: str, kinds: set[Token]) -> Property | None:
-        """A timestamp, if the numbers are as large as those of this century and the field is named like one."""
+        """A timestamp, if the numbers are times of this century and the name suggests one."""
         if not seen.epochs or not kinds <= _NUMBERS or not _is_outside(path):
             return None
         ((form, count),) = seen.epochs.most_common(1)

@@ -1,4 +1,4 @@
-"""What values the fields of the samples have: kinds of tokens, how many, and which ones if they are few."""
+"""Statistics of the values in samples: kinds of tokens, counts, and distinct values if they are few."""
 
 import json
 import math
@@ -13,11 +13,11 @@ from lakeproof.contracts.infer.samples import FloatToken, IntToken
 from lakeproof.contracts.model import PrimitiveType, TimeFormat
 
 MAX_VALUES = 12
-"""Different texts that are kept of a place."""
+"""Distinct texts to keep per field."""
 MAX_DEPTH = 20
-"""Objects and arrays around a value that is described."""
+"""Greatest nesting depth of described values."""
 MAX_KEYS = 300
-"""Keys that objects of a place may have before they are seen as a map."""
+"""Distinct keys above which objects are seen as a map."""
 _MAX_LONG_DIGITS = 19
 _MAX_DECIMAL_DIGITS = 38
 
@@ -29,12 +29,12 @@ _TIMESTAMP = re.compile(
 _MICROSECONDS = len(".123456")
 _DECIMALS = 6
 _TIME_LIKE = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}", re.ASCII)
-_EPOCHS = range(946_684_800, 4_102_444_800)  # 2000 to 2099: what is plausible
+_EPOCHS = range(946_684_800, 4_102_444_800)  # plausible times: 2000 to 2099
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 
 
 class Token(StrEnum):
-    """The kind of a JSON scalar, as narrow as its text allows."""
+    """The narrowest kind of a JSON scalar."""
 
     TEXT = "text"
     TIMESTAMP = "timestamp"
@@ -45,11 +45,11 @@ class Token(StrEnum):
     UUID = "UUID"
     BOOLEAN = "boolean"
     LONG = "integer"
-    """An integer of 64 bits."""
+    """A 64-bit integer."""
     WHOLE = "large integer"
-    """An integer of at most 38 digits."""
+    """An integer with up to 38 digits."""
     NUMBER = "number"
-    """Any other number that a double can have."""
+    """Any other number in the range of a double."""
     HUGE = "number that no double can have"
 
 
@@ -60,12 +60,12 @@ TIMES = {
     Token.SPACED_LOCAL: TimeFormat.SPACE_LOCAL,
     Token.DATE: TimeFormat.DATE,
 }
-"""How text of these kinds is written as a timestamp."""
+"""Timestamp formats of these kinds of text."""
 
 
 @dataclass
 class Observed:
-    """The values at a place of the records."""
+    """Statistics of the values of a field."""
 
     values: int = 0  # how many records, objects or arrays had it, null included
     nulls: int = 0
@@ -89,7 +89,7 @@ class Observed:
     is_too_deep: bool = False  # whether nested values were skipped
 
     def add(self, value: Any, depth: int = 0) -> None:
-        """Note a value that has so many objects and arrays around it."""
+        """Add a value at a nesting depth."""
         self.values += 1
         if value is None:
             self.nulls += 1
@@ -108,7 +108,7 @@ class Observed:
             self._add_scalar(value)
 
     def merged(self) -> "Observed":
-        """The values of all keys of its objects, as one."""
+        """Merged statistics of all keys."""
         whole = Observed()
         for each in self.fields.values():
             whole.merge(each)
@@ -117,7 +117,7 @@ class Observed:
         return whole
 
     def merge(self, other: "Observed") -> None:
-        """Note all values of another place."""
+        """Add the statistics of another field."""
         self.values += other.values
         self.nulls += other.nulls
         self.objects += other.objects
@@ -188,7 +188,7 @@ def _token(value: str | bool) -> Token:
 
 
 def _time(text: str) -> Token | None:
-    """The kind of a text that is a timestamp, with T or a blank, with or without an offset."""
+    """The kind of a timestamp in text: with T or a blank, with or without an offset."""
     is_spaced = text[10:11] == " "
     text = f"{text[:10]}T{text[11:]}" if is_spaced else text
     if is_timestamp(text):
@@ -199,7 +199,7 @@ def _time(text: str) -> Token | None:
 
 
 def _epoch(whole: str, decimals: str) -> TimeFormat | None:
-    """The unit in which a number is a time that is plausible; decimals are of seconds, up to microseconds."""
+    """The unit in which a number is a plausible time; only seconds may have decimals."""
     if len(whole) > _MAX_LONG_DIGITS:
         return None
     for form in (TimeFormat.EPOCH_S, TimeFormat.EPOCH_MS, TimeFormat.EPOCH_US):
@@ -214,7 +214,7 @@ def _of_double(number: str) -> Token:
 
 
 def is_timestamp(text: str) -> bool:
-    """Whether a text is a timestamp for the consumer: with a UTC offset, and no more than microseconds."""
+    """Whether a text is a timestamp with a UTC offset and at most microseconds."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return False

@@ -1,4 +1,4 @@
-"""Read the records of sample files, in the forms that a batch may have; docs/json-types.md lists them."""
+"""Read the records of sample files, in the formats of docs/json-types.md."""
 
 import gzip
 import json
@@ -14,20 +14,20 @@ _SPACE = " \t\r\n"
 
 
 class IntToken(str):
-    """A JSON number without point or exponent, as written."""
+    """A JSON integer as written."""
 
     __slots__ = ()
 
 
 class FloatToken(str):
-    """A JSON number with a point or an exponent, as written."""
+    """A JSON number with a decimal point or an exponent, as written."""
 
     __slots__ = ()
 
 
 @dataclass
 class Samples:
-    """Records of sample files, and what could not be read."""
+    """Reads the records of sample files, and notes what could not be read."""
 
     path: Path  # a file, or a folder that is read recursively, in order of names
     max_records: int  # how many records to read at most
@@ -38,7 +38,7 @@ class Samples:
     is_cut: bool = False  # whether `max_records` cut the samples off
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """Read the records: JSON objects whose numbers are tokens."""
+        """Read the records: JSON objects with numbers as tokens."""
         for path in self._paths():
             self.files += 1
             for position, unit in self._units(path):
@@ -74,7 +74,7 @@ class Samples:
             except (OSError, EOFError, zlib.error) as error:
                 self._leave_out(path, f"not gzip: {error}")
                 return
-        # What is not UTF-8 becomes lone surrogates, which are found where they are.
+        # Invalid UTF-8 becomes lone surrogates, which are reported with their field.
         text = content.decode("utf-8-sig", "surrogateescape").strip(_SPACE)
         try:
             whole = _decode(text)
@@ -98,7 +98,7 @@ class Samples:
 
 
 class _Doubled(dict[str, Any]):
-    """An object with a key more than once."""
+    """An object with a duplicate key."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ _decode = json.JSONDecoder(
 
 
 def _unfit(record: dict[str, Any]) -> str:
-    """Why no contract can accept a record; empty if one can."""
+    """Why no contract accepts a record; empty if one can."""
     waiting: list[Any] = [record]
     while waiting:
         item = waiting.pop()

@@ -1,1 +1,1 @@
-"""Reading a contract: an Open Data Contract Standard document in YAML, with the line of each thing."""
+"""Read contracts: Open Data Contract Standard documents in YAML, with line numbers."""

@@ -1,7 +1,7 @@
-"""The custom properties of a contract: which are ours, and which only look so.
+"""Names of lakeproof's custom properties in a contract.
 
-The standard leaves their names to whoever writes them, and other tools have theirs. So a name that is not ours is left
-alone, unless it is nearly one of ours: it would be a typing error that nobody notices.
+Other tools have custom properties, too, so unknown names are ignored unless they are nearly one of ours: a typing
+error.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,9 @@ _LIKENESS = 0.8
 
 
 def check_names(document: Any, problems: Problems) -> None:
-    """Refuse what would be taken for one of our custom properties, and is none.
+    """Report custom properties that are nearly ours, misplaced or duplicate.
 
-    A name with a namespace (``acme.driftPolicy``, ``acme:driftPolicy``) is another tool's. A problem is a name that is
-    nearly one of ours, one of ours in another place than its own, and a duplicate.
+    A name with a namespace (``acme.driftPolicy``, ``acme:driftPolicy``) belongs to another tool.
     """
     seen = set()
     for place, name in _names(document, ()):
@@ -60,7 +59,7 @@ def check_names(document: Any, problems: Problems) -> None:
 
 
 def _meant(name: str) -> str | None:
-    """Which of ours a name is, or nearly is."""
+    """Which of our properties a name is, or nearly is."""
     if any(mark in name for mark in ".:/"):
         return None
     plain = name.lower().replace("_", "").replace("-", "").replace(" ", "")

@@ -1,4 +1,4 @@
-"""Read the custom property ``derived`` of a field: its value is not in records, but found when they are ingested."""
+"""Read the custom property ``derived`` of fields that are computed at ingestion."""
 
 import re
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _IDENTIFIES = (PrimitiveType.STRING, PrimitiveType.INT, PrimitiveType.LONG)
 
 
 def read_derived(item: SchemaProperty, kind: Type, place: Place, is_top: bool) -> Derived | None:
-    """Read how the value of the property at `place` is derived; None if records have it."""
+    """Read how the property at `place` is derived; None if it is not."""
     found = next(
         ((index, custom) for index, custom in enumerate(item.customProperties or []) if custom.property == DERIVED),
         None,
@@ -60,7 +60,7 @@ def read_derived(item: SchemaProperty, kind: Type, place: Place, is_top: bool) -
 
 
 def check_derived(fields: tuple[Field, ...], place_of: Callable[[str], Place], problems: Problems) -> None:
-    """Check the fields that correlation ids are derived from: records must have them."""
+    """Check that records must have the fields of correlation ids."""
     known = {field.name: field for field in fields}
     for field in fields:
         if not field.derived or not field.derived.field or field.derived.field in problems.broken:

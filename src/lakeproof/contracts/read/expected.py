@@ -1,4 +1,4 @@
-"""Read ``anomalyBelow`` and ``anomalyAbove``: the range that marks, beside the one that rejects."""
+"""Read ``anomalyBelow`` and ``anomalyAbove``, the range of normal values."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ _NUMBERS = (PrimitiveType.INT, PrimitiveType.LONG, PrimitiveType.FLOAT, Primitiv
 def read_expected(
     item: SchemaProperty, kind: Type, constraints: Constraints, place: Place, problems: Problems
 ) -> Expected:
-    """Read the range outside of which the values of the property at `place` are anomalies."""
+    """Read the range of normal values of the property at `place`."""
     ends: dict[str, tuple[Decimal, Place]] = {}
     for index, custom in enumerate(item.customProperties or []):
         if custom.property not in (ANOMALY_BELOW, ANOMALY_ABOVE):
@@ -45,7 +45,7 @@ def read_expected(
 
 
 def _number(name: str, value: object, place: Place) -> Decimal:
-    # A number with a decimal point is text here: the file's own digits.
+    # Decimal numbers are text here, with the digits of the file.
     number = Decimal(str(value)) if not isinstance(value, bool) and _NUMBER.fullmatch(str(value)) else None
     if number is None or number.adjusted() > sys.float_info.max_10_exp:
         raise ContractError(place, f"{name}: expected a number, got {value!r}.", "Correct the value.")

@@ -17,7 +17,7 @@ from lakeproof.contracts.times import read_time
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", re.ASCII)
 _MAX_DECIMAL_PRECISION = 38
-# What a logical type may be kept as; the first where physicalType is not given.
+# Physical types by logical type; the first one is the default.
 _PHYSICAL = {
     "string": ("string", "scalar"),
     "boolean": ("boolean",),
@@ -31,7 +31,7 @@ _TOP = ("schema", 0, "properties", 0)
 
 
 def read_fields(properties: Sequence[SchemaProperty], place: Place, problems: Problems) -> tuple[Field, ...]:
-    """Read the properties at `place`; those that are not possible are problems, and are left out."""
+    """Read the properties at `place`; invalid ones are reported and left out."""
     if not properties:
         problems.add(ContractError(place, "missing properties.", "List the fields of a record.", lacks="properties"))
     fields = []
@@ -124,7 +124,7 @@ def _map(item: SchemaProperty, place: Place, problems: Problems) -> MapType:
 
 
 def _inner(item: SchemaProperty | None, key: str, missing: str, within: Place, problems: Problems) -> Type:
-    """The type of a list's items or of a map's values, of which nothing else can be asked."""
+    """The type of array items or map values, which support no other options."""
     place = (*within, key)
     if item is None:
         raise ContractError(place, missing, "Add it, with the type of the items or values.")

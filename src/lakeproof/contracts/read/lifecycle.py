@@ -1,4 +1,4 @@
-"""Read what a property says of its past and its end: ``deprecated``, ``dropped``, ``renamedFrom``."""
+"""Read ``deprecated``, ``dropped`` and ``renamedFrom`` of a property."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from lakeproof.contracts.read.source import Place
 
 @dataclass(frozen=True)
 class Lifecycle:
-    """What the name and the future of a field are; see :class:`lakeproof.contracts.model.Field`."""
+    """Former names and end of a field, see :class:`lakeproof.contracts.model.Field`."""
 
     deprecated: bool = False
     dropped: bool = False

@@ -1,4 +1,4 @@
-"""Names that become the name of a table or of a column."""
+"""Names of tables and columns."""
 
 import re
 
@@ -6,18 +6,18 @@ from lakeproof.contracts.read.problems import ContractError
 from lakeproof.contracts.read.source import Place
 
 RESERVED = ("dedupe", "windows")
-"""Names that `consumer run` reads as modes, see :mod:`lakeproof.kafka.modes`: no stream has one of them."""
+"""Names of modes in `consumer run`, which streams cannot have."""
 
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*", re.IGNORECASE | re.ASCII)
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a table or a column can have this name."""
+    """Whether a name is valid for a table or column."""
     return bool(_IDENTIFIER.fullmatch(name))
 
 
 def identifier(name: str | None, place: Place, what: str) -> str:
-    """Check a name that becomes a table's or a column's."""
+    """Check the name of a table or column."""
     if not name or not is_identifier(name):
         raise ContractError(
             place,

@@ -36,12 +36,12 @@ _FIELDS: Place = (*_TABLE, "properties")
 _START = "Start it with `apiVersion: v3.2.0` and `kind: DataContract`."
 _PAGE = "See docs/contracts/schema.md, or the Open Data Contract Standard v3."
 _OPAQUE = ("customProperties", "logicalTypeOptions")
-"""Keys whose values belong to other tools, or to options."""
+"""Keys with values of other tools, or options."""
 _KEYS = sorted({*OpenDataContractStandard.model_fields, *SchemaObject.model_fields, *SchemaProperty.model_fields})
 
 
 def load_contract(folder: Path, stream: str) -> Contract:
-    """Read ``folder/stream.yaml``."""
+    """Read the contract in ``folder/stream.yaml``."""
     return parse_contract(contract_text(folder, stream), str(folder / f"{stream}.yaml"), stream)
 
 
@@ -68,7 +68,7 @@ def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contr
 
 
 def unjudged(text: bytes, origin: str) -> list[str]:
-    """Tell, with their lines, the parts of a contract that ask something of the data and are not judged here."""
+    """List, with lines, the requirements of a contract that are not checked here."""
     source = read_source(text, origin)
     found = []
     for place, span in source.keys.items():
@@ -93,7 +93,7 @@ def _unjudged(place: Place, part: Any) -> str:
 
 
 def _plain_enums(part: Any) -> Any:
-    """The document with each ``enum: [a]`` as the standard has it: ``enum: [{value: a}]``."""
+    """The document with each ``enum: [a]`` in the standard's form ``enum: [{value: a}]``."""
     if isinstance(part, list):
         return [_plain_enums(item) for item in part]
     if not isinstance(part, dict):
@@ -115,7 +115,7 @@ def _told(error: "ErrorDetails") -> ContractError:
 
 
 def _field_at(document: Any, place: Place) -> str:
-    """The path of the field that `place` is in: its name, and those of the objects around it."""
+    """The dotted path of the field that contains `place`."""
     names = []
     for before, step in zip((None, *place), place, strict=False):
         try:

@@ -1,4 +1,4 @@
-"""What is wrong with a YAML document: collected, so that one run reports all of it, each with its place in the text."""
+"""Collects all errors of a YAML document, with their positions."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ _LIKENESS = 0.7
 
 @dataclass
 class ContractError(Exception):
-    """A contract, or a data product, asks for what cannot be."""
+    """An error in a contract or data product."""
 
     place: Place
     message: str
@@ -42,14 +42,14 @@ class Problems:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Collect the error that ends the block, if there is one."""
+        """Collect a ContractError that is raised in the block."""
         try:
             yield
         except ContractError as error:
             self.add(error)
 
     def add(self, error: ContractError) -> None:
-        """Collect an error, unless it follows from one that was found before."""
+        """Add an error, unless it follows from an earlier one."""
         if any(error.place[: len(place)] == place for place in self.removed):
             return
         names = [str(place[-1]) for place in self.removed if place[:-1] == error.place]
@@ -62,7 +62,7 @@ class Problems:
 
 
 def refused(source: Source, origin: str, errors: list[ContractError], path: Callable[[Place], str]) -> RefusedError:
-    """Make the error that reports `errors`, in the order of the file."""
+    """Make the error that reports `errors` in the order of the file."""
     located = []
     for error in errors:
         span = source.span(error.place, error.about_key)
@@ -75,7 +75,7 @@ def refused(source: Source, origin: str, errors: list[ContractError], path: Call
 def validated(
     model: type[ModelT], document: Any, problems: Problems, told: "Callable[[ErrorDetails], ContractError]"
 ) -> ModelT | None:
-    """Validate a document. What is wrong is collected and left out, so that the rest can be checked, too."""
+    """Validate a document; invalid parts are reported and removed, so that the rest is checked, too."""
     document = deepcopy(document)
     while True:
         try:
@@ -100,12 +100,12 @@ def located_at(error: "ErrorDetails") -> Place:
 
 
 def near(name: str, known: list[str]) -> str:
-    """The known name that another one nearly is; empty if there is none."""
+    """The known name closest to `name`; empty if none is close."""
     return next(iter(get_close_matches(name, known, n=1, cutoff=_LIKENESS)), "")
 
 
 def _remove(document: Any, place: Place) -> bool:
-    """Take a part out of a document; of a list, leave the places of the others."""
+    """Remove a part of a document without moving the other items of a list."""
     try:
         *within, last = place
         for step in within:

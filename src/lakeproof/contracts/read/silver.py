@@ -21,7 +21,7 @@ def read_silver(
     place_of: Callable[[str], Place],
     problems: Problems,
 ) -> Silver | None:
-    """Read how the records of a contract become silver."""
+    """Read the silver options of a contract; None if it cannot have silver."""
     horizon: timedelta | None = _HORIZON
     strategy = SilverStrategy.MERGE
     asked = ""

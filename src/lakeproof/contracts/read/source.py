@@ -1,4 +1,4 @@
-"""The text of a YAML file, and the place of each of its parts."""
+"""YAML documents with the positions of their parts."""
 
 import re
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from rich.cells import cell_len
 from lakeproof.errors import UsageError
 
 Place = tuple[str | int, ...]
-"""Where something is in the file: keys and indexes from its root, like ``("schema", 0, "properties", 2)``."""
+"""Path of keys and indexes in a document, like ``("schema", 0, "properties", 2)``."""
 
 _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _MAX_SHOWN = 100
-"""Characters of a line that an excerpt shows."""
+"""Characters per line of an excerpt."""
 
 
 class Span(NamedTuple):
-    """A part of a line: its line and column, which begin with 1, and how many characters it has."""
+    """A part of a line: 1-based line and column, and number of characters."""
 
     line: int
     column: int
@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
 
 class RefusedError(UsageError):
-    """A document is refused; the text of the error shows all problems, each with its line and a caret."""
+    """A document is invalid; the error shows all problems with line and caret."""
 
     def __init__(self, problems: list[tuple[str, str, str]]) -> None:
         first, _, hint = problems[0]
@@ -42,7 +42,7 @@ class RefusedError(UsageError):
 
 @dataclass(frozen=True)
 class Source:
-    """A YAML document."""
+    """A YAML document with positions."""
 
     # Times and decimal numbers stay text, as written, so that no digit is lost.
     document: Any
@@ -52,7 +52,7 @@ class Source:
     text: list[str]
 
     def span(self, place: Place, about_key: bool = False) -> Span:
-        """Where the value at a place is, or its key; or the nearest part around it."""
+        """The span of a value, or of its key, or of the nearest enclosing part."""
         if not about_key and place in self.values:
             return self.values[place]
         while place and place not in self.keys:
@@ -60,7 +60,7 @@ class Source:
         return self.keys.get(place, Span(1, 1, 1))
 
     def excerpt(self, span: Span) -> str:
-        """The line of a span, with carets below the span."""
+        """The line of a span with carets below it."""
         return _excerpt(self.text, span)
 
 
@@ -98,7 +98,7 @@ _DECIMAL_END = re.compile(r"\d+\s*\)", re.ASCII)
 
 
 def _with_whole_decimals(pairs: _Pairs) -> _Pairs:
-    """Put ``{physicalType: decimal(12,2)}`` together, of which YAML makes ``decimal(12`` and a key ``2)``."""
+    """Rejoin ``{physicalType: decimal(12,2)}``, which YAML splits at the comma."""
     whole: _Pairs = []
     for key, value in pairs:
         before = whole[-1][1] if whole else None
@@ -118,7 +118,7 @@ def _with_whole_decimals(pairs: _Pairs) -> _Pairs:
 
 
 def read_source(text: bytes, origin: str) -> Source:
-    """Read YAML."""
+    """Parse YAML; aliases and duplicate keys are errors."""
     lines: list[str] = []
     try:
         loader = _Loader(text)
@@ -158,12 +158,12 @@ def _find_places(node: yaml.Node, place: Place, source: Source) -> None:
             source.keys[within] = _span(key, source.text)
             _find_places(value, within, source)
     in_flow = not isinstance(node, yaml.CollectionNode) or node.flow_style
-    if in_flow and node.start_mark.index < node.end_mark.index:  # an empty value has no characters
+    if in_flow and node.start_mark.index < node.end_mark.index:  # empty values have no characters
         source.values[place] = _span(node, source.text)
 
 
 def _span(node: yaml.Node, text: list[str]) -> Span:
-    """Where a node begins, and how much of it is in its first line."""
+    """The span of a node in its first line."""
     start, end = node.start_mark, node.end_mark
     behind = end.column if end.line == start.line else len(text[start.line].rstrip()) if start.line < len(text) else 0
     return Span(start.line + 1, start.column + 1, max(behind - start.column, 1))
@@ -176,7 +176,7 @@ def _excerpt(text: list[str], span: Span) -> str:
     first = max(0, start + min(span.length, _MAX_SHOWN // 2) - _MAX_SHOWN)
     shown, before = line[first : first + _MAX_SHOWN], line[first:start]
     left, right = "…" * (first > 0), "…" * (first + _MAX_SHOWN < len(line))
-    # Below a tab a tab, and two spaces below a character that is two cells wide.
+    # Tabs below tabs, and two spaces below characters that are two cells wide.
     indent = "".join(mark if mark == "\t" else " " * cell_len(mark) for mark in left + before)
     carets = "^" * max(cell_len(line[start : min(start + span.length, first + _MAX_SHOWN)]), 1)
     number = str(span.line)

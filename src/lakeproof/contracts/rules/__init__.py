@@ -1,1 +1,1 @@
-"""Rules of a contract: a small, typed part of SQL."""
+"""Rules of a contract: a small, typed subset of SQL."""

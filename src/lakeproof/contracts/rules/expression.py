@@ -1,4 +1,4 @@
-"""What a rule asks of a record, as a tree whose every part has a type; any engine of columns can evaluate it."""
+"""Typed expression trees, which any columnar engine can evaluate."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -10,35 +10,35 @@ from lakeproof.contracts.model import Type
 
 
 class Operator(StrEnum):
-    """What is done with operands. Null means unknown, as in SQL."""
+    """Operators. Null means unknown, as in SQL."""
 
     AND = "and"
     OR = "or"
     NOT = "not"
     EQUAL = "equal"
     LESS = "less"
-    """Text is ordered by its UTF-8 bytes. Doubles as in Spark and DuckDB: NaN equals itself, and nothing is above."""
+    """Text is ordered by UTF-8 bytes; NaN equals itself and is the greatest double, as in Spark and DuckDB."""
     LIKE = "like"
     """Text, and a literal pattern of ``%``, ``_`` and characters without a backslash."""
     IS_NULL = "is_null"
     CONVERT = "convert"
-    """Of numbers only, and such that nothing can fail: it widens."""
+    """Widens numbers, so that it cannot fail."""
     ADD = "add"
     SUBTRACT = "subtract"
     MULTIPLY = "multiply"
-    """Of doubles by IEEE 754, of decimals exactly: the type of the result has room for all digits."""
+    """Doubles follow IEEE 754; decimals are exact: the result has room for all digits."""
     NEGATE = "negate"
     ABS = "abs"
     LENGTH = "length"
     """In Unicode code points."""
     COALESCE = "coalesce"
     IF = "if"
-    """The second operand where the first is true, the third where it is false or null."""
+    """The second operand if the first is true, the third if it is false or null."""
 
 
 @dataclass(frozen=True)
 class Literal:
-    """A value that is the same for every record; null if it is None."""
+    """A constant; None is null."""
 
     value: bool | int | float | Decimal | str | date | None
     kind: Type
@@ -46,7 +46,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Column:
-    """A field of the record, or one within its objects: null where one of them is."""
+    """A field of the record, or of a nested object; null if an object is null."""
 
     path: tuple[str, ...]
     kind: Type
@@ -54,7 +54,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Call:
-    """What an operator makes of its operands."""
+    """An operator applied to operands."""
 
     operator: Operator
     operands: tuple["Expression", ...]
@@ -65,7 +65,7 @@ Expression: TypeAlias = Literal | Column | Call
 
 
 def fields_in(expression: Expression) -> set[str]:
-    """Paths of the fields that an expression uses: ``event.page``."""
+    """Paths of the fields in an expression: ``event.page``."""
     match expression:
         case Column(path):
             return {".".join(path)}
@@ -77,7 +77,7 @@ def fields_in(expression: Expression) -> set[str]:
 
 @dataclass(frozen=True)
 class Rule:
-    """What each record must meet as a whole: broken where the condition is false, not where it is null."""
+    """A condition for whole records: broken if it is false, not if it is null."""
 
     name: str  # prefix of the reason
     path: str  # JSONPath of what the rule is about: ``$`` for the record

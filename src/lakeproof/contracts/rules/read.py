@@ -28,7 +28,7 @@ _EXPECTATIONS = (
     "implementation",
 )
 _Found = tuple[DataQuality, Place, str]
-"""An entry, its place, and the JSONPath of its field; empty if it is not about a field."""
+"""An entry, its place, and the JSONPath of its field, if any."""
 
 
 def read_rules(
@@ -38,9 +38,9 @@ def read_rules(
     place: Place,
     problems: Problems,
 ) -> tuple[Rule, ...]:
-    """Read the rules of the schema object at `place`: its own, then those of its properties.
+    """Read the rules of the schema object at `place` and of its properties; invalid ones are reported.
 
-    Those that are not possible are problems; a rule of a field that could not be read is skipped.
+    Rules of fields that could not be read are skipped.
     """
     rules: dict[str, Rule] = {}
     for entry, at, path in _entries(quality, properties, place):
@@ -57,7 +57,7 @@ def read_rules(
 
 
 def _rule(entry: DataQuality, place: Place, path: str, fields: tuple[Field, ...]) -> Rule:
-    # Here, so that where there are no rules, nobody waits for sqlglot.
+    # Imported here: sqlglot is slow to import and not needed without rules.
     from lakeproof.contracts.rules.sql import parse_rule
     from lakeproof.contracts.rules.types import RuleError
 

@@ -1,7 +1,7 @@
-"""Read SQL over the fields of a record into a typed expression: of a rule, or within a measure.
+"""Parse SQL over the fields of a record into typed expressions, for rules and measures.
 
-sqlglot parses it, and what is on the lists below is taken: what engines understand alike. All
-else is refused, above all what could reach outside of the record.
+sqlglot parses it. Only the constructs listed below are accepted, on which engines agree; everything else is refused,
+above all what could reach outside of the record.
 """
 
 import re
@@ -59,7 +59,7 @@ _ARITHMETIC: dict[type[exp.Expr], Operator] = {
     exp.Sub: Operator.SUBTRACT,
     exp.Mul: Operator.MULTIPLY,
 }
-# Engines bind these differently where one is the operand of another.
+# Engines differ in the precedence of these operators.
 _LOOSE: tuple[Any, ...] = (exp.Connector, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, *_COMPARISONS)
 _HINTS: dict[type[exp.Expr], str] = {
     exp.Div: "Engines differ on integer division and on division by 0. Multiply the other side instead.",
@@ -71,7 +71,7 @@ _HINTS: dict[type[exp.Expr], str] = {
 
 
 def parse_rule(sql: str, fields: tuple[Field, ...]) -> Expression:
-    """Read a boolean expression about a record with `fields`."""
+    """Parse a boolean expression over `fields`."""
     condition = parse_sql(sql, lambda tree: read_expression(tree, fields))
     if condition.kind is not _BOOLEAN:
         raise RuleError("it is not a condition", "Compare it with a value.")
@@ -81,7 +81,7 @@ def parse_rule(sql: str, fields: tuple[Field, ...]) -> Expression:
 
 
 def parse_sql(sql: str, read: Callable[[exp.Expr], _T], functions: Sequence[str] = FUNCTIONS) -> _T:
-    """Parse SQL, and read its tree."""
+    """Parse SQL and convert its tree with `read`, which must refuse unknown nodes."""
     if len(sql) > MAX_SIZE:
         raise RuleError(f"it has {len(sql)} characters", f"Use at most {MAX_SIZE}, or split it.")
     try:
@@ -98,7 +98,7 @@ def parse_sql(sql: str, read: Callable[[exp.Expr], _T], functions: Sequence[str]
 
 
 def read_expression(node: exp.Expr, fields: tuple[Field, ...]) -> Expression:
-    """Read a parsed expression about a record with `fields`."""
+    """Convert a parsed expression over `fields`."""
     return _Reader(fields).read(node, 0)
 
 
@@ -122,7 +122,7 @@ def _check_tokens(sql: str, functions: Sequence[str]) -> None:
 
 
 class _Reader:
-    """Each method makes a typed expression of a parsed one."""
+    """Each method converts a parsed expression to a typed one."""
 
     def __init__(self, fields: tuple[Field, ...]) -> None:
         self._fields = fields
@@ -236,7 +236,7 @@ class _Reader:
         value = part(node.this)
         if isinstance(node, exp.Neg) and isinstance(value, Literal) and value.kind not in (_TEXT, _BOOLEAN):
             return replace(value, value=-value.value)  # type: ignore[operator]  # a number, by its type
-        if value.kind is not _DOUBLE:  # the least integer has no positive twin of its type
+        if value.kind is not _DOUBLE:  # the least integer has no positive counterpart
             value = convert(value, DecimalType(*digits(value, node)), node)
         operator = Operator.NEGATE if isinstance(node, exp.Neg) else Operator.ABS
         return Call(operator, (value,), value.kind)
@@ -312,7 +312,7 @@ def _not(item: Expression) -> Expression:
 
 
 def only(node: exp.Expr, *known: str) -> None:
-    """Refuse what an expression can have beside its usual parts."""
+    """Refuse unknown parts of a parsed expression."""
     for name, value in node.args.items():
         if value and name not in known:
             raise RuleError(f"{shown(node)} is not supported")

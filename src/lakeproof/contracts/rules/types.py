@@ -1,4 +1,4 @@
-"""Bring the types in an expression together, such that nothing is lost, nothing can fail, and engines do not differ."""
+"""Unify the types in an expression without loss, failures or differences between engines."""
 
 from decimal import Decimal
 
@@ -32,7 +32,7 @@ class RuleError(Exception):
 
 
 class UnknownFieldError(RuleError):
-    """It uses a field that the record does not have."""
+    """The expression uses an unknown field."""
 
     def __init__(self, path: str, hint: str) -> None:
         super().__init__(f"unknown field {cut(path)}", hint)
@@ -40,7 +40,7 @@ class UnknownFieldError(RuleError):
 
 
 def comparison(operator: Operator, left: Expression, right: Expression, node: exp.Expr) -> Expression:
-    """A boolean, of two expressions of any types that go together."""
+    """A comparison of two expressions of compatible types."""
     left, right = unified([left, right], node)
     if operator is Operator.LESS and left.kind is _BOOLEAN:
         raise RuleError(f"{shown(node)}: booleans cannot be ordered", "Compare them with =.")
@@ -48,7 +48,7 @@ def comparison(operator: Operator, left: Expression, right: Expression, node: ex
 
 
 def arithmetic(operator: Operator, left: Expression, right: Expression, node: exp.Expr) -> Expression:
-    """A number, of two."""
+    """An arithmetic operation on two numbers."""
     left, right = (side if side.kind is _DOUBLE else _number(side, node) for side in (left, right))
     if _DOUBLE in (left.kind, right.kind):
         left, right = unified([left, right], node)
@@ -64,7 +64,7 @@ def arithmetic(operator: Operator, left: Expression, right: Expression, node: ex
 
 
 def unified(found: list[Expression], node: exp.Expr) -> list[Expression]:
-    """Expressions of different types as ones of the same, where nothing is lost on the way."""
+    """Convert expressions to a common type without loss."""
     kinds = {item.kind for item in found}
     for kind in kinds & _MOMENTS.keys():
         return [_moment(item, kind, node) for item in found]  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def _number(item: Expression, node: exp.Expr) -> Expression:
 
 
 def digits(item: Expression, node: exp.Expr) -> tuple[int, int]:
-    """How many digits a number has at most in all, and behind the point."""
+    """Most digits of a number: total, and after the decimal point."""
     kind = _number(item, node).kind
     if isinstance(item, Literal) and isinstance(item.value, int):
         return len(str(abs(item.value))), 0
@@ -105,7 +105,7 @@ def digits(item: Expression, node: exp.Expr) -> tuple[int, int]:
 
 
 def convert(item: Expression, kind: Type, node: exp.Expr) -> Expression:
-    """The same with another type, where that is exact."""
+    """Convert an expression to another type, if that is exact."""
     if item.kind == kind:
         return item
     if isinstance(item, Literal) and isinstance(item.value, int | Decimal) and not isinstance(item.value, bool):
