@@ -13,7 +13,7 @@ from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.queries.gold import GoldQuery
 from consumer.queries.silver import SilverQuery
 from lakeproof.contracts import load_contract
-from lakeproof.gold.read import load_product
+from lakeproof.gold.product_file import load_product
 from lakeproof.settings import load_settings
 
 STREAM, PRODUCT = "events", "user_activity"

@@ -18,7 +18,7 @@ from consumer.layers.gold.micro_batches import GoldMicroBatches
 from consumer.layers.gold.table import ensure_gold_table
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
-from lakeproof.gold.read import load_product
+from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings, load_settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import gold_lease, lease

@@ -17,8 +17,8 @@ from consumer.iceberg.data_files import DataFileWriter
 from consumer.iceberg.marker import Marker
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
-from lakeproof.gold.read_samples import load_samples
 from lakeproof.gold.samples import Grouping, Samples
+from lakeproof.gold.samples_file import load_samples
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.storage import open_storage

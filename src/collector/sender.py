@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from collector.answers import Receipt
 from collector.events import Events
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
-from lakeproof.kafka.create import Topic, create_topics
+from lakeproof.kafka.create import TopicSpec, create_topics
 from lakeproof.settings import CollectorSettings, Settings
 
 Headers = list[tuple[str, str | bytes | None]]
@@ -221,10 +221,10 @@ async def _create_topics(client: Mapping[str, Any], settings: Settings) -> None:
         return
 
 
-def topics_of(settings: Settings) -> list[Topic]:
+def topics_of(settings: Settings) -> list[TopicSpec]:
     """The collector's topics for events and probes."""
-    events = Topic.of(settings.collector.topic, settings.topics)
-    probes = Topic(
+    events = TopicSpec.of(settings.collector.topic, settings.topics)
+    probes = TopicSpec(
         settings.collector.probe_topic,
         1,
         events.replication,

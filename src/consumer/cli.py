@@ -19,9 +19,9 @@ from lakeproof.contracts import Contract, load_contract
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Kind, Product
-from lakeproof.gold.read import is_of_kind, load_product, load_products
-from lakeproof.gold.read_samples import load_all_samples, load_samples
+from lakeproof.gold.product_file import is_of_kind, load_product, load_products
 from lakeproof.gold.samples import Samples
+from lakeproof.gold.samples_file import load_all_samples, load_samples
 from lakeproof.kafka.modes import ModeName, load_mode
 from lakeproof.move.outside import check_tables
 from lakeproof.settings import Settings, load_settings

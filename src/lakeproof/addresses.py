@@ -13,7 +13,7 @@ SCHEMES = ("file", "s3")
 _DATABASES = ("sqlite", "postgresql", "postgresql+psycopg")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _ALMOST_ADDRESS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:/(?!/)|(?:s3[an]?|file):(?!//))", re.IGNORECASE)
-_GIVE_PLACE = "Use a folder, a file:// or an s3:// address."
+_GIVE_ADDRESS = "Use a folder, a file:// or an s3:// address."
 _LONGEST_NAME = 255
 _LONGEST_PATH = 3_500
 """In bytes. Linux allows 4,096, of which names below the lake need some."""
@@ -31,7 +31,7 @@ def folder(text: str) -> Path:
     return path
 
 
-def place(text: str) -> str:
+def folder_or_address(text: str) -> str:
     """Check a folder or an address; expand ``~`` in a folder."""
     address = _ADDRESS.match(text)
     if not address:
@@ -43,7 +43,7 @@ def place(text: str) -> str:
         return str(folder(text))
     scheme, rest = address.groups()
     if scheme not in SCHEMES:
-        raise UsageError(f"{text} is not a file:// or s3:// address.", _GIVE_PLACE)
+        raise UsageError(f"{text} is not a file:// or s3:// address.", _GIVE_ADDRESS)
     if "#" in rest or "?" in rest or not rest.isprintable():
         raise UsageError(
             f"{text!r} contains characters that are not allowed in an address.", "Use a folder, or another name."

@@ -27,7 +27,7 @@ from pydantic import (
     field_validator,
 )
 
-from lakeproof.addresses import as_plain_uri, as_uri, database, folder, place, sqlite_uri, without_password
+from lakeproof.addresses import as_plain_uri, as_uri, database, folder, folder_or_address, sqlite_uri, without_password
 from lakeproof.errors import UsageError, expected
 from lakeproof.install.jars import hashes_of_spark
 from lakeproof.topics import starting_offsets, topic_name
@@ -142,7 +142,7 @@ def _cached_jars() -> Path:
 
 
 _Folder = Annotated[Path, _checked(folder)]
-_Place = Annotated[str, _checked(place)]
+_Location = Annotated[str, _checked(folder_or_address)]
 _Database = Annotated[str, _checked(database), BeforeValidator(_database_file)]
 
 
@@ -189,7 +189,7 @@ class _InHome(_Concern):
 class LandingSettings(_InHome, title="Landing zone"):
     """Where batches land, and how they are discovered and read."""
 
-    uri: Annotated[str, _checked(lambda text: as_uri(place(text)))] = Field(
+    uri: Annotated[str, _checked(lambda text: as_uri(folder_or_address(text)))] = Field(
         default_factory=_in_home("landing"),
         alias="LAKE_LANDING",
         description="landing zone, a folder for each stream below it",
@@ -285,7 +285,7 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
         alias="LAKE_CATALOG_URI",
         description="the catalog's database, sqlite:///… or postgresql://…, or the REST catalog's http://…",
     )
-    warehouse: _Place = Field(
+    warehouse: _Location = Field(
         default_factory=_in_home("warehouse"),
         alias="LAKE_WAREHOUSE",
         description="where Iceberg keeps data and metadata; with a REST catalog, which of its warehouses",
@@ -322,7 +322,7 @@ class StateSettings(_InHome, title="State"):
         alias="LAKE_LANDING_LOG_URI",
         description="database of discovered files: sqlite:///… or postgresql://…",
     )
-    checkpoints: Annotated[str, _checked(lambda text: as_plain_uri(place(text)))] = Field(
+    checkpoints: Annotated[str, _checked(lambda text: as_plain_uri(folder_or_address(text)))] = Field(
         default_factory=_in_home("checkpoints"),
         alias="LAKE_CHECKPOINTS",
         description="where Spark keeps the progress of each query",
@@ -446,7 +446,7 @@ class SinkSettings(_InHome, title="Sinks"):
         alias="LAKE_DEAD_LETTER_TOPIC",
         description="Kafka topic that gets the dead letters, like dead-letters.{stream}; none: no topic does",
     )
-    files: Annotated[str, _checked(lambda text: as_plain_uri(place(text)))] = Field(
+    files: Annotated[str, _checked(lambda text: as_plain_uri(folder_or_address(text)))] = Field(
         default_factory=_in_home("published"),
         alias="LAKE_PUBLISHED",
         description="where the Parquet files of data products go, a folder for each product",
@@ -573,12 +573,12 @@ class ModeSettings(_InHome):
     )
     event_time_zone: str | None = Field(None, description="time zone of times without an offset: UTC or an IANA name")
     watermark: str = Field("10 minutes", description="how much older than the newest event an event may be")
-    parquet: _Place | None = Field(None, description="sink: a folder of Parquet files")
+    parquet: _Location | None = Field(None, description="sink: a folder of Parquet files")
     kafka: Annotated[str, _checked(topic_name)] | None = Field(None, description="sink: a topic")
     aside_topic: Annotated[str, _checked(topic_name)] | None = Field(
         None, description="topic of bad and late messages; if it is not set, they go to a folder"
     )
-    checkpoint: _Place | None = Field(
+    checkpoint: _Location | None = Field(
         None, description="folder of the checkpoint; if it is not set, a folder of its own below `LAKE_CHECKPOINTS`"
     )
 
@@ -586,7 +586,7 @@ class ModeSettings(_InHome):
 class DedupeSettings(ModeSettings, title="Mode dedupe", alias_generator=lambda name: f"LAKE_DEDUPE_{name.upper()}"):
     """The mode `dedupe`: each event of a topic once."""
 
-    aside: _Place = Field(
+    aside: _Location = Field(
         default_factory=_in_home("aside/dedupe"), description="folder of bad and late messages, as Parquet files"
     )
 
@@ -602,7 +602,7 @@ class WindowsSettings(ModeSettings, title="Mode windows", alias_generator=lambda
         "eventType", min_length=1, description="field with the type of an event: it is checked, and not kept"
     )
     window: str = Field("5 minutes", description="length of a window")
-    aside: _Place = Field(
+    aside: _Location = Field(
         default_factory=_in_home("aside/windows"), description="folder of bad and late messages, as Parquet files"
     )
 

@@ -250,7 +250,7 @@ def _produce_records(
 def _produce(
     make: "Callable[[Iterable[datetime]], Iterator[Batch]]", tally: "Tally", kind: SinkKind, sink: Sink, pace: _Pace
 ) -> None:
-    from producer.run import Run, produce
+    from producer.produce import Run, produce
 
     pause = pace.pause
     if pause is None:

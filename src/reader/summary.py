@@ -18,9 +18,9 @@ from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.gold.model import WINDOW_START
-from lakeproof.gold.read import load_products
-from lakeproof.gold.read_samples import load_all_samples
+from lakeproof.gold.product_file import load_products
 from lakeproof.gold.samples import Samples
+from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import is_hidden, landing_zone
@@ -53,7 +53,7 @@ _REASONS = 10
 
 
 @dataclass(frozen=True)
-class Progress:
+class StreamCounts:
     """Counts of what a stream has landed and filled."""
 
     landed: int  # files in the landing zone, or messages in the topic
@@ -62,7 +62,7 @@ class Progress:
     dead_letters: int
     empty: tuple[str, ...]  # tables of silver and gold without rows
 
-    def readable(self, before: "Progress") -> bool:
+    def readable(self, before: "StreamCounts") -> bool:
         """Whether bronze has new rows and later tables have some; dead letters are optional."""
         return self.bronze > before.bronze and not self.empty
 
@@ -126,7 +126,7 @@ def _count(number: int, several: str) -> str:
     return f"{number:,} {several.removesuffix('s') if number == 1 else several}"
 
 
-def _watch(settings: Settings, contract: Contract) -> Callable[[], Progress]:
+def _watch(settings: Settings, contract: Contract) -> Callable[[], StreamCounts]:
     catalog = open_catalog(settings)
     zone = landing_zone(settings, contract.stream)
     names = stream_tables(contract.stream)
@@ -134,9 +134,9 @@ def _watch(settings: Settings, contract: Contract) -> Callable[[], Progress]:
     # Those that are filled exist before bronze has its first row.
     others = [silver_tables(contract.stream).kept, *(gold_table(product.name) for product in products)]
 
-    def look() -> Progress:
+    def look() -> StreamCounts:
         recorded = _recorded(settings, contract.stream)
-        return Progress(
+        return StreamCounts(
             _messages(settings, recorded) if recorded else sum(not is_hidden(name) for name, _ in zone.list()),
             "messages" if recorded else "files",
             _rows(catalog, names.bronze) or 0,

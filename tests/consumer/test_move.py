@@ -28,7 +28,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.cli import app as lakeproof_app
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.gold.read import load_product
+from lakeproof.gold.product_file import load_product
 from lakeproof.move import rewrite
 from lakeproof.move.outside import tables_outside
 from lakeproof.settings import Settings

@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from lakeproof.addresses import as_uri, database, encoded, folder, place, sqlite_path, sqlite_uri, without_password
+from lakeproof.addresses import (
+    as_uri,
+    database,
+    encoded,
+    folder,
+    folder_or_address,
+    sqlite_path,
+    sqlite_uri,
+    without_password,
+)
 from lakeproof.errors import UsageError
 from lakeproof.storage.local import local_path
 
@@ -16,7 +25,7 @@ ODD = ["a b", "a#b", "a?b", "a%20b", "100%", "it's", '"quoted"', "é-😀", "[a]
 def test_a_folder_may_have_any_other_name(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     assert folder(str(path)) == path
-    assert place(str(path)) == str(path)
+    assert folder_or_address(str(path)) == str(path)
     assert local_path(as_uri(str(path))) == path
     assert local_path(encoded(f"file://{path}")) == path
     assert sqlite_path(sqlite_uri(path)) == path
@@ -40,7 +49,7 @@ def test_a_folder_may_have_any_other_name(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_what_no_file_system_takes_is_refused(text: str) -> None:
-    for check in (folder, place):
+    for check in (folder, folder_or_address):
         with pytest.raises(UsageError) as refused:
             check(text)
         assert refused.value.hint
@@ -62,14 +71,14 @@ def test_what_no_file_system_takes_is_refused(text: str) -> None:
     ],
 )
 def test_an_address_that_is_none_is_refused(text: str) -> None:
-    for check in (folder, place):
+    for check in (folder, folder_or_address):
         with pytest.raises(UsageError):
             check(text)
 
 
 @pytest.mark.parametrize("text", ["s3://bucket", "s3://bucket/a/b/", "file:///folder", "file:///a%20b"])
 def test_an_address_stays_as_it_is(text: str) -> None:
-    assert place(text) == text
+    assert folder_or_address(text) == text
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.reader.lake import Append
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.gold.read_samples import load_all_samples
+from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import samples_tables, silver_tables

@@ -25,7 +25,7 @@ from lakeproof.contracts import (
     TimeFormat,
     load_contract,
 )
-from lakeproof.gold.read import load_products
+from lakeproof.gold.product_file import load_products
 from lakeproof.settings import Settings, settings_of
 
 

@@ -15,9 +15,9 @@ from lakeproof.checkpoint import alerts_queries, bronze_query, read_checkpoint
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Publish
-from lakeproof.gold.read import load_products
-from lakeproof.gold.read_samples import load_all_samples
+from lakeproof.gold.product_file import load_products
 from lakeproof.gold.samples import AlertMode, Samples
+from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.kafka.modes import ModeName
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, recorded_topic

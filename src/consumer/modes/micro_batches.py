@@ -31,8 +31,7 @@ from consumer.modes.tasks import Piece, Work, judge, write_kept
 from consumer.modes.windows import OPEN, as_final, merged, split_final, touched, windows_of
 from consumer.sources.kafka.read import MessagesLostError
 from lakeproof.errors import LakeproofError, UnavailableError
-from lakeproof.kafka.create import Topic as Wanted
-from lakeproof.kafka.create import ready_topic
+from lakeproof.kafka.create import TopicSpec, ready_topic
 from lakeproof.kafka.modes import Mode
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.sending import Sending
@@ -80,7 +79,7 @@ class MicroBatches:
         topic_id, partitions = topic.identity()
         for sink in (mode.kafka, mode.aside_topic):
             if sink:
-                ready_topic(settings.kafka, Wanted.of(sink, settings.topics))
+                ready_topic(settings.kafka, TopicSpec.of(sink, settings.topics))
         checkpoint = Checkpoint(mode.checkpoint, settings.s3)
         identity = checkpoint.identity()
         roots = (mode.parquet, None if mode.aside_topic else mode.aside)

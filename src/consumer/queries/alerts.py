@@ -19,8 +19,7 @@ from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.samples import AlertMode, Alerts, Samples
 from lakeproof.kafka.client import client_properties, spark_options
-from lakeproof.kafka.create import Topic as NewTopic
-from lakeproof.kafka.create import create_topics
+from lakeproof.kafka.create import TopicSpec, create_topics
 from lakeproof.kafka.topic import Topic
 from lakeproof.settings import KafkaSettings, Settings
 from lakeproof.state.lease import Lease, alerts_lease
@@ -100,7 +99,7 @@ class AlertsQuery:
 
     def prepare(self) -> None:
         """Make the topic of alerts if it is missing."""
-        asked = NewTopic.of(self._alerts.topic, self._settings.topics)
+        asked = TopicSpec.of(self._alerts.topic, self._settings.topics)
         for found in create_topics(client_properties(self._settings.kafka), [asked]):
             log.info("topic differs", topic=found.topic, what=found.what, expected=found.expected, found=found.found)
 

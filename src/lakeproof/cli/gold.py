@@ -11,9 +11,9 @@ from lakeproof.contracts import load_contract
 from lakeproof.contracts.rules.expression import fields_in
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Kind, Product
-from lakeproof.gold.read import is_of_kind, load_product, product_names
-from lakeproof.gold.read_samples import load_samples
+from lakeproof.gold.product_file import is_of_kind, load_product, product_names
 from lakeproof.gold.samples import Detector, Samples
+from lakeproof.gold.samples_file import load_samples
 from lakeproof.settings import load_settings
 
 gold_commands = application("gold", "Check data products.")

@@ -11,7 +11,7 @@ from typing import Any
 from lakeproof.contracts.model import Bound, Constraints, DecimalType, PrimitiveType, Type, type_name
 from lakeproof.contracts.pattern import PatternError, portable
 from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.read.source import YamlPath
 from lakeproof.contracts.times import TIME_OPTIONS
 
 _RANGE = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -41,7 +41,7 @@ def known_options(kind: Type) -> tuple[str, ...]:
     return _RANGE if is_scalar and kind is not PrimitiveType.BOOLEAN else ()
 
 
-def read_constraints(options: dict[str, Any], kind: Type, place: Place, problems: Problems) -> Constraints:
+def read_constraints(options: dict[str, Any], kind: Type, place: YamlPath, problems: Problems) -> Constraints:
     """Read the ``logicalTypeOptions`` at `place`; unknown, invalid and unsatisfiable ones are reported."""
     known = known_options(kind)
     for name in options:
@@ -68,7 +68,7 @@ def read_constraints(options: dict[str, Any], kind: Type, place: Place, problems
     return found
 
 
-def read_allowed(values: list[Any], kind: Type, place: Place, problems: Problems) -> tuple[str, ...]:
+def read_allowed(values: list[Any], kind: Type, place: YamlPath, problems: Problems) -> tuple[str, ...]:
     """Read the values of an ``enum`` as JSON text; values of another type are reported."""
     if not isinstance(kind, PrimitiveType | DecimalType):
         problems.add(ContractError(place, "only a scalar can have an enum.", "Remove the enum.", about_key=True))
@@ -100,7 +100,7 @@ def _is_token(text: str, kind: PrimitiveType | DecimalType) -> bool:
     return read_moment(text, kind) is not None
 
 
-def _bound(options: dict[str, Any], kind: Type, place: Place, inclusive: str, exclusive: str) -> Bound | None:
+def _bound(options: dict[str, Any], kind: Type, place: YamlPath, inclusive: str, exclusive: str) -> Bound | None:
     names = [name for name in (inclusive, exclusive) if name in options]
     if len(names) == 2:
         raise ContractError((*place, exclusive), f"both {inclusive} and {exclusive} are set.", "Remove one of them.")
@@ -156,7 +156,7 @@ def read_moment(text: str, kind: Type) -> date | None:
         return None
 
 
-def _length(options: dict[str, Any], place: Place, name: str) -> int | None:
+def _length(options: dict[str, Any], place: YamlPath, name: str) -> int | None:
     if name not in options:
         return None
     value = options[name]
@@ -167,7 +167,7 @@ def _length(options: dict[str, Any], place: Place, name: str) -> int | None:
     return value
 
 
-def _pattern(options: dict[str, Any], place: Place) -> str | None:
+def _pattern(options: dict[str, Any], place: YamlPath) -> str | None:
     if "pattern" not in options:
         return None
     pattern = options["pattern"]
@@ -184,7 +184,7 @@ def _pattern(options: dict[str, Any], place: Place) -> str | None:
     return pattern
 
 
-def _refuse_contradiction(found: Constraints, place: Place) -> None:
+def _refuse_contradiction(found: Constraints, place: YamlPath) -> None:
     low, high = found.minimum, found.maximum
     if low and high:
         ends_meet = low.value == high.value and (low.exclusive or high.exclusive)

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 from lakeproof.contracts.model import ISO_8601, PrimitiveType, TimeForm, TimeFormat, Type
 from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.read.source import YamlPath
 
 FORMAT, HAS_ZONE, ZONE = TIME_OPTIONS = ("format", "timezone", "defaultTimezone")
 _UTC = ("UTC", "Etc/UTC")
@@ -40,7 +40,7 @@ def time_form(pattern: object, zone: object) -> TimeForm:
     return TimeForm(found, _zone(zone))
 
 
-def read_time(options: dict[str, Any], kind: Type, place: Place, problems: Problems) -> TimeForm:
+def read_time(options: dict[str, Any], kind: Type, place: YamlPath, problems: Problems) -> TimeForm:
     """Read the format of a timestamp from the ``logicalTypeOptions`` at `place`."""
     if kind is not PrimitiveType.TIMESTAMP:
         return ISO_8601

@@ -16,8 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.client import client_properties
-from lakeproof.kafka.topic import Topic as Existing
-from lakeproof.kafka.topic import unavailable
+from lakeproof.kafka.topic import Topic, unavailable
 from lakeproof.settings import KafkaSettings, TopicSettings
 
 log = structlog.get_logger()
@@ -29,7 +28,7 @@ _BROKER_DEFAULT = -1
 
 
 @dataclass(frozen=True)
-class Topic:
+class TopicSpec:
     """The desired configuration of a topic."""
 
     name: str
@@ -38,7 +37,7 @@ class Topic:
     config: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, settings: TopicSettings) -> "Topic":
+    def of(cls, name: str, settings: TopicSettings) -> "TopicSpec":
         """The desired configuration by the settings."""
         config = {
             "cleanup.policy": settings.cleanup,
@@ -59,7 +58,7 @@ class Difference:
     found: str
 
 
-def create_topics(client: Mapping[str, Any], topics: Iterable[Topic]) -> list[Difference]:
+def create_topics(client: Mapping[str, Any], topics: Iterable[TopicSpec]) -> list[Difference]:
     """Create missing topics; return how existing ones differ, without changing them."""
     admin = AdminClient(dict(client))
     try:
@@ -74,7 +73,7 @@ def create_topics(client: Mapping[str, Any], topics: Iterable[Topic]) -> list[Di
     return found
 
 
-def ensure_topic(kafka: KafkaSettings, topic: Topic) -> bool:
+def ensure_topic(kafka: KafkaSettings, topic: TopicSpec) -> bool:
     """Create a topic if it does not exist; return whether it was created."""
     problems: list[str] = []
     properties: dict[str, Any] = {
@@ -89,7 +88,7 @@ def ensure_topic(kafka: KafkaSettings, topic: Topic) -> bool:
         raise unavailable(kafka, topic.name, error.args[0], problems) from error
 
 
-def ready_topic(kafka: KafkaSettings, topic: Topic) -> str:
+def ready_topic(kafka: KafkaSettings, topic: TopicSpec) -> str:
     """Create a topic if it does not exist, wait until all brokers know it, and return its id."""
     created = ensure_topic(kafka, topic)
     if created:
@@ -97,14 +96,14 @@ def ready_topic(kafka: KafkaSettings, topic: Topic) -> str:
     known_by = monotonic() + (_KNOWN_SECONDS if created else 0)
     while True:
         try:
-            return Existing(kafka, topic.name).identity()[0]
+            return Topic(kafka, topic.name).identity()[0]
         except UnavailableError:  # other brokers learn of a new topic a moment later
             if monotonic() >= known_by:
                 raise
             sleep(_POLL_SECONDS)
 
 
-def _create(admin: AdminClient, topic: Topic) -> bool:
+def _create(admin: AdminClient, topic: TopicSpec) -> bool:
     """Create a topic; False if another process created it."""
     replication = _BROKER_DEFAULT if topic.replication is None else topic.replication
     asked = NewTopic(topic.name, topic.partitions, replication, config=dict(topic.config))
@@ -123,7 +122,7 @@ def _create(admin: AdminClient, topic: Topic) -> bool:
     return True
 
 
-def _differences(admin: AdminClient, topic: Topic) -> list[Difference]:
+def _differences(admin: AdminClient, topic: TopicSpec) -> list[Difference]:
     partitions = admin.list_topics(topic.name, timeout=_PATIENCE_SECONDS).topics[topic.name].partitions
     replicas = min((len(partition.replicas) for partition in partitions.values()), default=0)
     resource = ConfigResource(ResourceType.TOPIC, topic.name)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from lakeproof.kafka.create import Topic, ensure_topic
+from lakeproof.kafka.create import TopicSpec, ensure_topic
 from lakeproof.kafka.offsets import source_name
 from lakeproof.kafka.sending import Outgoing, Sending, SendingError, Sent
 from lakeproof.settings import Settings
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def connect(topic: str, settings: Settings) -> "KafkaSink":
     """Open a topic, which is created if it does not exist."""
-    if ensure_topic(settings.kafka, Topic.of(topic, settings.topics)):
+    if ensure_topic(settings.kafka, TopicSpec.of(topic, settings.topics)):
         structlog.get_logger().info("topic created", topic=topic, partitions=settings.topics.partitions)
     return KafkaSink(Sending(settings.kafka, topic))
 

@@ -6,9 +6,9 @@ from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Kind
-from lakeproof.gold.read import is_of_kind
-from lakeproof.gold.read_samples import load_all_samples, load_samples
+from lakeproof.gold.product_file import is_of_kind
 from lakeproof.gold.samples import Samples
+from lakeproof.gold.samples_file import load_all_samples, load_samples
 from lakeproof.settings import Settings
 from lakeproof.tables.names import samples_tables, silver_tables
 from reader.connect import Session, connect

@@ -9,7 +9,7 @@ from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import DecimalType, PrimitiveType, load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import WINDOW_START, Aggregate, Measure, Product
-from lakeproof.gold.read import load_product
+from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings
 from lakeproof.streams import printable
 from lakeproof.tables.names import gold_table

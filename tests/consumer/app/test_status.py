@@ -29,7 +29,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import alerts_queries, checkpoint_folder
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.gold.read_samples import load_all_samples
+from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, record_topic

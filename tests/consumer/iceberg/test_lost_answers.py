@@ -21,7 +21,7 @@ from consumer.queries.gold import GoldQuery
 from consumer.queries.silver import SilverQuery
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError
-from lakeproof.gold.read import load_product
+from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from reader.connect import connect

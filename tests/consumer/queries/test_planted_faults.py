@@ -22,8 +22,8 @@ from consumer.queries.samples import SamplesQuery
 from consumer.queries.silver import SilverQuery
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.gold.read import load_products
-from lakeproof.gold.read_samples import load_all_samples
+from lakeproof.gold.product_file import load_products
+from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings, settings_of
 from lakeproof.storage.s3 import s3_client

@@ -5,7 +5,7 @@ from typing import Any
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Product
-from lakeproof.gold.read import parse_product
+from lakeproof.gold.product_file import parse_product
 
 CONTRACT = """\
 apiVersion: v3.2.0

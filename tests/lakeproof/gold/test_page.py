@@ -16,7 +16,7 @@ from lakeproof.contracts.model import type_name
 from lakeproof.contracts.rules.types import RuleError
 from lakeproof.errors import UsageError
 from lakeproof.gold.measures import parse_measure
-from lakeproof.gold.read import parse_product
+from lakeproof.gold.product_file import parse_product
 from lakeproof.gold.window import read_window
 
 ROOT = Path(__file__).parents[3]

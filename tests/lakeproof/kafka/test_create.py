@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.servers import KafkaServer
 
 from lakeproof.errors import UsageError
-from lakeproof.kafka.create import Difference, Topic, create_topics
+from lakeproof.kafka.create import Difference, TopicSpec, create_topics
 from lakeproof.settings import settings_of
 
 
@@ -27,7 +27,7 @@ def test_a_topic_has_partitions_retention_compaction_and_replicas_of_the_setting
         "LAKE_TOPIC_MIN_INSYNC_REPLICAS": "1",
     }
     name = f"test-{uuid.uuid4().hex[:12]}"
-    topic = Topic.of(name, settings_of(settings).topics)
+    topic = TopicSpec.of(name, settings_of(settings).topics)
     assert create_topics(client, [topic]) == []
     found = AdminClient(client).list_topics(name).topics[name].partitions
     assert [len(partition.replicas) for partition in found.values()] == [1] * 5
@@ -36,7 +36,7 @@ def test_a_topic_has_partitions_retention_compaction_and_replicas_of_the_setting
     assert {key: config[key] for key in expected} == expected
 
     assert create_topics(client, [topic]) == []
-    other = Topic.of(name, settings_of({"LAKE_TOPIC_PARTITIONS": "7", "LAKE_TOPIC_REPLICATION": "2"}).topics)
+    other = TopicSpec.of(name, settings_of({"LAKE_TOPIC_PARTITIONS": "7", "LAKE_TOPIC_REPLICATION": "2"}).topics)
     assert create_topics(client, [other]) == [
         Difference(name, "partitions", "7", "5"),
         Difference(name, "replication", "2", "1"),
@@ -49,6 +49,6 @@ def test_a_topic_has_partitions_retention_compaction_and_replicas_of_the_setting
 
 def test_a_topic_that_cannot_be_created_is_told(kafka: KafkaServer) -> None:
     client = {"bootstrap.servers": kafka.bootstrap_servers}
-    for topic in (Topic("test-unknown-config", 1, 1, {"cleanup.policy": "keep"}), Topic("test-replicas", 1, 5)):
+    for topic in (TopicSpec("test-unknown-config", 1, 1, {"cleanup.policy": "keep"}), TopicSpec("test-replicas", 1, 5)):
         with pytest.raises(UsageError, match=f"Kafka refuses to create the topic {topic.name}"):
             create_topics(client, [topic])

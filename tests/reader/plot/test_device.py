@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
-from lakeproof.gold.read_samples import load_samples
+from lakeproof.gold.samples_file import load_samples
 from lakeproof.settings import Settings
 from lakeproof.tables.names import samples_tables, silver_tables
 from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables

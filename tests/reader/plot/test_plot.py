@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.gold.read import load_product
+from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings, settings_of
 from lakeproof.tables.schemas import gold_schema
 from reader.cli import app

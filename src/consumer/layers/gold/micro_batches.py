@@ -33,7 +33,7 @@ from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product, Publish
-from lakeproof.gold.read import read_under
+from lakeproof.gold.product_file import read_under
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease

@@ -13,8 +13,7 @@ from consumer.iceberg.marker import Committed, MarkerLostError
 from consumer.iceberg.tasks import write_in_tasks
 from consumer.layers.sinks.changes import Followed
 from lakeproof.errors import LakeproofError
-from lakeproof.kafka.create import Topic as Wanted
-from lakeproof.kafka.create import ready_topic
+from lakeproof.kafka.create import TopicSpec, ready_topic
 from lakeproof.kafka.sending import Outgoing, Sending
 from lakeproof.settings import KafkaSettings, Settings
 from lakeproof.state.lease import Lease
@@ -71,7 +70,7 @@ class TopicSink:
         since = self._since(position, table, newest)
         if since and since.next_number == newest.next_number:
             return False
-        topic_id = ready_topic(self._settings.kafka, Wanted.of(self._topic, self._settings.topics))
+        topic_id = ready_topic(self._settings.kafka, TopicSpec.of(self._topic, self._settings.topics))
         if position and position.topic_id != topic_id:
             log.warning("the topic was created again: sending the whole table", table=table.name, topic=self._topic)
             since = None

@@ -11,7 +11,7 @@ import yaml
 
 from lakeproof.contracts.infer.draft import Draft, Property
 from lakeproof.contracts.infer.observed import MAX_KEYS, Observed
-from lakeproof.contracts.infer.samples import Samples
+from lakeproof.contracts.infer.samples import SampleFiles
 from lakeproof.errors import UsageError
 
 _FEW_RECORDS = 100
@@ -43,7 +43,7 @@ def infer(
     tolerate: Fraction = Fraction(0),
 ) -> Inferred:
     """Infer the contract of a stream from a file or folder of samples."""
-    samples = Samples(path, max_records)
+    samples = SampleFiles(path, max_records)
     records, uniqueness = Observed(), _Uniqueness(key)
     for record in samples.read():
         records.add(record)

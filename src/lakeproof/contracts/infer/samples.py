@@ -26,7 +26,7 @@ class FloatToken(str):
 
 
 @dataclass
-class Samples:
+class SampleFiles:
     """Reads the records of sample files, and notes what could not be read."""
 
     path: Path  # a file, or a folder that is read recursively, in order of names

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.read.source import YamlPath
 
 EVENT_TIME = "eventTime"
 DRIFT_POLICY = "driftPolicy"
@@ -67,7 +67,7 @@ def _meant(name: str) -> str | None:
     return _OURS[likely[0]] if likely else None
 
 
-def _names(part: Any, place: Place) -> Iterator[tuple[Place, str]]:
+def _names(part: Any, place: YamlPath) -> Iterator[tuple[YamlPath, str]]:
     """Every custom property of a document, with its place."""
     if isinstance(part, dict):
         for index, custom in enumerate(part.get(_KEY) or ()):

@@ -9,7 +9,7 @@ from open_data_contract_standard.model import SchemaProperty
 from lakeproof.contracts.model import Derived, DerivedFrom, Field, PrimitiveType, Type, type_name
 from lakeproof.contracts.read.custom_properties import DERIVED
 from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.read.source import YamlPath
 
 _FORM = re.compile(r"([A-Za-z]+)(?:\(([A-Za-z][A-Za-z0-9_]*)\))?")
 _FORMS = {
@@ -25,7 +25,7 @@ _TYPES = {
 _IDENTIFIES = (PrimitiveType.STRING, PrimitiveType.INT, PrimitiveType.LONG)
 
 
-def read_derived(item: SchemaProperty, kind: Type, place: Place, is_top: bool) -> Derived | None:
+def read_derived(item: SchemaProperty, kind: Type, place: YamlPath, is_top: bool) -> Derived | None:
     """Read how the property at `place` is derived; None if it is not."""
     found = next(
         ((index, custom) for index, custom in enumerate(item.customProperties or []) if custom.property == DERIVED),
@@ -34,7 +34,7 @@ def read_derived(item: SchemaProperty, kind: Type, place: Place, is_top: bool) -
     if found is None:
         return None
     index, custom = found
-    at: Place = (*place, "customProperties", index, "value")
+    at: YamlPath = (*place, "customProperties", index, "value")
     if not is_top:
         raise ContractError(at, f"{DERIVED} is only supported for fields outside of objects.", "Move the field.")
     derived = _derived(custom.value, at)
@@ -59,7 +59,7 @@ def read_derived(item: SchemaProperty, kind: Type, place: Place, is_top: bool) -
     return derived
 
 
-def check_derived(fields: tuple[Field, ...], place_of: Callable[[str], Place], problems: Problems) -> None:
+def check_derived(fields: tuple[Field, ...], place_of: Callable[[str], YamlPath], problems: Problems) -> None:
     """Check that records must have the fields of correlation ids."""
     known = {field.name: field for field in fields}
     for field in fields:
@@ -72,7 +72,7 @@ def check_derived(fields: tuple[Field, ...], place_of: Callable[[str], Place], p
             problems.add(ContractError((*place_of(field.name), "customProperties"), message, hint))
 
 
-def _derived(value: Any, place: Place) -> Derived:
+def _derived(value: Any, place: YamlPath) -> Derived:
     match = _FORM.fullmatch(value) if isinstance(value, str) else None
     for source, form in _FORMS.items():
         if match and match[1] == source and bool(match[2]) is ("(" in form):

@@ -9,17 +9,17 @@ from open_data_contract_standard.model import SchemaProperty
 from lakeproof.contracts.model import Constraints, DecimalType, Expected, PrimitiveType, Type, type_name
 from lakeproof.contracts.read.custom_properties import ANOMALY_ABOVE, ANOMALY_BELOW
 from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.read.source import YamlPath
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
 _NUMBERS = (PrimitiveType.INT, PrimitiveType.LONG, PrimitiveType.FLOAT, PrimitiveType.DOUBLE)
 
 
 def read_expected(
-    item: SchemaProperty, kind: Type, constraints: Constraints, place: Place, problems: Problems
+    item: SchemaProperty, kind: Type, constraints: Constraints, place: YamlPath, problems: Problems
 ) -> Expected:
     """Read the range of normal values of the property at `place`."""
-    ends: dict[str, tuple[Decimal, Place]] = {}
+    ends: dict[str, tuple[Decimal, YamlPath]] = {}
     for index, custom in enumerate(item.customProperties or []):
         if custom.property not in (ANOMALY_BELOW, ANOMALY_ABOVE):
             continue
@@ -44,7 +44,7 @@ def read_expected(
     return Expected(below and below[0], above and above[0])
 
 
-def _number(name: str, value: object, place: Place) -> Decimal:
+def _number(name: str, value: object, place: YamlPath) -> Decimal:
     # Decimal numbers are text here, with the digits of the file.
     number = Decimal(str(value)) if not isinstance(value, bool) and _NUMBER.fullmatch(str(value)) else None
     if number is None or number.adjusted() > sys.float_info.max_10_exp:

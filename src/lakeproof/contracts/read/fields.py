@@ -12,7 +12,7 @@ from lakeproof.contracts.read.expected import read_expected
 from lakeproof.contracts.read.lifecycle import read_lifecycle
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.read.source import YamlPath
 from lakeproof.contracts.times import read_time
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", re.ASCII)
@@ -30,7 +30,7 @@ _LOGICAL = f"{', '.join(_PHYSICAL)}, object, array, map"
 _TOP = ("schema", 0, "properties", 0)
 
 
-def read_fields(properties: Sequence[SchemaProperty], place: Place, problems: Problems) -> tuple[Field, ...]:
+def read_fields(properties: Sequence[SchemaProperty], place: YamlPath, problems: Problems) -> tuple[Field, ...]:
     """Read the properties at `place`; invalid ones are reported and left out."""
     if not properties:
         problems.add(ContractError(place, "missing properties.", "List the fields of a record.", lacks="properties"))
@@ -55,7 +55,7 @@ def read_fields(properties: Sequence[SchemaProperty], place: Place, problems: Pr
     return tuple(fields)
 
 
-def _field(item: SchemaProperty, place: Place, problems: Problems) -> Field | None:
+def _field(item: SchemaProperty, place: YamlPath, problems: Problems) -> Field | None:
     name = kind = None
     with problems.caught():
         name = identifier(item.name, (*place, "name"), "a property")
@@ -100,7 +100,7 @@ def _field(item: SchemaProperty, place: Place, problems: Problems) -> Field | No
     )
 
 
-def _type(item: SchemaProperty, place: Place, problems: Problems) -> Type:
+def _type(item: SchemaProperty, place: YamlPath, problems: Problems) -> Type:
     match item.logicalType:
         case "object":
             return ObjectType(read_fields(item.properties or [], (*place, "properties"), problems))
@@ -111,7 +111,7 @@ def _type(item: SchemaProperty, place: Place, problems: Problems) -> Type:
     return _scalar(item, place)
 
 
-def _map(item: SchemaProperty, place: Place, problems: Problems) -> MapType:
+def _map(item: SchemaProperty, place: YamlPath, problems: Problems) -> MapType:
     inner = (*place, "map")
     key = item.map.key if item.map else None
     if key and key.logicalType not in (None, "string"):
@@ -123,7 +123,7 @@ def _map(item: SchemaProperty, place: Place, problems: Problems) -> MapType:
     return MapType(_inner(item.map.value if item.map else None, "value", "a map needs map.value.", inner, problems))
 
 
-def _inner(item: SchemaProperty | None, key: str, missing: str, within: Place, problems: Problems) -> Type:
+def _inner(item: SchemaProperty | None, key: str, missing: str, within: YamlPath, problems: Problems) -> Type:
     """The type of array items or map values, which support no other options."""
     place = (*within, key)
     if item is None:
@@ -141,7 +141,7 @@ def _inner(item: SchemaProperty | None, key: str, missing: str, within: Place, p
     return _type(item, place, problems)
 
 
-def _scalar(item: SchemaProperty, place: Place) -> PrimitiveType | DecimalType:
+def _scalar(item: SchemaProperty, place: YamlPath) -> PrimitiveType | DecimalType:
     logical = item.logicalType
     if logical is not None and logical not in _PHYSICAL:
         raise ContractError((*place, "logicalType"), f"unknown type {logical!r}.", f"Expected one of: {_LOGICAL}.")

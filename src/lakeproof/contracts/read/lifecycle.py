@@ -8,7 +8,7 @@ from open_data_contract_standard.model import SchemaProperty
 from lakeproof.contracts.read.custom_properties import DROPPED, RENAMED_FROM
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.read.source import YamlPath
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Lifecycle:
     former_names: tuple[str, ...] = ()
 
 
-def read_lifecycle(item: SchemaProperty, place: Place, is_top: bool, problems: Problems) -> Lifecycle:
+def read_lifecycle(item: SchemaProperty, place: YamlPath, is_top: bool, problems: Problems) -> Lifecycle:
     """Read the lifecycle of the property at `place`."""
     dropped = False
     former: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ def read_lifecycle(item: SchemaProperty, place: Place, is_top: bool, problems: P
     return Lifecycle(deprecated, dropped, former)
 
 
-def _former_names(value: Any, place: Place, is_top: bool) -> tuple[str, ...]:
+def _former_names(value: Any, place: YamlPath, is_top: bool) -> tuple[str, ...]:
     if not is_top:
         raise ContractError(
             place,

@@ -3,7 +3,7 @@
 import re
 
 from lakeproof.contracts.read.problems import ContractError
-from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.read.source import YamlPath
 
 RESERVED = ("dedupe", "windows")
 """Names of modes in `consumer run`, which streams cannot have."""
@@ -16,7 +16,7 @@ def is_identifier(name: str) -> bool:
     return bool(_IDENTIFIER.fullmatch(name))
 
 
-def identifier(name: str | None, place: Place, what: str) -> str:
+def identifier(name: str | None, place: YamlPath, what: str) -> str:
     """Check the name of a table or column."""
     if not name or not is_identifier(name):
         raise ContractError(

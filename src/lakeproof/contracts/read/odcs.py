@@ -23,16 +23,16 @@ from lakeproof.contracts.read.problems import (
     validated,
 )
 from lakeproof.contracts.read.silver import read_silver
-from lakeproof.contracts.read.source import Place, read_source
-from lakeproof.contracts.rules.read import read_rules
+from lakeproof.contracts.read.source import YamlPath, read_source
+from lakeproof.contracts.rules.quality import read_rules
 from lakeproof.errors import UsageError, expected
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-_ROOT: Place = ()
-_TABLE: Place = ("schema", 0)
-_FIELDS: Place = (*_TABLE, "properties")
+_ROOT: YamlPath = ()
+_TABLE: YamlPath = ("schema", 0)
+_FIELDS: YamlPath = (*_TABLE, "properties")
 _START = "Start it with `apiVersion: v3.2.0` and `kind: DataContract`."
 _PAGE = "See docs/contracts/schema.md, or the Open Data Contract Standard v3."
 _OPAQUE = ("customProperties", "logicalTypeOptions")
@@ -82,7 +82,7 @@ def unjudged(text: bytes, origin: str) -> list[str]:
     return found
 
 
-def _unjudged(place: Place, part: Any) -> str:
+def _unjudged(place: YamlPath, part: Any) -> str:
     if place[:1] != _TABLE[:1] or "customProperties" in place:
         return ""
     if place[-1] in ("unique", "relationships") and part:
@@ -114,7 +114,7 @@ def _told(error: "ErrorDetails") -> ContractError:
     return ContractError(place, f"unknown key {name!r}.", hint, about_key=True)
 
 
-def _field_at(document: Any, place: Place) -> str:
+def _field_at(document: Any, place: YamlPath) -> str:
     """The dotted path of the field that contains `place`."""
     names = []
     for before, step in zip((None, *place), place, strict=False):
@@ -192,7 +192,7 @@ def _stream(name: str | None, due: str | None) -> str:
 
 
 def _primary_key(
-    properties: list[SchemaProperty], fields: tuple[Field, ...], places: dict[str, Place], problems: Problems
+    properties: list[SchemaProperty], fields: tuple[Field, ...], places: dict[str, YamlPath], problems: Problems
 ) -> tuple[str, ...]:
     keys = []
     by_name = {field.name: field for field in fields}

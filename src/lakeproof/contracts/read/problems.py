@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from lakeproof.contracts.read.source import Place, RefusedError, Source
+from lakeproof.contracts.read.source import RefusedError, Source, YamlPath
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -23,7 +23,7 @@ _LIKENESS = 0.7
 class ContractError(Exception):
     """An error in a contract or data product."""
 
-    place: Place
+    place: YamlPath
     message: str
     hint: str
     about_key: bool = False  # the key at `place` is wrong, not its value
@@ -36,7 +36,7 @@ class Problems:
 
     found: list[ContractError] = field(default_factory=list)
     # Places of the document that were left out because of an error.
-    removed: list[Place] = field(default_factory=list)
+    removed: list[YamlPath] = field(default_factory=list)
     # Fields that could not be read: references to them are not reported.
     broken: set[str] = field(default_factory=set)
 
@@ -61,7 +61,7 @@ class Problems:
         return any(re.search(rf"\b{re.escape(name)}\b", str(text)) for name in self.broken)
 
 
-def refused(source: Source, origin: str, errors: list[ContractError], path: Callable[[Place], str]) -> RefusedError:
+def refused(source: Source, origin: str, errors: list[ContractError], path: Callable[[YamlPath], str]) -> RefusedError:
     """Make the error that reports `errors` in the order of the file."""
     located = []
     for error in errors:
@@ -94,7 +94,7 @@ def validated(
             return None
 
 
-def located_at(error: "ErrorDetails") -> Place:
+def located_at(error: "ErrorDetails") -> YamlPath:
     """The place of one of pydantic's errors."""
     return tuple(step for step in error["loc"] if step != "[key]")
 
@@ -104,7 +104,7 @@ def near(name: str, known: list[str]) -> str:
     return next(iter(get_close_matches(name, known, n=1, cutoff=_LIKENESS)), "")
 
 
-def _remove(document: Any, place: Place) -> bool:
+def _remove(document: Any, place: YamlPath) -> bool:
     """Remove a part of a document without moving the other items of a list."""
     try:
         *within, last = place

@@ -9,7 +9,7 @@ from lakeproof.contracts.duration import FORM, FORM_HINT, UNBOUNDED, read_durati
 from lakeproof.contracts.model import Field, Silver, SilverStrategy
 from lakeproof.contracts.read.custom_properties import SILVER_HORIZON, SILVER_STRATEGY
 from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.read.source import YamlPath
 
 _HORIZON = timedelta(days=7)
 
@@ -18,7 +18,7 @@ def read_silver(
     customs: Sequence[CustomProperty],
     primary_key: tuple[str, ...],
     fields: tuple[Field, ...],
-    place_of: Callable[[str], Place],
+    place_of: Callable[[str], YamlPath],
     problems: Problems,
 ) -> Silver | None:
     """Read the silver options of a contract; None if it cannot have silver."""
@@ -29,7 +29,7 @@ def read_silver(
         if custom.property not in (SILVER_HORIZON, SILVER_STRATEGY):
             continue
         asked = custom.property
-        value: Place = ("customProperties", index, "value")
+        value: YamlPath = ("customProperties", index, "value")
         with problems.caught():
             if asked == SILVER_HORIZON:
                 horizon = _horizon(custom.value, value)
@@ -56,7 +56,7 @@ def read_silver(
     return Silver(horizon, strategy) if primary_key and not optional else None
 
 
-def _horizon(value: object, place: Place) -> timedelta | None:
+def _horizon(value: object, place: YamlPath) -> timedelta | None:
     if value == UNBOUNDED:
         return None
     horizon = read_duration(value)
@@ -65,7 +65,7 @@ def _horizon(value: object, place: Place) -> timedelta | None:
     return horizon
 
 
-def _strategy(value: object, place: Place) -> SilverStrategy:
+def _strategy(value: object, place: YamlPath) -> SilverStrategy:
     if value not in list(SilverStrategy):
         raise ContractError(
             place, f"unknown {SILVER_STRATEGY} {value!r}.", f"Expected one of: {', '.join(SilverStrategy)}."

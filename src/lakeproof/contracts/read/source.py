@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from lakeproof.errors import UsageError
 
-Place = tuple[str | int, ...]
+YamlPath = tuple[str | int, ...]
 """Path of keys and indexes in a document, like ``("schema", 0, "properties", 2)``."""
 
 _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
@@ -46,12 +46,12 @@ class Source:
 
     # Times and decimal numbers stay text, as written, so that no digit is lost.
     document: Any
-    keys: dict[Place, Span]  # of keys, and of items of sequences
+    keys: dict[YamlPath, Span]  # of keys, and of items of sequences
     # Of values on the line of their key: scalars, and collections in flow style.
-    values: dict[Place, Span]
+    values: dict[YamlPath, Span]
     text: list[str]
 
-    def span(self, place: Place, about_key: bool = False) -> Span:
+    def span(self, place: YamlPath, about_key: bool = False) -> Span:
         """The span of a value, or of its key, or of the nearest enclosing part."""
         if not about_key and place in self.values:
             return self.values[place]
@@ -145,7 +145,7 @@ def read_source(text: bytes, origin: str) -> Source:
         raise _not_yaml(origin, Span(1, 1, 1), "nested too deeply", []) from None
 
 
-def _find_places(node: yaml.Node, place: Place, source: Source) -> None:
+def _find_places(node: yaml.Node, place: YamlPath, source: Source) -> None:
     source.keys.setdefault(place, _span(node, source.text))
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):

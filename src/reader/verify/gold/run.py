@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product, Publish
-from lakeproof.gold.read import load_products, product_names
-from lakeproof.gold.read_samples import load_all_samples
+from lakeproof.gold.product_file import load_products, product_names
+from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.settings import Settings
 from lakeproof.state.lease import State, gold_lease
 from lakeproof.tables.names import (

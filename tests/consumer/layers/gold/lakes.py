@@ -21,7 +21,7 @@ from consumer.layers.gold.table import ensure_gold_table
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.gold.model import Product
-from lakeproof.gold.read import load_product
+from lakeproof.gold.product_file import load_product
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import gold_lease, lease

@@ -20,7 +20,7 @@ from consumer.layers.sinks.changes import gold_followed
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
-from lakeproof.gold.read import load_product
+from lakeproof.gold.product_file import load_product
 from lakeproof.history import apply
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog

@@ -14,7 +14,7 @@ from tests.lakeproof.gold.products import CONTRACT
 from consumer.layers.gold.columns import END, START, aggregated, in_windows
 from consumer.layers.gold.sessions import joined, overlapping, sessions_from, sessions_of
 from lakeproof.contracts import parse_contract
-from lakeproof.gold.read import parse_product
+from lakeproof.gold.product_file import parse_product
 from lakeproof.tables.schemas import bronze_schema
 
 ORDERS = parse_contract(CONTRACT.encode(), "orders.yaml", "orders")

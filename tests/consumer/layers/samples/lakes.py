@@ -16,8 +16,8 @@ from consumer.layers.samples.micro_batches import SamplesMicroBatches
 from consumer.layers.samples.reading import Reading
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
-from lakeproof.gold.read_samples import load_samples
 from lakeproof.gold.samples import Samples
+from lakeproof.gold.samples_file import load_samples
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import gold_lease, lease

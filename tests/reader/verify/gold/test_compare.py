@@ -19,7 +19,7 @@ from tests.lakeproof.gold.products import CONTRACT
 
 from lakeproof.contracts import parse_contract
 from lakeproof.gold.model import Product
-from lakeproof.gold.read import parse_product
+from lakeproof.gold.product_file import parse_product
 from lakeproof.tables.schemas import bronze_schema, gold_schema
 from reader.connect import Session
 from reader.verify.gold import windows as windows_module

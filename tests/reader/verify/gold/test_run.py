@@ -21,7 +21,7 @@ from consumer.layers.gold.columns import EPOCH, micros
 from consumer.layers.rebuild import new_suffix
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
-from lakeproof.gold.read import load_product
+from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings, settings_of
 from lakeproof.state.lease import gold_lease, lease
 from lakeproof.tables.names import PRODUCT, REBUILDING

@@ -12,10 +12,10 @@ from lakeproof.contracts.duration import FORM, FORM_HINT, read_duration
 from lakeproof.contracts.model import Field, PrimitiveType, type_name
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, refused, validated
-from lakeproof.contracts.read.source import Place, read_source
+from lakeproof.contracts.read.source import YamlPath, read_source
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Kind
-from lakeproof.gold.read import (
+from lakeproof.gold.product_file import (
     Model,
     WindowDocument,
     check_name,
@@ -172,7 +172,7 @@ def _check_anomalies(document: _Document, others: Sequence[str]) -> None:
         raise ContractError(place, f"{document.anomalies!r} is the name of a product.", "Use another name.")
 
 
-def _field(name: str, place: Place, contract: Contract, *kinds: PrimitiveType) -> Field:
+def _field(name: str, place: YamlPath, contract: Contract, *kinds: PrimitiveType) -> Field:
     expected = " or ".join(kinds)
     field = next((field for field in contract.live if field.name == name), None)
     if field is None:
@@ -223,7 +223,7 @@ def _alerts(document: _Alerts) -> Alerts:
         raise ContractError(("alerts", "topic"), error.message, error.hint) from None
 
 
-def _duration(text: str, place: Place) -> timedelta:
+def _duration(text: str, place: YamlPath) -> timedelta:
     found = read_duration(text)
     if found is None:
         raise ContractError(place, f"expected {FORM}, got {text!r}.", FORM_HINT)

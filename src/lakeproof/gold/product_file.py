@@ -11,7 +11,7 @@ from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import DecimalType, Field, ObjectType, PrimitiveType, type_name
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, located_at, refused, validated
-from lakeproof.contracts.read.source import Place, read_source
+from lakeproof.contracts.read.source import YamlPath, read_source
 from lakeproof.errors import UsageError, expected
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Key, Kind, Measure, Product, Publish, Sink, SinkKind, Window
 from lakeproof.gold.window import read_session, read_window
@@ -153,7 +153,7 @@ def told(error: "ErrorDetails") -> ContractError:
     return ContractError(place, expected(error), PAGE)
 
 
-def path_text(place: Place) -> str:
+def path_text(place: YamlPath) -> str:
     """A place as a person writes it: ``window.size``, ``keys[0]``."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
 
@@ -177,7 +177,7 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
         problems.add(
             ContractError(("measures",), "expected at least one measure.", "Add one, like `events: count(*)`.")
         )
-    columns: dict[Place, str] = {("keys", index): key.rpartition(".")[2] for index, key in enumerate(document.keys)}
+    columns: dict[YamlPath, str] = {("keys", index): key.rpartition(".")[2] for index, key in enumerate(document.keys)}
     _check_columns(columns | {("measures", measure): measure for measure in document.measures}, problems)
     contract = None
     with problems.caught():
@@ -251,7 +251,7 @@ def _sinks(document: _Document, problems: Problems) -> tuple[Sink, ...]:
     return tuple(found)
 
 
-def _sink(raw: object, place: Place, product: str) -> Sink:
+def _sink(raw: object, place: YamlPath, product: str) -> Sink:
     match raw:
         case "table" | "parquet":
             return Sink(SinkKind(raw))
@@ -291,7 +291,7 @@ def contract_with_silver(stream: str, contract_of: Callable[[str], Contract]) ->
     return contract
 
 
-def _key(path: str, place: Place, contract: Contract) -> Key:
+def _key(path: str, place: YamlPath, contract: Contract) -> Key:
     fields: tuple[Field, ...] = contract.current
     field = None
     for name in path.split("."):
@@ -325,7 +325,7 @@ def renamed_hint(path: str, contract: Contract) -> str:
     return f"Contract {contract.version} of {contract.stream} renames {name}. Use {field.name}{dot}{rest}."
 
 
-def _check_columns(columns: Mapping[Place, str], problems: Problems) -> None:
+def _check_columns(columns: Mapping[YamlPath, str], problems: Problems) -> None:
     """Refuse names that would be one column in SQL."""
     seen: dict[str, str] = {}
     for place, name in columns.items():

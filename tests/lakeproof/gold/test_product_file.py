@@ -10,7 +10,7 @@ from tests.lakeproof.gold.products import CONTRACT, PRODUCT, contract_of, produc
 from lakeproof.contracts.read.source import RefusedError
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Aggregate, Publish, Sink, SinkKind, Window
-from lakeproof.gold.read import load_product, load_products, parse_product, product_names
+from lakeproof.gold.product_file import load_product, load_products, parse_product, product_names
 
 
 def test_a_product():

@@ -7,7 +7,7 @@ from open_data_contract_standard.model import DataQuality, SchemaProperty
 from lakeproof.contracts.model import Field
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import Place
+from lakeproof.contracts.read.source import YamlPath
 from lakeproof.contracts.rules.expression import Rule
 
 _TYPES = ("library", "text", "sql", "custom")
@@ -27,7 +27,7 @@ _EXPECTATIONS = (
     "engine",
     "implementation",
 )
-_Found = tuple[DataQuality, Place, str]
+_Found = tuple[DataQuality, YamlPath, str]
 """An entry, its place, and the JSONPath of its field, if any."""
 
 
@@ -35,7 +35,7 @@ def read_rules(
     quality: Sequence[DataQuality],
     properties: Sequence[SchemaProperty],
     fields: tuple[Field, ...],
-    place: Place,
+    place: YamlPath,
     problems: Problems,
 ) -> tuple[Rule, ...]:
     """Read the rules of the schema object at `place` and of its properties; invalid ones are reported.
@@ -56,7 +56,7 @@ def read_rules(
     return tuple(rules.values())
 
 
-def _rule(entry: DataQuality, place: Place, path: str, fields: tuple[Field, ...]) -> Rule:
+def _rule(entry: DataQuality, place: YamlPath, path: str, fields: tuple[Field, ...]) -> Rule:
     # Imported here: sqlglot is slow to import and not needed without rules.
     from lakeproof.contracts.rules.sql import parse_rule
     from lakeproof.contracts.rules.types import RuleError
@@ -83,7 +83,7 @@ def _rule(entry: DataQuality, place: Place, path: str, fields: tuple[Field, ...]
 
 
 def _entries(
-    quality: Sequence[DataQuality] | None, properties: Sequence[SchemaProperty] | None, place: Place, path: str = "$"
+    quality: Sequence[DataQuality] | None, properties: Sequence[SchemaProperty] | None, place: YamlPath, path: str = "$"
 ) -> Iterator[_Found]:
     for index, entry in enumerate(quality or []):
         yield entry, (*place, "quality", index), path
@@ -91,7 +91,7 @@ def _entries(
         yield from _of_property(item, (*place, "properties", index), path and f"{path}.{item.name}")
 
 
-def _of_property(item: SchemaProperty, place: Place, path: str) -> Iterator[_Found]:
+def _of_property(item: SchemaProperty, place: YamlPath, path: str) -> Iterator[_Found]:
     yield from _entries(item.quality, item.properties, place, path)
     if item.items:
         yield from _of_property(item.items, (*place, "items"), "")

@@ -9,8 +9,7 @@ import pytest
 from lakeproof.contracts import Contract, load_contract, parse_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Kind, Window
-from lakeproof.gold.read import is_of_kind, load_product, load_products, names_of_kind
-from lakeproof.gold.read_samples import load_all_samples, load_samples, parse_samples
+from lakeproof.gold.product_file import is_of_kind, load_product, load_products, names_of_kind
 from lakeproof.gold.samples import (
     AlertMode,
     Alerts,
@@ -21,6 +20,7 @@ from lakeproof.gold.samples import (
     SilentDevice,
     StuckValue,
 )
+from lakeproof.gold.samples_file import load_all_samples, load_samples, parse_samples
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "gold" / "sensor_samples.yaml").read_text()
