@@ -42,7 +42,7 @@ def stop_on_signals() -> Iterator[Stop]:
 
 
 def landing_times(stop: Stop, batches: int | None, pause: float, start: datetime | None = None) -> Iterator[datetime]:
-    """Yield the landing time of each batch when it is due."""
+    """Yield the landing time of each batch, at that time."""
     step = timedelta(seconds=pause or 1)
     for index in islice(count(), batches):
         if index:
