@@ -113,6 +113,7 @@ def test_the_demo_from_start_to_clean(make):
     assert not make.home.exists()
 
 
+@pytest.mark.all
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_demo_of_sensors_over_a_topic(make):
@@ -129,6 +130,7 @@ def test_the_demo_of_sensors_over_a_topic(make):
     assert not make.home.exists()
 
 
+@pytest.mark.all
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_demo_of_the_clickstream(make):

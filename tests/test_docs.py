@@ -85,6 +85,7 @@ def test_the_pictures_show_what_the_shell_prints(walked: tuple[dict[str, str], s
     assert len(drawn) == 2
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_tutorial_makes_a_stream_of_a_contract_of_under_30_lines(tmp_path: Path) -> None:
     script, printed = walk("docs/tutorial.md", "sh|console")
@@ -112,6 +113,7 @@ def test_the_catalogs_of_the_guide_are_settings() -> None:
     assert "http://127.0.0.1:8181" in shell(f"{rest}lakeproof settings", {})
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_guide_runs_several_streams(walked: tuple[dict[str, str], str]) -> None:
     (block,) = blocks("docs/operations/streams.md", "sh")
@@ -119,6 +121,7 @@ def test_the_guide_runs_several_streams(walked: tuple[dict[str, str], str]) -> N
     assert "ledger.sensors" in shell("reader tables", walked[0])
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_commands_of_operations_do_what_the_pages_say(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
     said = shell("\n".join(blocks("docs/operations/recover.md", "sh")), walked[0])
@@ -133,6 +136,7 @@ def test_the_commands_of_operations_do_what_the_pages_say(walked: tuple[dict[str
     assert "Clean: each landed unit is in exactly one table, once." in again
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> None:
     products = tmp_path / "gold"
@@ -178,6 +182,7 @@ def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> Non
     assert "Clean: each landed unit is in exactly one table, once." in shell("reader verify", home)
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_commands_of_gold_do_what_the_page_says(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
     said = shell("\n".join(blocks("docs/gold.md", "sh")).replace("target/", f"{tmp_path}/"), walked[0])
@@ -187,6 +192,7 @@ def test_the_commands_of_gold_do_what_the_page_says(walked: tuple[dict[str, str]
     assert (tmp_path / "user_activity.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_page_about_other_programs_reads_the_lake(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
     block = next(block for block in blocks("docs/connect.md", "sh") if "connect pyiceberg" in block)
@@ -195,6 +201,7 @@ def test_the_page_about_other_programs_reads_the_lake(walked: tuple[dict[str, st
     assert said.count("'event_id': ") == 5
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_guide_counts_and_rebuilds_silver(walked: tuple[dict[str, str], str]) -> None:
     """The last one with this lake: its gold would have to be rebuilt, too."""
@@ -204,6 +211,7 @@ def test_the_guide_counts_and_rebuilds_silver(walked: tuple[dict[str, str], str]
     assert "639" in shell(counts.partition("\n")[2], walked[0])
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_commands_of_sensors_do_what_the_page_says(tmp_path: Path) -> None:
     (script,) = blocks("docs/sensors.md", "sh")
@@ -223,6 +231,7 @@ def test_the_commands_of_sensors_do_what_the_page_says(tmp_path: Path) -> None:
     assert json.loads(alert)["id"] == f"{json.loads(alert)['_source']}/0"
 
 
+@pytest.mark.all
 @pytest.mark.spark
 @pytest.mark.s3
 def test_the_guide_runs_on_s3(minio: Any, tmp_path: Path) -> None:
@@ -273,6 +282,7 @@ def test_the_collector_page_sends_events_as_it_says(kafka: KafkaServer, tmp_path
     assert re.fullmatch(r"key:  \S+\nline: shop \S+\n", shell(new_key, {}))
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) -> None:
     kafka.new_topic(name="incoming")
@@ -288,6 +298,7 @@ def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) 
     assert {b"lakeproof-reasons"} < {name.encode() for name, _ in received(kafka, "events.dead")[0].headers() or []}
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_page_about_modes_keeps_an_event_once(kafka: KafkaServer, tmp_path: Path) -> None:
     (settings,) = blocks("docs/modes.md", "yaml")
@@ -301,6 +312,7 @@ def test_the_page_about_modes_keeps_an_event_once(kafka: KafkaServer, tmp_path: 
     assert len(messages(kafka.bootstrap_servers, "mode-b-aggregates")) == 1
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, tmp_path: Path) -> None:
     page = "docs/clickstream.md"

@@ -60,6 +60,7 @@ def run(programs: Path, tmp_path: Path) -> Run:
     return call
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_from_the_wheel_to_a_verified_lake(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(tmp_path.parent) in run("python -c 'import consumer; print(consumer.__file__)'")

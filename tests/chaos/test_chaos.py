@@ -10,6 +10,7 @@ from tests.chaos.bench import Bench
 from tests.chaos.conftest import RANDOM_KILLS
 from tests.chaos.grid import Outcome, Verdict
 from tests.chaos.orders import Step
+from tests.selection import only_with_all
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -18,10 +19,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
     "name",
     [
         f"killed {Step.BRONZE_APPENDED}",
-        f"killed {Step.SILVER_LEDGER_APPENDED}",
-        "killed during the append: manifest there, metadata not",
-        f"killed at {RANDOM_KILLS} random moments",
-        "two consumers at once",
+        only_with_all(f"killed {Step.SILVER_LEDGER_APPENDED}"),
+        only_with_all("killed during the append: manifest there, metadata not"),
+        only_with_all(f"killed at {RANDOM_KILLS} random moments"),
+        only_with_all("two consumers at once"),
         "suspended past its lease, replaced, resumed",
     ],
 )
@@ -30,6 +31,7 @@ def test_local(local_bench: Bench, run: Callable[[Bench, str], Outcome], name: s
     assert outcome.verdict is Verdict.GREEN, outcome
 
 
+@pytest.mark.all
 @pytest.mark.s3
 @pytest.mark.parametrize(
     "name",

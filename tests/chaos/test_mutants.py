@@ -13,6 +13,7 @@ from tests.chaos.grid import Outcome, Verdict
 from tests.chaos.lake import TABLES
 from tests.chaos.mutants import Mutant
 from tests.chaos.orders import Step
+from tests.selection import only_with_all
 
 from lakeproof.catalog import open_catalog
 from lakeproof.tables.names import POSITION, SOURCE
@@ -45,7 +46,7 @@ def test_a_mutant_of_the_consumer_doubles_units(
 @pytest.mark.parametrize(
     ("mutant", "name", "what"),
     [
-        (Mutant.NO_SILVER_LOOK_UP, f"killed {Step.SILVER_APPENDED}", "doubled"),
+        only_with_all(Mutant.NO_SILVER_LOOK_UP, f"killed {Step.SILVER_APPENDED}", "doubled"),
         pytest.param(
             Mutant.NO_MARKER_CHECK_IN_SILVER,
             f"killed {Step.SILVER_LEDGER_APPENDED}",
@@ -96,6 +97,7 @@ def test_without_the_lease_a_second_consumer_is_not_refused(mutant_bench: Callab
     assert "the second one was not refused with a clear line" in outcome.problems
 
 
+@pytest.mark.all
 def test_a_row_planted_or_removed_is_seen(local_bench: Bench) -> None:
     lake = local_bench.ready()
     local_bench.check(clean := Outcome(hits=1))

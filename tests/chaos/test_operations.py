@@ -7,7 +7,7 @@ from tests.chaos.bench import Bench, Catalog
 from tests.chaos.grid import Outcome, Verdict
 from tests.chaos.orders import Step
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.all]
 
 Run = Callable[[Bench, str], Outcome]
 

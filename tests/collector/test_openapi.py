@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 from tests.collector.running import Collector, at, event, messages
+from tests.selection import examples
 from tests.servers import KafkaServer
 
 # Some generated posts are larger or slower to make than Hypothesis likes.
-quietly = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+quietly = settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)

@@ -13,6 +13,7 @@ from tests.consumer.lake import rows
 from tests.consumer.test_cli import environment, land
 from tests.lakes import changed, variables
 from tests.logs import failure
+from tests.selection import only_with_all
 from tests.servers import PostgresServer, RestCatalogServer, Server
 
 from lakeproof.settings import Settings
@@ -89,16 +90,19 @@ def check_away_at_the_start(lake: Dependent) -> None:
     lake.check_rows(2)
 
 
-@pytest.mark.parametrize("lake", ["on_postgres_catalog", "on_rest_catalog"])
+@pytest.mark.parametrize("lake", [only_with_all("on_postgres_catalog"), "on_rest_catalog"])
 def test_a_catalog_that_is_away_at_the_start(request: pytest.FixtureRequest, lake: str) -> None:
     check_away_at_the_start(request.getfixturevalue(lake))
 
 
+@pytest.mark.all
 def test_a_landing_log_that_is_away_at_the_start(on_postgres_landing_log: Dependent) -> None:
     check_away_at_the_start(on_postgres_landing_log)
 
 
-@pytest.mark.parametrize("lake", ["on_postgres_catalog", "on_rest_catalog", "on_postgres_landing_log"])
+@pytest.mark.parametrize(
+    "lake", ["on_postgres_catalog", *map(only_with_all, ("on_rest_catalog", "on_postgres_landing_log"))]
+)
 def test_a_server_that_goes_away_in_the_middle(request: pytest.FixtureRequest, lake: str, tmp_path: Path) -> None:
     dependent: Dependent = request.getfixturevalue(lake)
     land(dependent.settings, 0, 2)

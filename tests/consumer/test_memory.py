@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT
+from tests.selection import grid
 
 MIB = 1 << 20
 HEAD = b'{"user_id":"u","event_id":"e","event_timestamp":"2026-11-21T12:30:00Z","event_type":"page_view"'
@@ -76,8 +77,7 @@ def grown(program: str, folder: Path, limit: int) -> tuple[int, int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the peak")
-@pytest.mark.parametrize("program", [CONSUMER, READER], ids=["consumer", "reader"])
-@pytest.mark.parametrize("family", FAMILIES)
+@grid(family=list(FAMILIES), program={"consumer": CONSUMER, "reader": READER})
 def test_memory_follows_the_limit(tmp_path, program, family):
     make, units = FAMILIES[family]
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(make(), 1))

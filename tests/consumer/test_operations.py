@@ -18,7 +18,7 @@ from lakeproof.storage.local import local_path
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(params=["lake_settings", pytest.param("s3_lake_settings", marks=pytest.mark.s3)])
+@pytest.fixture(params=["lake_settings", pytest.param("s3_lake_settings", marks=[pytest.mark.s3, pytest.mark.all])])
 def lake(request: pytest.FixtureRequest) -> Settings:
     settings: Settings = request.getfixturevalue(request.param)
     return settings

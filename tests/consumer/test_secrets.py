@@ -19,6 +19,7 @@ from tests.chaos.processes import Process, wait_until
 from tests.consumer.test_cli import EVENT, environment
 from tests.lakes import changed
 from tests.messages import send
+from tests.selection import only_with_all
 from tests.servers import KafkaServer, Minio, PostgresServer, free_port
 
 from consumer.iceberg.scan import Scan
@@ -105,7 +106,7 @@ def test_no_address_that_spark_shows_has_a_secret() -> None:
 
 @pytest.mark.spark
 @pytest.mark.s3
-@pytest.mark.parametrize("source", ["files", "kafka"])
+@pytest.mark.parametrize("source", ["files", only_with_all("kafka")])
 def test_nobody_sees_the_secrets_of_a_run(
     s3_lake_settings: Settings,
     minio: Minio,

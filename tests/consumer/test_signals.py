@@ -13,6 +13,7 @@ import pytest
 from tests.chaos.processes import Process, wait_until
 from tests.consumer.lake import rows
 from tests.consumer.test_cli import consumer, environment, land
+from tests.selection import only_with_all
 
 from lakeproof.settings import Settings
 
@@ -68,9 +69,9 @@ def assert_ended_well(process: Process, seconds: float = 60) -> None:
     ("number", "to_group"),
     [
         pytest.param(signal.SIGTERM, False, id="kill"),
-        pytest.param(signal.SIGTERM, True, id="timeout"),
-        pytest.param(signal.SIGINT, True, id="Ctrl-C"),
-        pytest.param(signal.SIGHUP, True, id="closed terminal"),
+        only_with_all(signal.SIGTERM, True, id="timeout"),
+        only_with_all(signal.SIGINT, True, id="Ctrl-C"),
+        only_with_all(signal.SIGHUP, True, id="closed terminal"),
     ],
 )
 def test_its_micro_batch_is_finished(start: Start, number: signal.Signals, to_group: bool) -> None:
@@ -99,6 +100,7 @@ def test_its_micro_batch_is_finished(start: Start, number: signal.Signals, to_gr
     assert sorted(int(row["event_id"]) for row in rows(settings, "bronze.events")) == list(range(landed))
 
 
+@pytest.mark.all
 def test_it_does_not_wait_for_the_next_trigger(start: Start) -> None:
     land(start.settings, 0, 1)
     process = start("1 hour")
@@ -130,7 +132,7 @@ def test_a_second_signal_ends_it_at_once(start: Start) -> None:
     assert wait_until(lambda: not process.family(), 30), process.family()
 
 
-@pytest.mark.parametrize("part", ["driver", "JVM"])
+@pytest.mark.parametrize("part", ["driver", only_with_all("JVM")])
 def test_nothing_lives_on_when_a_part_is_killed(start: Start, part: str) -> None:
     land(start.settings, 0, 1)
     process = start()

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.selection import examples
 
 from lakeproof.contracts import Contract
 from producer.events import Pools, make_event, make_pools
@@ -67,7 +68,7 @@ def test_some_amounts_are_zeros_of_every_form_and_some_whole_numbers() -> None:
     assert any(re.fullmatch(rb"[1-9]\d*", amount) for amount in amounts)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(seed=st.integers(), users=st.integers(1, 50))
 def test_a_seed_fixes_the_pools(seed: int, users: int) -> None:
     pools = make_pools(seed, users)

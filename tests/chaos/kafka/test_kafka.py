@@ -16,6 +16,7 @@ Run = Callable[[Bench, str], Outcome]
 BROKER_KILLED = f"broker killed {Step.BEFORE_JUDGEMENT}"
 
 
+@pytest.mark.all
 @pytest.mark.spark
 @pytest.mark.slow
 # The second one goes on with the lake of the first.

@@ -24,6 +24,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.types import ListType as IcebergList
 from pyiceberg.types import MapType as IcebergMap
+from tests.selection import examples
 
 from consumer.iceberg import data_files
 from consumer.iceberg.data_files import NO_DAY, DataFileWriter, Target
@@ -51,7 +52,7 @@ def batch(rows: list[tuple[int, datetime | None]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"id": number, "at": at} for number, at in rows], schema=SCHEMA)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(batches=st.lists(st.lists(MOMENTS, max_size=8), max_size=5), flush=st.sampled_from([1, 100, 1 << 20]))
 def test_every_row_is_in_the_files_of_its_day(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[datetime | None]], flush: int

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.judging import units_of
+from tests.selection import examples
 
 from consumer.judge.batch import MAX_UNITS, Judge
 from lakeproof.contracts import Contract, Field, PrimitiveType, load_contract
@@ -242,7 +243,7 @@ MUTATIONS = st.tuples(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=50),
@@ -349,7 +350,7 @@ def test_a_batch_that_cannot_be_split_is_kept_only_up_to_the_limit_of_a_record(b
     st.lists(st.sampled_from([SHORT, LONG, b"NaN", b"{}", b'"' + LONG]), max_size=8),
     st.sampled_from(["array", "lines"]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_limits_change_nothing_else(units, wrapping):
     batch = b"[" + b",".join(units) + b"]" if wrapping == "array" else b"\n".join(units)
     for small, large in zip(rows(batch, SMALL), rows(batch), strict=True):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.consumer.judge.test_fast import contracts, record_texts
 from tests.judging import units_of
+from tests.selection import examples
 
 from consumer.judge.batch import Judge
 from consumer.judge.exact import Drifted, ExactJudge
@@ -177,7 +178,7 @@ def dumps(value: Any) -> str:
     return json.dumps(value)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.data())
 def test_nothing_of_any_record_is_lost(data: st.DataObject) -> None:
     frozen = data.draw(contracts)
@@ -219,7 +220,7 @@ def test_nothing_of_any_record_is_lost(data: st.DataObject) -> None:
         assert dumps(rest) == dumps(landed)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_policies_differ_in_what_they_keep_only(data: st.DataObject) -> None:
     frozen = data.draw(contracts)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.selection import examples
 
 from consumer.judge.exact import ExactJudge
 from consumer.judge.fast import FastJudge
@@ -255,7 +256,7 @@ def whole_agrees(contract: Contract, batch: bytes) -> bool:
     return True
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.data())
 def test_agrees_with_the_exact_judge(data: st.DataObject) -> None:
     contract = data.draw(contracts)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.judging import units_of
+from tests.selection import examples
 
 from consumer.judge.batch import Judge
 from consumer.judge.judged import value_columns
@@ -166,7 +167,7 @@ def judged(sql: str, columns: list[Any]) -> list[bool | None]:
 
 
 @given(rules, st.lists(records, min_size=1, max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_duckdb_reads_the_same_sql_alike(sql, rows):
     columns = value_columns(rows, RECORDS)
     assert judged(sql, columns) == in_duckdb(sql, columns)
@@ -249,7 +250,7 @@ def test_rules_are_asked_of_records_that_fit_otherwise_however_they_were_judged(
 
 
 @given(st.lists(st.tuples(st.none() | small, st.none() | small), min_size=1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_unit_is_in_one_place_only(amounts):
     units = [json.dumps({"id": "a", "total": total, "paid": paid}) for total, paid in amounts]
     found = outcomes(JUDGE, *units)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.selection import examples
 
 from consumer.judge import scalars
 from consumer.judge.scalars import UnfitError, to_timestamp
@@ -20,7 +21,7 @@ FORMS = st.from_regex(
 ) | st.datetimes(timezones=st.timezones()).map(lambda moment: moment.isoformat())
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=examples(1_000), deadline=None)
 @given(FORMS)
 @example("0000-01-01T00:00:00Z")
 @example("0001-01-01T00:00:00+00:01")

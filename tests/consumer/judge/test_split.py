@@ -6,6 +6,7 @@ import time
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.selection import examples
 
 from consumer.judge import split as split_module
 from consumer.judge.scan import StructureError, container_end
@@ -200,7 +201,7 @@ def test_units_of_a_valid_array_are_its_elements(values: list[object], ascii_onl
     assert [json.loads(unit) for unit in units(text.encode())] == values
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.one_of(broken_arrays(), pieces.map(lambda text: b"[" + text + b"]"), pieces.map(lambda text: b"[" + text)))
 @example(b'[{"a":1},{"b":2},{"c":NaN},{"d":[{"e":1},{"f":2}]}, 01,{"g":"},{"}]')
 def test_arrays_are_split_as_byte_by_byte(text: bytes) -> None:
@@ -217,7 +218,7 @@ def test_arrays_are_split_as_byte_by_byte(text: bytes) -> None:
             assert (None if isinstance(found, Refused) else list(found)) == expected
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.one_of(st.binary(max_size=60), pieces, broken_arrays(), st.lists(broken_arrays()).map(b"\n".join)))
 def test_any_bytes_are_accounted_for(value: bytes) -> None:
     found = split(value)
@@ -304,7 +305,7 @@ def test_a_stack_that_fills_up_between_looking_and_splitting_is_no_harm() -> Non
     assert consume(450) == records
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     st.one_of(st.binary(max_size=60), pieces, broken_arrays(), st.lists(broken_arrays()).map(b"\n".join)),
     st.integers(0, 30),

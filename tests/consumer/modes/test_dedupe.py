@@ -14,6 +14,7 @@ from tests.consumer.modes.conftest import Made, Run, parquet, read_topic
 from tests.consumer.modes.model import event, expected, random_stream
 from tests.lakes import changed
 from tests.messages import send
+from tests.selection import grid
 from tests.servers import KafkaServer, free_port
 
 from consumer.layers import buckets
@@ -126,8 +127,7 @@ def test_a_micro_batch_that_was_interrupted_is_repeated(
     assert len(ids) == (2 if step == "tidy" else 3)
 
 
-@pytest.mark.parametrize("lost", ["everything", "the newest", "damaged", "a bit flipped"])
-@pytest.mark.parametrize("mode", ["dedupe", "windows"])
+@grid(mode=["dedupe", "windows"], lost=["everything", "the newest", "damaged", "a bit flipped"])
 def test_the_copy_of_the_ids_may_be_lost_or_old(
     run: Run,
     kafka: KafkaServer,

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from tests.consumer.judge.test_batch import BAD_INPUT, KEPT
 from tests.consumer.lake import Drain, rows
 from tests.lakes import changed
+from tests.selection import only_with_all
 from typer.testing import CliRunner
 
 from consumer.iceberg.jvm import first_cause
@@ -120,6 +121,7 @@ def test_seeds_1_to_20_come_out_as_the_producer_reports(
     check_seeds(lake_settings, reports)
 
 
+@pytest.mark.all
 @pytest.mark.s3
 def test_seeds_1_to_20_come_out_as_the_producer_reports_through_minio(
     s3_lake_settings: Settings, minio: Any, drain: Drain, tmp_path: Path
@@ -130,7 +132,7 @@ def test_seeds_1_to_20_come_out_as_the_producer_reports_through_minio(
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize("local", ["LAKE_LANDING", "LAKE_WAREHOUSE", "LAKE_CHECKPOINTS"])
+@pytest.mark.parametrize("local", ["LAKE_LANDING", *map(only_with_all, ("LAKE_WAREHOUSE", "LAKE_CHECKPOINTS"))])
 def test_a_part_of_the_lake_may_lie_elsewhere(s3_lake_settings: Settings, drain: Drain, local: str) -> None:
     settings = changed(s3_lake_settings, **{local: None})
     open_storage(settings.landing.uri, settings.s3).write_new(f"{settings.landing.uri}/events/a.json", event())

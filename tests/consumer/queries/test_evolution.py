@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.evolving import LONG, NEW, OLD, READ, V2, land, write_contract
+from tests.selection import grid
 
 from consumer.layers.bronze import micro_batches
 from lakeproof.catalog import open_catalog
@@ -96,8 +97,7 @@ def test_every_engine_reads_old_and_new_rows_together(settings: Settings, drain:
     assert (checked.off, checked.sampled_rows) == ([], 2)
 
 
-@pytest.mark.parametrize("lost", ["nothing", "checkpoint", "checkpoint and landing log"])
-@pytest.mark.parametrize("table", ["bronze", "dead_letters", "ledger"])
+@grid(table=["bronze", "dead_letters", "ledger"], lost=["nothing", "checkpoint", "checkpoint and landing log"])
 def test_a_micro_batch_that_has_begun_is_finished_under_its_contract(
     settings: Settings, drain_directly: Drain, monkeypatch: pytest.MonkeyPatch, table: str, lost: str
 ) -> None:

@@ -17,6 +17,7 @@ from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.landing_zone import ALIASES, Alias
 from tests.operations.pieces import Piece, back_up, lose, restore
+from tests.selection import grid, only_with_all
 from typer.testing import CliRunner
 
 from consumer.app.repair import absent_files, give_up, reset
@@ -34,6 +35,8 @@ from reader.verify.streams import verify
 pytestmark = pytest.mark.spark
 
 PIECES = (Piece.CHECKPOINTS, Piece.LANDING_LOG, Piece.CATALOG)
+BY_DEFAULT = (PIECES[:1], PIECES[1:])
+"""Subsets of pieces that are restored without ``ALL=1``: each piece once."""
 TABLES = ("bronze.events", "dead_letters.events", "ledger.events")
 
 
@@ -71,7 +74,12 @@ def run_and_follow_advice(settings: Settings, drain: Drain) -> str:
 
 
 @pytest.mark.parametrize(
-    "pieces", [subset for size in (1, 2, 3) for subset in itertools.combinations(PIECES, size)], ids="+".join
+    "pieces",
+    [
+        pytest.param(subset, id="+".join(subset), marks=[pytest.mark.all] * (subset not in BY_DEFAULT))
+        for size in (1, 2, 3)
+        for subset in itertools.combinations(PIECES, size)
+    ],
 )
 def test_pieces_restored_from_an_older_copy(
     lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path, pieces: tuple[Piece, ...]
@@ -110,7 +118,7 @@ def test_a_log_that_went_on_after_it_was_restored_is_told_by_its_names(
     check(lake_settings, landed_names(landing))
 
 
-@pytest.mark.parametrize("files", ["none new", "one new"])
+@pytest.mark.parametrize("files", [only_with_all("none new"), "one new"])
 def test_an_older_catalog_is_told_by_verify_and_at_the_start(
     lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path, files: str
 ) -> None:
@@ -170,8 +178,7 @@ def test_all_tables_dropped_and_a_reset_read_everything_again(
     check(lake_settings, {"1.json", "2.json"})
 
 
-@pytest.mark.parametrize("micro_batches", [1, 2])
-@pytest.mark.parametrize("table", TABLES)
+@grid(table=TABLES, micro_batches={"1": 1, "2": 2})
 def test_one_table_dropped_is_refused(
     lake_settings: Settings, landing: Path, drain: Drain, table: str, micro_batches: int
 ) -> None:
@@ -199,8 +206,8 @@ def maintain(session_of: SessionOf, settings: Settings) -> None:
     ("appends", "lost"),
     [
         pytest.param(None, (), id="between runs"),
-        pytest.param(1, PIECES[:1], id="before dead letters, checkpoints lost"),
-        pytest.param(1, (), id="before dead letters"),
+        only_with_all(1, PIECES[:1], id="before dead letters, checkpoints lost"),
+        only_with_all(1, (), id="before dead letters"),
         pytest.param(2, PIECES[:2], id="before ledger, checkpoints and landing log lost"),
     ],
 )
@@ -242,7 +249,7 @@ def test_the_same_folder_spelled_another_way_is_the_same(
     check(lake_settings, {"1.json", "2.json"})
 
 
-@pytest.mark.parametrize("how", ["moved", "copied"])
+@pytest.mark.parametrize("how", ["moved", only_with_all("copied")])
 def test_a_landing_folder_that_was_moved_is_refused_and_then_goes_on(
     lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path, how: str
 ) -> None:
@@ -296,8 +303,7 @@ def test_folders_that_link_to_each_other_make_one_file_one_source(
     check(lake_settings, {"a/a.json", "b/b.json", "c/c.json", f"{outside}/o.json"})
 
 
-@pytest.mark.parametrize("appends", [0, 1, 2], ids=["before bronze", "before dead letters", "before ledger"])
-@pytest.mark.parametrize("checkpoint", ["kept", "lost"])
+@grid(appends={"before bronze": 0, "before dead letters": 1, "before ledger": 2}, checkpoint=["kept", "lost"])
 def test_what_is_absent_is_waited_for(
     lake_settings: Settings, landing: Path, drain: Drain, crash: Callable[[int], None], appends: int, checkpoint: str
 ) -> None:
@@ -364,8 +370,10 @@ def test_files_that_were_only_touched_are_read(
     assert [(found.source, found.status) for found in verified.off] == [("1.json", "changed")]
 
 
-@pytest.mark.parametrize("appends", [1, 2], ids=["before dead letters", "before ledger"])
-@pytest.mark.parametrize("changed_too", [False, True], ids=["touched", "one overwritten"])
+@grid(
+    appends={"before dead letters": 1, "before ledger": 2},
+    changed_too={"touched": False, "one overwritten": True},
+)
 def test_files_touched_between_crash_and_restart_keep_their_dead_letters(
     lake_settings: Settings,
     landing: Path,

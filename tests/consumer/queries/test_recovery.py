@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.consumer.lake import Drain, rows
 from tests.consumer.queries.accounts import check, land, landed_names
+from tests.selection import grid
 
 from consumer.layers.bronze import micro_batches
 from lakeproof.errors import LakeproofError
@@ -61,8 +62,7 @@ def crash(monkeypatch: pytest.MonkeyPatch) -> Any:
     return arm
 
 
-@pytest.mark.parametrize("checkpoint", ["kept", "lost"])
-@pytest.mark.parametrize("step", CRASHES)
+@grid(step=CRASHES, checkpoint=["kept", "lost"])
 def test_the_next_run_loses_and_doubles_nothing(
     lake_settings: Settings, landing: Path, drain: Drain, crash: Any, step: str, checkpoint: str
 ) -> None:
@@ -81,8 +81,7 @@ def test_the_next_run_loses_and_doubles_nothing(
     check(lake_settings, landed_names(landing))
 
 
-@pytest.mark.parametrize("checkpoint", ["kept", "lost"])
-@pytest.mark.parametrize("step", CRASHES[1:3])
+@grid(step=CRASHES[1:3], checkpoint=["kept", "lost"])
 def test_a_file_overwritten_between_crash_and_replay_keeps_the_rows_it_had(
     lake_settings: Settings, landing: Path, drain: Drain, crash: Any, step: str, checkpoint: str
 ) -> None:

@@ -19,6 +19,7 @@ from tests.consumer.judge.test_fast import (
     scalars,
     types,
 )
+from tests.selection import examples
 
 from consumer.judge.exact import ExactJudge
 from lakeproof.contracts import (
@@ -232,7 +233,7 @@ def changed(draw: st.DrawFn, old: tuple[Field, ...]) -> tuple[Field, ...]:
     return tuple(new)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_nothing_differs_from_itself_and_back_is_the_other_way_round(data: st.DataObject) -> None:
     old = data.draw(contracts)
@@ -262,7 +263,7 @@ def _asked(field: Field) -> Field:
     return replace(field, type=kind, allowed=tuple(sorted(set(field.allowed))), constraints=constraints)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.data())
 def test_a_reader_takes_what_it_is_said_to_take(data: st.DataObject) -> None:
     writer = data.draw(contracts)

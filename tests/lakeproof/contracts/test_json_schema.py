@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 from tests.consumer.judge.test_fast import CONSTRAINED, TOKENS, constraints_on, contracts, record_texts
+from tests.selection import examples
 
 from consumer.judge.exact import ExactJudge
 from lakeproof.contracts import (
@@ -40,7 +41,7 @@ def validator(contract: Contract) -> Draft7Validator:
     return Draft7Validator(schema)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.data())
 def test_what_the_judge_takes_is_valid(data: st.DataObject) -> None:
     contract = replace(data.draw(contracts), drift=data.draw(st.sampled_from(DriftPolicy)))

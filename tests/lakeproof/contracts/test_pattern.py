@@ -6,6 +6,7 @@ import pytest
 import regress
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.selection import examples
 
 from lakeproof.contracts.pattern import MAX_SIZE, PatternError, portable
 
@@ -48,7 +49,7 @@ def found(pattern: str, texts: list[str]) -> list[bool]:
     return pc.match_substring_regex(pa.array(texts, pa.string()), portable(pattern)).to_pylist()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(PATTERNS, TEXTS)
 @example(".", ["\n", "\r", "\u2028", "\u2029", "\x85", "\v", "a"])
 @example("a$", ["a\n", "a"])
@@ -58,7 +59,7 @@ def test_both_find_the_same(pattern: str, texts: list[str]) -> None:
     assert found(pattern, texts) == expected
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.text(LETTERS, max_size=8), TEXTS)
 def test_what_is_not_refused_is_read_alike(pattern: str, texts: list[str]) -> None:
     try:

@@ -22,6 +22,7 @@ from tests.consumer.judge.test_rule_checks import (
     typed,
     whole,
 )
+from tests.selection import examples
 
 from consumer.judge.judged import value_columns
 from consumer.judge.rule_checks import evaluate
@@ -255,7 +256,7 @@ def in_duckdb(sql: str, kind: Any, rows: list[dict[str, Any]]) -> Any:
 
 
 @given(measures, st.lists(records, min_size=1, max_size=8))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_duckdb_computes_the_same(sql, rows):
     try:
         measure = parse_measure("x", sql, FIELDS)

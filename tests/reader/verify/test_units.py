@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.consumer.judge.test_batch import BAD_INPUT
 from tests.judging import units_of
+from tests.selection import examples
 
 from consumer.judge.batch import Judge
 from consumer.judge.split import Refused, split
@@ -73,7 +74,7 @@ def expected(content: bytes) -> Units:
     return Units(len(listed), picked=dict(enumerate(listed)))
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 @given(st.one_of(batches(), pieces, st.binary(max_size=30)))
 @example(b"[1,]")
 @example(b"[ ,]")
@@ -99,7 +100,7 @@ def test_any_bytes_have_the_same_units(connection: duckdb.DuckDBPyConnection, co
         assert (counted[""].count, counted[""].whole) == (due.count, due.whole)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(1, 40), batches())
 def test_windows_do_not_matter(window: int, content: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -107,7 +108,7 @@ def test_windows_do_not_matter(window: int, content: bytes) -> None:
         assert find_units(content, ALL) == expected(content)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(batches())
 def test_any_dead_letter_has_the_landed_bytes(content: bytes) -> None:
     found = find_units(content, ALL)
@@ -158,7 +159,7 @@ def test_time_grows_with_the_input_only(content: bytes, units: int) -> None:
     assert find_units(content).count == units
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.one_of(batches(), pieces), st.integers(0, 30))
 def test_bytes_of_units_over_the_limit_are_left_out(content, most):
     whole, limited = find_units(content, ALL), find_units(content, ALL, most)

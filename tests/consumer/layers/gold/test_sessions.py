@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.consumer.layers.gold.lakes import NOON, VISITS, columns, order
 from tests.consumer.layers.gold.model import Order, by_key, sessions
 from tests.lakeproof.gold.products import CONTRACT
+from tests.selection import examples
 
 from consumer.layers.gold.columns import END, START, aggregated, in_windows
 from consumer.layers.gold.sessions import joined, overlapping, sessions_from, sessions_of
@@ -54,7 +55,7 @@ def spans(*found: tuple[str, datetime, datetime]) -> pa.Table:
 
 @example([[order(NOON + 30 * MINUTE), order(NOON + 40 * MINUTE)], [order(NOON)]], "[customer]")
 @given(st.lists(st.lists(orders, max_size=8), max_size=5), st.sampled_from([*PRODUCTS]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_corrected_sessions_are_those_of_all_rows(batches: list[list[Order]], keys: str) -> None:
     """Each batch meets the sessions that are in the table; these and their rows are replaced, and nothing else."""
     product = PRODUCTS[keys]

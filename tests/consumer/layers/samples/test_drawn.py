@@ -21,6 +21,7 @@ from tests.consumer.layers.samples.lakes import (
     sensors_lake,
     write_samples,
 )
+from tests.selection import examples
 
 from consumer.layers.samples import micro_batches
 from consumer.layers.samples.reading import Reading
@@ -73,7 +74,7 @@ ROUNDS = st.lists(
 
 @pytest.mark.long
 @pytest.mark.parametrize("text", [TEXT, BY_WINDOW], ids=["by device", "by window"])
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], print_blob=True)
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture], print_blob=True)
 @given(rounds=ROUNDS)
 def test_drawn_readings_are_as_the_model_says_over_crashes(
     session_of: SessionOf, monkeypatch: pytest.MonkeyPatch, text: str, rounds: list[Round]

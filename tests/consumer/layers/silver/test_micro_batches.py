@@ -13,6 +13,7 @@ from tests.evolving import OLD, V2, write_contract
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import Piece, lose
+from tests.selection import grid
 
 from consumer.app.repair import reset
 from consumer.layers.rebuild import rebuild, silver_layer
@@ -89,8 +90,7 @@ def test_a_backlog_is_what_the_limit_left_in_bronze(
         assert not process.has_backlog
 
 
-@pytest.mark.parametrize("strategy", ["merge", "state"])
-@pytest.mark.parametrize("seed", range(2))
+@grid(strategy=["merge", "state"], seed={"0": 0, "1": 1})
 def test_random_streams_are_as_the_model_says(
     lake_settings: Settings,
     drain_directly: Drain,

@@ -7,6 +7,7 @@ from time import process_time
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.selection import examples
 
 from consumer.sources.files.unpack import TooLargeError, UnpackError, unpack
 from reader.verify import unpack as reader_unpack
@@ -79,7 +80,7 @@ def test_the_limit_is_met_to_the_byte_and_before_any_damage_behind_it(unpacked):
     assert unpacked(MEMBER * 3 + b"x", 11) == TOO_LARGE
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     st.lists(st.tuples(st.binary(max_size=600), st.integers(0, 9), st.integers(0, 3)), max_size=4),
     st.lists(st.tuples(st.integers(0, 3_000), st.binary(max_size=3), st.integers(0, 3)), max_size=2),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.consumer.layers.gold.lakes import FINAL, NOON, SLIDING, SPENDING, VISITS, order
 from tests.consumer.layers.gold.model import Order, Spec, windows
 from tests.lakeproof.gold.products import CONTRACT
+from tests.selection import examples
 
 from lakeproof.contracts import parse_contract
 from lakeproof.gold.model import Product
@@ -349,7 +350,7 @@ orders = st.builds(
 
 @pytest.mark.parametrize("spec", SPECS, ids=NAMES)
 @pytest.mark.parametrize("slice_rows", [1, 3, 1_000_000])
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_verify_finds_exactly_the_tables_that_differ_from_the_model(
     session: Session, spec: Spec, slice_rows: int, data: st.DataObject
@@ -409,7 +410,7 @@ def test_rows_that_gold_does_not_have_yet(session: Session) -> None:
     assert [recomputed.rows_since(number) for number in (0, 1, 2)] == [7, 1, 0]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(orders, max_size=12), moments, st.none() | moments, st.sampled_from([FINAL, SLIDING, MONTHLY]))
 def test_rows_of_windows_that_close(
     session: Session, found: list[Order], horizon: datetime, before: datetime | None, spec: Spec

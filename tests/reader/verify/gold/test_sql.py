@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.consumer.judge.test_rule_checks import FIELDS, RECORDS, VALUES, records
 from tests.lakeproof.gold.test_measures import TAKEN, by_another, computed, measures, same
+from tests.selection import examples
 
 from consumer.judge.judged import value_columns
 from lakeproof.contracts.rules.types import RuleError
@@ -37,7 +38,7 @@ def selected(measure: Measure) -> str:
 
 
 @given(measures | by_another, st.lists(records, min_size=1, max_size=8))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_a_measure_has_the_value_that_its_definition_gives(sql: str, rows: list[dict[str, Any]]) -> None:
     try:
         measure = parse_measure("x", sql, FIELDS)
