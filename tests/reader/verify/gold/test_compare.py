@@ -142,7 +142,8 @@ def other(value: Any) -> Any:
         case None:
             return 0
         case Decimal():
-            return value + Decimal(1).scaleb(int(value.as_tuple().exponent))
+            # Towards zero, so that it has no more digits than the column.
+            return value + (1 if value <= 0 else -1) * Decimal(1).scaleb(int(value.as_tuple().exponent))
         case datetime():
             return value + MICROSECOND
         case _:
