@@ -362,7 +362,6 @@ def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 PRIVATE_ROOMS = {
     "consumer/iceberg": "tests/consumer/iceberg/test_contracts.py",
     "consumer/app/session.py": "tests/consumer/app/test_contracts.py",
-    "consumer/app/archive.py": "tests/consumer/app/test_contracts.py",
     "collector/server.py": "tests/collector/test_contracts.py",
 }
 """What may use a library beyond its public interface, and the tests that say what it relies on."""

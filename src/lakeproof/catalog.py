@@ -274,6 +274,8 @@ def _checkpoint_properties(settings: Settings) -> dict[str, str]:
         # Commits a checkpoint file by completing its upload: S3 has no atomic rename.
         uploads = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
         return {manager: uploads} | _s3a(settings.s3)
+    if not settings.spark.takes("files"):
+        return {}
     # Renames files like Spark's default manager, but without starting eight processes (readlink) for each.
     return {manager: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"}
 

@@ -44,6 +44,7 @@ _MASTER = re.compile(
     r"|spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*|yarn|k8s://\S+"
 )
 _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
+_SHORTCUTS = ("archive", "files", "gateway", "workers")
 _LEAST_TOKEN = 16
 _TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_LEAST_TOKEN},}}")
 _ORIGIN = re.compile(r"https?://[^/\s,*?#@]+")
@@ -89,6 +90,14 @@ def _memory(text: str) -> str:
             "Write a whole number with m or g, like 2g or 1500m.",
         )
     return text
+
+
+def _shortcuts(text: str) -> str:
+    names = [part.strip() for part in text.split(",")]
+    for name in names:
+        if name not in (*_SHORTCUTS, "all"):
+            raise UsageError(f"{name!r} is no shortcut.", f"Write some of {', '.join(_SHORTCUTS)}, or all.")
+    return ",".join(names)
 
 
 def _topic_of_streams(text: str) -> str:
@@ -386,6 +395,15 @@ class SparkSettings(_Concern, title="Spark"):
         alias="LAKE_JARS",
         description="folder of the jars that Spark starts with; `lakeproof setup` fills it",
     )
+    without: Annotated[str, _checked(_shortcuts)] | None = Field(
+        None,
+        alias="LAKE_SPARK_WITHOUT",
+        description=f"shortcuts of Spark's start to leave out: some of {', '.join(_SHORTCUTS)}, or all",
+    )
+
+    def takes(self, shortcut: str) -> bool:
+        """Whether Spark starts with one of the shortcuts."""
+        return self.without is None or not {shortcut, "all"} & set(self.without.split(","))
 
 
 class TopicSettings(_Concern, title="Kafka topics"):

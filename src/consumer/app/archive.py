@@ -7,10 +7,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from pyspark import SparkContext
-
 from consumer.app.application import Query, run_queries
-from consumer.app.session import PLANNING_ONLY, class_archive, start_session
+from consumer.app.session import PLANNING_ONLY, class_archive, end_session, start_session
 from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.queries.gold import GoldQuery
 from consumer.queries.silver import SilverQuery
@@ -30,12 +28,9 @@ from lakeproof.settings import Settings, settings_of
 
 
 def archive_classes(settings: Settings, stream: str) -> Path:
-    """Run a good and a bad record through `stream` in a temporary lake, and archive what the JVM loaded.
+    """Run a good and a bad record through a stream of a temporary lake, and archive what the JVM loaded.
 
-    Returns
-    -------
-    Path
-        The archive, which :func:`consumer.app.session.start_session` uses from now on.
+    Later sessions start from it, see :func:`consumer.app.session.start_session`.
     """
     contract = load_contract(settings.contracts, stream)
     archive = class_archive(settings)
@@ -54,11 +49,7 @@ def archive_classes(settings: Settings, stream: str) -> Path:
             queries += [GoldQuery(lake, product, once) for product in products]
         start = partial(start_session, lake, "lakeproof class archive", PLANNING_ONLY, part)
         run_queries(lake, queries, start, available_now=True)
-        gateway = SparkContext._gateway
-        if gateway is not None:
-            gateway.shutdown()
-            gateway.proc.stdin.close()
-            gateway.proc.wait(300)
+        end_session()  # the JVM writes the archive when it ends
     part.replace(archive)
     return archive
 

@@ -1,12 +1,16 @@
-"""The Spark session, configured in one place."""
+"""The Spark session, configured in one place, and the shortcuts around its start.
+
+Each shortcut has a name, by which LAKE_SPARK_WITHOUT turns it off: see docs/decisions/0007-quick-start.md.
+"""
 
 import logging
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
@@ -22,6 +26,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.jvm import first_cause
+from consumer.iceberg.memory import MEMORY
 from lakeproof.catalog import HIDDEN, spark_properties
 from lakeproof.errors import UnavailableError
 from lakeproof.logs import logs_are_json
@@ -37,6 +42,12 @@ Its second compiler would take processor time from them, as much as all the rest
 
 _NICENESS = 10
 _INCUBATOR = b"WARNING: Using incubator modules"
+# Tells the JVM that a launch has started from other children of this process.
+_LAUNCH = "LAKEPROOF_LAUNCH"
+_EXIT_SECONDS = 300.0
+
+_ENDS = ExitStack()
+"""What the session changed in this process, and how to undo it. PySpark has one context for each process."""
 
 
 def start_session(
@@ -46,7 +57,7 @@ def start_session(
     archive_to: Path | None = None,
     urgent: Sequence[str] = (),
 ) -> SparkSession:
-    """Start Spark with the catalog ``lake`` in place.
+    """Start Spark with the catalog ``lake`` in place, or take the session that runs.
 
     Parameters
     ----------
@@ -65,7 +76,7 @@ def start_session(
     Raises
     ------
     UnavailableError
-        The jars are not there, or Spark does not start.
+        The jars are missing, or Spark does not start.
     """
     jars = [str(jar) for jar in sorted(settings.spark.jars.absolute().glob("*.jar"))]
     if not jars:
@@ -73,52 +84,33 @@ def start_session(
             f"There are no jars in {settings.spark.jars}.", "Run `lakeproof setup`, or set LAKE_JARS."
         )
     settings.logs.mkdir(parents=True, exist_ok=True)
-    archive = class_archive(settings)
-    jvm = [
-        f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
-        f"-Dlakeproof.logs={settings.logs}",
-        f"-Dlakeproof.logs.pattern={str(settings.logs).replace('%', '%%')}",
-        "-XX:+UseParallelGC",
-        *java_options,
-    ]
-    if archive_to:
-        jvm += [f"-XX:ArchiveClassesAtExit={archive_to}", "-Xlog:disable"]
-    elif archive.exists():
-        # Halves the start. A JVM that the archive was not made with ignores it.
-        jvm += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    local, takes = settings.spark.master.startswith("local"), settings.spark.takes
     options = {
         "spark.driver.memory": settings.spark.driver_memory,
-        "spark.driver.extraJavaOptions": " ".join(map(_quoted, jvm)),
+        "spark.driver.extraJavaOptions": " ".join(map(_quoted, _of_jvm(settings, java_options, archive_to))),
         "spark.ui.port": str(settings.spark.ui_port),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.python.daemon.module": "consumer.app.worker_daemon",
         # Queries share the cores by turns: one that has much to do does not keep the others waiting.
         "spark.scheduler.mode": "FAIR",
         # Of what Spark's page and event logs show: names of settings, and addresses with a password.
-        "spark.redaction.regex": rf"{HIDDEN}|://[^/\s]*:[^/\s]*@",
+        "spark.redaction.regex": rf"{HIDDEN}|://[^/\s:]*:[^/\s]*@",
+        # On one machine there is nothing to distribute.
+        **({"spark.driver.extraClassPath": os.pathsep.join(jars)} if local else {"spark.jars": ",".join(jars)}),
     }
-    if settings.spark.master.startswith("local"):
-        # One machine: nothing to distribute, and nobody else's business.
-        os.environ.setdefault("PYSPARK_PYTHON", str(files("consumer") / "worker.sh"))
-        os.environ["LAKEPROOF_PYTHON"] = sys.executable
-        os.environ["LAKEPROOF_NICENESS"] = str(_NICENESS if urgent else 0)
-        options["spark.driver.extraClassPath"] = os.pathsep.join(jars)
+    if takes("workers"):
+        options["spark.python.daemon.module"] = "consumer.app.worker_daemon"
+    if local and takes("files"):
         # Sets a file's permissions by a call; Hadoop's own class starts a process (chmod), 24 for a micro-batch.
         options["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    else:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        options["spark.jars"] = ",".join(jars)
     conf = SparkConf().setAppName(name).setMaster(settings.spark.master).setAll(list(options.items()))
-    export_secrets(settings)
     try:
-        with tempfile.TemporaryDirectory(prefix="lakeproof-") as folder:
+        with _environment(settings, _of_workers(settings, bool(urgent))), tempfile.TemporaryDirectory() as folder:
             pools = Path(folder) / "pools.xml"  # read once, at the start
             pools.write_text(pools_with(urgent))
             conf.set("spark.scheduler.allocation.file", pools.as_uri())
-            return _session(conf, spark_properties(settings))
+            return _session(conf, spark_properties(settings), quiet=takes("gateway"))
     except PySparkRuntimeError as error:
         raise UnavailableError(
             f"Spark's JVM did not start: {str(error).rstrip('.')}.",
@@ -129,6 +121,57 @@ def start_session(
             f"Spark did not start: {first_cause(error)}",
             f"Check LAKE_SPARK_MASTER and LAKE_DRIVER_MEMORY. Details: {settings.logs / 'spark.log'}",
         ) from error
+
+
+def end_session() -> None:
+    """End Spark and its JVM, wait for that, and undo what the start changed in this process."""
+    _ENDS.close()
+
+
+def _of_jvm(settings: Settings, more: Sequence[str], archive_to: Path | None) -> list[str]:
+    """Options of the driver's JVM."""
+    jvm = [
+        f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
+        f"-Dlakeproof.logs={settings.logs}",
+        f"-Dlakeproof.logs.pattern={str(settings.logs).replace('%', '%%')}",
+        "-XX:+UseParallelGC",
+        *more,
+    ]
+    if archive_to:
+        return [*jvm, f"-XX:ArchiveClassesAtExit={archive_to}", "-Xlog:disable"]
+    archive = class_archive(settings)
+    if archive.exists() and settings.spark.takes("archive"):
+        # Halves the start. A JVM that the archive was not made with ignores it.
+        return [*jvm, f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return jvm
+
+
+def _of_workers(settings: Settings, urgent: bool) -> dict[str, str]:
+    """Variables that Spark's workers are started by; what somebody set stays."""
+    local = settings.spark.master.startswith("local")
+    defaults, own = {"PYSPARK_PYTHON": sys.executable}, {}
+    if local:
+        defaults["SPARK_LOCAL_IP"] = "127.0.0.1"  # one machine: nobody else's business
+    if local and settings.spark.takes("workers"):
+        defaults["PYSPARK_PYTHON"] = str(files("consumer") / "worker.sh")
+        own = {"LAKEPROOF_PYTHON": sys.executable, "LAKEPROOF_NICENESS": str(_NICENESS if urgent else 0)}
+    return {name: value for name, value in defaults.items() if name not in os.environ} | own
+
+
+@contextmanager
+def _environment(settings: Settings, variables: Mapping[str, str]) -> Iterator[None]:
+    """Let the JVM, and so its workers, inherit variables and the secrets; then put this process's environment back."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    export_secrets(settings)
+    try:
+        yield
+    finally:
+        for name in {*os.environ, *before}:
+            if name not in before:
+                del os.environ[name]
+            elif os.environ.get(name) != before[name]:
+                os.environ[name] = before[name]
 
 
 def running_context() -> SparkContext | None:
@@ -143,25 +186,45 @@ def pools_with(urgent: Sequence[str]) -> str:
     return f"<allocations>{''.join(f'<pool name={quoteattr(name)}>{first}</pool>' for name in urgent)}</allocations>"
 
 
-def _session(conf: SparkConf, properties: Mapping[str, str]) -> SparkSession:
+def _session(conf: SparkConf, properties: Mapping[str, str], *, quiet: bool) -> SparkSession:
     """Start Spark, or take the one that runs.
 
     What the JVM is launched with is on its command line, where every user of the machine sees it. So the properties,
     which hold secrets, follow through Py4J.
     """
-    if SparkContext._active_spark_context is None:
-        interrupted = signal.getsignal(signal.SIGINT)
-        # In a session of its own, the JVM, and with it every worker, gets no signal that is sent to our process group:
-        # by a terminal, by timeout. It ends when its standard input closes, however we end.
-        gateway = SparkContext._gateway or _launched(conf)
-        context = SparkContext(conf=conf.setAll(list(properties.items())), gateway=gateway)
-        # When the JVM is gone, both would print a stack trace. Whoever calls the JVM gets an error, and reports it.
-        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
-        logging.getLogger().addFilter(_is_not_py4j)
-        logging.getLogger("py4j").propagate = False
-        if current_thread() is main_thread():
-            signal.signal(signal.SIGINT, interrupted)  # Spark would raise KeyboardInterrupt from there
-    return SparkSession.builder.config(conf=conf.setAll(list(properties.items()))).getOrCreate()
+    if SparkContext._active_spark_context is not None:
+        return SparkSession.builder.config(conf=conf.setAll(list(properties.items()))).getOrCreate()
+    end_session()  # what is left of one that was stopped
+    interrupted = signal.getsignal(signal.SIGINT)
+    gateway: JavaGateway = _launched_apart(conf) if quiet else launch_gateway(conf)  # type: ignore[no-untyped-call]
+    context = SparkContext(conf=conf.setAll(list(properties.items())), gateway=gateway)
+    if current_thread() is main_thread():
+        signal.signal(signal.SIGINT, interrupted)  # Spark would raise KeyboardInterrupt from there
+    _ENDS.callback(MEMORY.forget)
+    if quiet:
+        _silence(context)
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    _ENDS.callback(_end_jvm, gateway, session)
+    return session
+
+
+def _end_jvm(gateway: JavaGateway, session: SparkSession) -> None:
+    with suppress(Py4JError, OSError):  # it may have ended before
+        session.stop()
+        gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_EXIT_SECONDS)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _silence(context: SparkContext) -> None:
+    """When the JVM is gone, both print a stack trace. Whoever calls the JVM gets an error, and reports it."""
+    context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+    root, own = logging.getLogger(), logging.getLogger("py4j")
+    root.addFilter(_is_not_py4j)
+    _ENDS.callback(root.removeFilter, _is_not_py4j)
+    own.propagate = False
+    _ENDS.callback(setattr, own, "propagate", True)
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:
@@ -169,18 +232,23 @@ def _is_not_py4j(record: logging.LogRecord) -> bool:
     return record.module != "java_gateway"
 
 
-def _launched(conf: SparkConf) -> JavaGateway:
-    me = psutil.Process()
-    others = set(me.children())
+def _launched_apart(conf: SparkConf) -> JavaGateway:
+    """Launch the JVM in a session of its own, and pass on what it says.
+
+    So it and its workers get no signal that is sent to our process group: by a terminal, by timeout. It ends when its
+    standard input closes, however we end.
+    """
+    os.environ[_LAUNCH] = launch = uuid.uuid4().hex
     ours, theirs = os.pipe()
     Thread(target=_forward, args=(ours,), name="stderr of the JVM", daemon=True).start()
     try:
         return launch_gateway(conf, {"start_new_session": True, "stderr": theirs})  # type: ignore[no-untyped-call]
     except BaseException:
         # One that is given up before it could say where it listens would not look at its standard input.
-        for launcher in set(me.children()) - others:
-            with suppress(ProcessLookupError):
-                os.killpg(launcher.pid, signal.SIGKILL)
+        for child in psutil.Process().children():
+            with suppress(psutil.Error, ProcessLookupError):
+                if child.environ().get(_LAUNCH) == launch:
+                    os.killpg(child.pid, signal.SIGKILL)
         raise
     finally:
         os.close(theirs)

@@ -1,22 +1,19 @@
 """Rows of an Iceberg table that tasks read with PyIceberg: names of data files travel through the JVM, no rows.
 
 PyIceberg finds columns by their ids, applies deletes, and leaves out the row groups that the filter rules out.
-
-Manifests and data files never change. A query that follows a table by small commits would read all of its small files
-again in each micro-batch, so the driver remembers what they hold.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from cachetools import LRUCache, cached
 from pyspark.sql import SparkSession
 
 from consumer.balanced import balanced
+from consumer.iceberg.memory import MEMORY, ROWS
 from lakeproof.catalog import io_for_tasks
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.names import MICRO_BATCH_ID
@@ -31,14 +28,8 @@ if TYPE_CHECKING:
 SMALL_ROWS = 20_000
 """Rows that the driver reads itself, at most, if they are not too many bytes either."""
 _BYTES_PER_TASK = 1 << 20
+# Bytes that take as long to read as to open a file.
 _FILE_COST = 1 << 16
-"""Bytes that take as long to read as to open a file."""
-
-_REMEMBERED_ROWS = 1_000_000
-"""Rows of a scan that the driver remembers, at most."""
-_REMEMBERED_BYTES = 256 << 20
-_REMEMBERED_ENTRIES = 10_000
-
 _ROW = "_row"
 
 PartT = TypeVar("PartT")
@@ -47,22 +38,9 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True)
 class Scan:
-    """Data files of a table, and what is read of them.
+    """Data files of the table `name` that may hold some rows, and what is read of them.
 
-    Parameters
-    ----------
-    name
-        Name of the table.
-    metadata
-        Its schemas.
-    io
-        How to reach its files.
-    columns
-        The columns to read, by the names that they are returned with.
-    rows
-        Which rows.
-    files
-        The data files that may hold such rows.
+    `metadata` has schemas only, and `columns` the columns by the names that they are returned with.
     """
 
     name: str
@@ -86,21 +64,7 @@ class _Manifest:
         return getattr(self.file, name)
 
     def fetch_manifest_entry(self, io: "FileIO", discard_deleted: bool = True) -> "list[ManifestEntry]":
-        return _entries(self.file, io, discard_deleted)
-
-
-@cached(
-    LRUCache(_REMEMBERED_ENTRIES, getsizeof=lambda entries: 1 + len(entries)),  # one without entries takes room, too
-    key=lambda file, _, discard_deleted: (file.manifest_path, discard_deleted),
-    lock=Lock(),
-)
-def _entries(file: "ManifestFile", io: "FileIO", discard_deleted: bool) -> "list[ManifestEntry]":
-    return file.fetch_manifest_entry(io, discard_deleted)
-
-
-# Several queries share it.
-_DERIVED: LRUCache[Hashable, pa.Table] = LRUCache(_REMEMBERED_BYTES, getsizeof=lambda table: table.nbytes)
-_DERIVED_LOCK = Lock()
+        return MEMORY.entries(self.file, io, discard_deleted)
 
 
 def plan(
@@ -111,22 +75,10 @@ def plan(
     within: "BooleanExpression | None" = None,
     snapshot_id: int | None = None,
 ) -> Scan:
-    """Find the data files of a table that may hold some rows.
+    """Find the data files of a table that may hold some rows; by default, all rows of its current snapshot.
 
-    Parameters
-    ----------
-    table
-        The table.
-    name
-        Its name.
-    columns
-        The columns to read, by the names that they are returned with.
-    rows
-        Which rows; all by default.
-    within
-        Leaves out data files only: PyIceberg does not filter rows by fields within objects.
-    snapshot_id
-        Of which snapshot; the current one by default.
+    `columns` are those to read, by the names that they are returned with. `within` leaves out data files only:
+    PyIceberg does not filter rows by fields within objects.
 
     Raises
     ------
@@ -150,7 +102,7 @@ def plan(
     planner._build_residual_evaluator = lambda _: lambda _: whole
     try:
         files = list(planner.plan_files(manifests))
-    except ValueError as error:
+    except ValueError as error:  # PyIceberg has no type of its own for it: the manifests say whether that was it
         if not any(_has_equality_deletes(manifest, table.io) for manifest in manifests):
             raise
         raise LakeproofError(
@@ -189,21 +141,9 @@ def read(scan: Scan) -> Iterator[pa.RecordBatch]:
 
 
 def positions(spark: SparkSession, scan: Scan, pick: Callable[[pa.Table], pa.Table]) -> dict[str, Any]:
-    """Find the positions of some rows in their data files.
+    """The positions of rows in their data files, by the location of each file that has such rows.
 
-    Parameters
-    ----------
-    spark
-        The session.
-    scan
-        The scan, of all rows. Deletes are deletion vectors.
-    pick
-        Leaves the rows that are looked for, of those that it is given.
-
-    Returns
-    -------
-    dict
-        An array of positions by the location of a data file, of the files that have such rows.
+    `pick` leaves the rows that are looked for. The scan is of all rows, and deletes of the table are deletion vectors.
     """
     from pyiceberg.table import FileScanTask
 
@@ -267,17 +207,12 @@ def _deleted(scan: Scan, file: "FileScanTask") -> Any:
     """Positions of a data file that its deletion vectors have."""
     found: list[Any] = [np.array([], np.int64)]
     for path in {each.file_path for each in file.delete_files}:
-        vectors = _vectors(path, scan.io)
+        vectors = MEMORY.vectors(path, partial(_vectors, path, scan.io))
         if file.file.file_path in vectors:
             found.append(vectors[file.file.file_path])
     return np.concatenate(found)
 
 
-@cached(
-    LRUCache(_REMEMBERED_ROWS, getsizeof=lambda vectors: 1 + sum(map(len, vectors.values()))),
-    key=lambda path, _: path,
-    lock=Lock(),
-)
 def _vectors(path: str, io: "FileIO") -> dict[str, Any]:
     """Positions by the data file that they are deleted from, in one file of deletion vectors."""
     from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
@@ -329,7 +264,7 @@ def whole_files(scan: Scan) -> tuple[Scan, Scan]:
     fits, rest, rows = [], [], 0
     for file in sorted(scan.files, key=lambda file: file.file.record_count):
         count = file.file.record_count
-        if not count or file.delete_files or rows + count > _REMEMBERED_ROWS or is_whole(file.file) != ROWS_MUST_MATCH:
+        if not count or file.delete_files or rows + count > ROWS or is_whole(file.file) != ROWS_MUST_MATCH:
             rest.append(file)
         else:
             fits.append(file)
@@ -340,18 +275,9 @@ def whole_files(scan: Scan) -> tuple[Scan, Scan]:
 def derived(
     spark: SparkSession, scan: Scan, derive: Callable[[pa.RecordBatch], pa.Table], kind: Hashable
 ) -> list[pa.Table]:
-    """Return what some function makes of the rows of each data file. It is remembered, and asked once for each file.
+    """What a function makes of the rows of each data file of what :func:`whole_files` returned first.
 
-    Parameters
-    ----------
-    spark
-        The session.
-    scan
-        What :func:`whole_files` returned first.
-    derive
-        The function. What it returns depends on the rows only.
-    kind
-        What distinguishes it from other functions.
+    It is remembered, so it must depend on the rows only; `kind` tells it from other functions.
     """
 
     def key(file: "FileScanTask") -> Hashable:
@@ -360,16 +286,13 @@ def derived(
     def work(part: Scan) -> list[pa.Table]:
         return [pa.concat_tables(map(derive, _rows_of(part, file))).combine_chunks() for file in part.files]
 
-    with _DERIVED_LOCK:
-        known = {file.file.file_path: _DERIVED.get(key(file)) for file in scan.files}
+    known = {file.file.file_path: MEMORY.table(key(file)) for file in scan.files}
     missing = replace(scan, files=[file for file in scan.files if known[file.file.file_path] is None])
     parts = parts_of(spark, missing)
     for part, tables in zip(parts, spread_parts(spark, missing, parts, work), strict=True):
         for file, table in zip(part.files, tables, strict=True):
             known[file.file.file_path] = table
-            if table.nbytes <= _DERIVED.maxsize:
-                with _DERIVED_LOCK:
-                    _DERIVED[key(file)] = table
+            MEMORY.keep(key(file), table)
     return [table for table in known.values() if table is not None]
 
 

@@ -1,6 +1,8 @@
 """How Spark is started."""
 
+import json
 import os
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -11,8 +13,15 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
+from tests.consumer.lake import SessionOf, rows
+from tests.consumer.test_cli import land
+from tests.lakes import changed, variables
 
+from consumer.app.application import Query, run_queries
 from consumer.app.session import _forward, pools_with
+from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.queries.silver import SilverQuery
+from lakeproof.settings import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -104,3 +113,80 @@ def test_what_the_jvm_says_is_a_line_of_a_log_that_is_json(monkeypatch: pytest.M
         ("Spark's JVM", '"Out of memory"'),
         ("Spark's JVM", "\N{REPLACEMENT CHARACTER}"),
     ]
+
+
+def test_the_start_leaves_nothing_in_our_environment(spark: SparkSession) -> None:
+    """Only the JVM and its workers inherit what they need: secrets, too."""
+    assert not {"PYSPARK_PYTHON", "SPARK_LOCAL_IP", "LAKEPROOF_PYTHON", "LAKEPROOF_NICENESS", "LAKEPROOF_LAUNCH"} & {
+        *os.environ
+    }
+    gateway: Any = SparkContext._gateway
+    assert psutil.Process(gateway.proc.pid).environ()["LAKEPROOF_PYTHON"] == sys.executable
+
+
+PLAIN = """
+import json, logging, os, sys
+import psutil
+from consumer.app.session import end_session
+from consumer.cli import app
+from consumer.iceberg.memory import MEMORY
+
+before, filters = dict(os.environ), list(logging.getLogger().filters)
+app(["run", "events", "--to", "silver", "--available-now"], standalone_mode=False)
+from pyspark import SparkContext
+conf = dict(SparkContext._active_spark_context.getConf().getAll())
+apart = os.getsid(SparkContext._gateway.proc.pid) != os.getsid(0)
+end_session()
+print(json.dumps({
+    "shortcuts": [name for name in ("spark.python.daemon.module", "spark.hadoop.fs.file.impl",
+        "spark.sql.streaming.checkpointFileManagerClass") if name in conf],
+    "archive": "SharedArchiveFile" in conf["spark.driver.extraJavaOptions"],
+    "apart": apart,
+    "left": [child.name() for child in psutil.Process().children()],
+    "changed": sorted(name for name, _ in dict(os.environ).items() ^ before.items()),
+    "filters": logging.getLogger().filters != filters,
+}))
+"""
+
+
+def test_plain_spark_gives_the_same_tables_and_leaves_nothing(
+    lake_settings: Settings, session_of: SessionOf, tmp_path: Path
+) -> None:
+    """With all shortcuts of the start turned off; and a session that is ended takes all that is its own with it."""
+    plain = changed(lake_settings, LAKE_HOME=tmp_path / "plain")
+    for settings in (lake_settings, plain):
+        land(settings, 0, 3)
+        (settings.home / "landing" / "events" / "bad.json").write_text('[{"event_id": 1}, {"event_id": "0"}')
+    environment = {name: str(value) for name, value in variables(plain).items() if value is not None}
+    environment |= {"LAKE_SPARK_WITHOUT": "all", "LAKE_SPARK_UI_PORT": "0", "LAKE_SETTLE_SECONDS": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", PLAIN],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "shortcuts": [],
+        "archive": False,
+        "apart": False,
+        "left": [],
+        "changed": [],
+        "filters": False,
+    }
+    quick = changed(lake_settings, LAKE_SETTLE_SECONDS=0)
+    once = Trigger(available_now=True)
+    queries: list[Query] = [BronzeQuery(quick, "events", once), SilverQuery(quick, "events", once)]
+    run_queries(quick, queries, lambda: session_of(quick), available_now=True)
+    for table in ("bronze.events", "dead_letters.events", "ledger.events", "silver.events"):
+        assert comparable(plain, table) == comparable(lake_settings, table), table
+    assert len(comparable(plain, "silver.events")) == 3
+
+
+def comparable(settings: Settings, table: str) -> list[str]:
+    """Rows of a table, without what differs between two runs."""
+    own = {"_landed_at", "_ingested_at", "landed_at", "ingested_at", "committed_at", "checkpoint_id", "etag"}
+    found = [{name: value for name, value in row.items() if name not in own} for row in rows(settings, table)]
+    return sorted(json.dumps(row, default=str, sort_keys=True) for row in found)

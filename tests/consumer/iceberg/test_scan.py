@@ -76,7 +76,9 @@ def test_what_does_not_fit_is_asked_for_again(
         return pa.Table.from_batches([rows])
 
     # A file of two rows has 34 bytes with its validity, that of one row 18. None of them fits into 8.
-    monkeypatch.setattr(scans, "_DERIVED", LRUCache({3: 100, 1: 40, 0: 8}[files], getsizeof=lambda table: table.nbytes))
+    monkeypatch.setattr(
+        scans.MEMORY, "_tables", LRUCache[Any, Any]({3: 100, 1: 40, 0: 8}[files], getsizeof=lambda table: table.nbytes)
+    )
     fits, _ = whole_files(planned(table))
     assert numbers_of(derived(SPARK, fits, derive, "kind")) == [0, 0, 1, 2, 3]
     asked.clear()
@@ -102,7 +104,7 @@ def test_rows_that_another_tool_deleted_are_gone(table: Table) -> None:
 
 
 def test_no_more_rows_than_allowed_are_remembered(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scans, "_REMEMBERED_ROWS", 3)
+    monkeypatch.setattr(scans, "ROWS", 3)
     fits, rest = whole_files(planned(table))
     assert sorted(file.file.record_count for file in fits.files) == [1, 2]
     assert [file.file.record_count for file in rest.files] == [2]
@@ -149,7 +151,7 @@ def test_positions_in_files_that_are_too_many_are_the_same(table: Table, monkeyp
 
     remembered = found()
     assert sorted(remembered.values()) == [[0], [0, 1]]
-    monkeypatch.setattr(scans, "_REMEMBERED_ROWS", 0)
+    monkeypatch.setattr(scans, "ROWS", 0)
     assert found() == remembered
 
 
