@@ -36,6 +36,8 @@ _IDEMPOTENCY_KEY = re.compile(rb"[\x20-\x7e]{1,255}")
 _JSON = re.compile(r"application/json\s*(;\s*charset=\"?utf-8\"?\s*)?", re.IGNORECASE)
 _TEXT = re.compile(r"text/plain\s*(;\s*charset=\"?utf-8\"?\s*)?", re.IGNORECASE)
 _RETRY_SECONDS = 2.0
+_MAX_DEPTH = 64
+"""Levels of nesting of an event."""
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -63,7 +65,7 @@ class Collect:
         self._keys = keys
         self._budget = budget
         self._metrics = metrics
-        self._bounds = Bounds(settings.max_events, settings.max_event_bytes, settings.max_depth)
+        self._bounds = Bounds(settings.max_events, settings.max_event_bytes, _MAX_DEPTH)
         self._origins = frozenset(settings.origins.split(",")) if settings.origins else frozenset[str]()
         self._indexes = [b"%d" % index for index in range(settings.max_events)]
         self._log = structlog.get_logger()

@@ -443,12 +443,6 @@ class RegistrySettings(_Concern, title="Schema registry"):
     password: SecretStr | None = Field(
         None, alias="LAKE_SCHEMA_REGISTRY_PASSWORD", description="password of the registry's user"
     )
-    timeout_seconds: float = Field(
-        5.0,
-        gt=0,
-        alias="LAKE_SCHEMA_REGISTRY_TIMEOUT_SECONDS",
-        description="how long an answer of the registry may take",
-    )
 
 
 class SinkSettings(_InHome, title="Sinks"):
@@ -531,9 +525,6 @@ class CollectorSettings(_Concern, title="Collector"):
         le=900_000,
         alias="LAKE_COLLECTOR_MAX_EVENT_BYTES",
         description="bytes of an event; Kafka must accept messages of this size",
-    )
-    max_depth: int = Field(
-        64, ge=2, le=500, alias="LAKE_COLLECTOR_MAX_DEPTH", description="levels of nesting of an event"
     )
     max_queue_bytes: int = Field(
         128 * 1024**2,

@@ -1,15 +1,12 @@
 """The command line of the producer."""
 
-import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 
 from lakeproof.command import application, run
@@ -17,23 +14,7 @@ from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings, load_settings
 from producer.encoding import JsonStyle
-from producer.options import (
-    Batches,
-    BatchSize,
-    CorruptionChance,
-    DataSink,
-    DuplicateChance,
-    ExtraFieldChance,
-    InvalidSchemaChance,
-    Pause,
-    Receipts,
-    Report,
-    Seed,
-    Start,
-    Target,
-    TopicName,
-    Users,
-)
+from producer.options import RunOptions, Style, UserOptions, chance, pace, what, where, with_shared_options
 from producer.sinks import Sink, SinkKind, choose_sink, open_sink
 
 if TYPE_CHECKING:
@@ -50,39 +31,12 @@ app = application(
 
 
 @app.command()
+@with_shared_options
 def events(
-    data_sink: DataSink = None,
-    target: Target = None,
-    topic: TopicName = None,
-    report: Report = None,
-    batches: Batches = None,
-    batch_size: BatchSize = 100,
-    sleep_between_batches_seconds: Pause = None,
-    users: Users = 1000,
-    evolve_after: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Number of batches before purchases get a product_id.",
-            rich_help_panel="What",
-        ),
-    ] = 0,
-    json_style: Annotated[
-        JsonStyle,
-        typer.Option(
-            metavar="STYLE",
-            help="compact: an array without spaces; spaced: an array as Python's json.dumps writes it; "
-            "ndjson: one record per line.",
-            rich_help_panel="What",
-        ),
-    ] = JsonStyle.COMPACT,
-    seed: Seed = None,
-    start: Start = None,
-    corruption_chance: CorruptionChance = 0.0,
-    invalid_schema_chance: InvalidSchemaChance = 0.0,
-    extra_field_chance: ExtraFieldChance = 0.0,
-    duplicate_chance: DuplicateChance = 0.0,
+    options: RunOptions,
+    of_users: UserOptions,
+    evolve_after: Annotated[int, what("Number of batches before purchases get a product_id.", min=0)] = 0,
+    json_style: Style = JsonStyle.COMPACT,
 ) -> None:
     """Generate events of users: page views and purchases.
 
@@ -92,40 +46,19 @@ def events(
     On Ctrl-C or SIGTERM, the producer finishes the current batch, writes the report and exits.
     """
     settings = load_settings()
-    kind, place = _choose(data_sink, target, "events", settings, topic)
-    # Importing Faker takes a second, so options are checked first.
-    from producer.batches import Plan
-    from producer.faults import Chances
-
-    plan = Plan(
-        seed=secrets.randbits(32) if seed is None else seed,
-        users=users,
-        batch_size=batch_size,
-        evolve_after=evolve_after,
-        style=json_style,
-        chances=Chances(corruption_chance, invalid_schema_chance, extra_field_chance, duplicate_chance),
-    )
-    pace = _Pace(batches, sleep_between_batches_seconds, start, report)
-    _produce_records("events", plan, None, kind, open_sink(kind, place, settings), pace, settings)
+    kind, place = _choose(options, "events", settings)
+    plan = _plan(options, of_users, evolve_after, json_style)
+    _produce_records("events", plan, None, kind, open_sink(kind, place, settings), options, settings)
 
 
 @app.command()
+@with_shared_options
 def clickstream(
-    data_sink: DataSink = None,
-    target: Target = None,
-    topic: TopicName = None,
-    receipts: Receipts = None,
-    report: Report = None,
-    batches: Batches = None,
-    batch_size: BatchSize = 100,
-    sleep_between_batches_seconds: Pause = None,
-    users: Users = 1000,
-    seed: Seed = None,
-    start: Start = None,
-    corruption_chance: CorruptionChance = 0.0,
-    invalid_schema_chance: InvalidSchemaChance = 0.0,
-    extra_field_chance: ExtraFieldChance = 0.0,
-    duplicate_chance: DuplicateChance = 0.0,
+    options: RunOptions,
+    of_users: UserOptions,
+    receipts: Annotated[
+        Path | None, where("Append the collector's answers to this file, with --data-sink http.", dir_okay=False)
+    ] = None,
 ) -> None:
     """Generate the clickstream of visitors who browse a shop: sessions with referrers, searches, products, a cart.
 
@@ -135,131 +68,116 @@ def clickstream(
     On Ctrl-C or SIGTERM, the producer finishes the current batch, writes the report and exits.
     """
     settings = load_settings()
-    kind, place = _choose(data_sink, target, "clickstream", settings, topic)
+    kind, place = _choose(options, "clickstream", settings)
     if receipts and kind is not SinkKind.HTTP:
         raise UsageError("--receipts is for --data-sink http.", "Add --data-sink http, or remove --receipts.")
-    from producer.batches import Plan
     from producer.browsing import Browsing, make_shop
-    from producer.faults import Chances
     from producer.sinks.http import connect
 
-    plan = Plan(
-        seed=secrets.randbits(32) if seed is None else seed,
-        users=users,
-        batch_size=batch_size,
-        evolve_after=0,
-        style=JsonStyle.COMPACT,
-        chances=Chances(corruption_chance, invalid_schema_chance, extra_field_chance, duplicate_chance),
-    )
+    plan = _plan(options, of_users)
     sink = connect(place, settings, receipts) if kind is SinkKind.HTTP else open_sink(kind, place, settings)
-    pace = _Pace(batches, sleep_between_batches_seconds, start, report)
-    _produce_records("clickstream", plan, Browsing(make_shop(plan.seed, users)), kind, sink, pace, settings)
+    shop = Browsing(make_shop(plan.seed, plan.users))
+    _produce_records("clickstream", plan, shop, kind, sink, options, settings)
 
 
 @app.command()
+@with_shared_options
 def sensors(
-    data_sink: DataSink = None,
-    target: Target = None,
-    topic: TopicName = None,
-    report: Report = None,
-    batches: Batches = None,
-    batch_size: BatchSize = 100,
-    sleep_between_batches_seconds: Pause = None,
-    devices: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Number of devices, which take turns.", rich_help_panel="What")
-    ] = 100,
+    options: RunOptions,
+    devices: Annotated[int, what("Number of devices, which take turns.", min=1)] = 100,
     max_delay_seconds: Annotated[
         float,
-        typer.Option(
+        pace(
+            "How long before its batch a reading is made at most. Readings come out of order.",
             min=0,
             max=86_400,
             metavar="S",
-            help="How long before its batch a reading is made at most. Readings come out of order.",
-            rich_help_panel="Pace",
         ),
     ] = 30.0,
-    json_style: Annotated[
-        JsonStyle,
-        typer.Option(metavar="STYLE", help="compact, spaced or ndjson, as of events.", rich_help_panel="What"),
-    ] = JsonStyle.COMPACT,
-    seed: Seed = None,
-    start: Start = None,
-    anomaly_chance: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, metavar="0..1", help="Chance that a frequency is below 0.", rich_help_panel="Faults"
-        ),
-    ] = 0.01,
-    duplicate_chance: DuplicateChance = 0.0,
+    json_style: Style = JsonStyle.COMPACT,
+    anomaly_chance: Annotated[float, chance("a frequency is below 0")] = 0.01,
 ) -> None:
     """Generate readings of devices: a frequency with drift and noise, and anomalies.
 
     Batches and signals are as of events. On Kafka, each reading is a message with the device as its key.
     """
     settings = load_settings()
-    kind, place = _choose(data_sink, target, "sensors", settings, topic)
+    kind, place = _choose(options, "sensors", settings)
     if kind is SinkKind.HTTP:
         raise UsageError("The collector takes no readings.", "Use --data-sink local, s3 or kafka.")
     from producer.report import Tally
     from producer.sensors import ReadingsPlan, make_readings
 
     plan = ReadingsPlan(
-        seed=secrets.randbits(32) if seed is None else seed,
+        seed=options.chosen_seed(),
         devices=devices,
-        batch_size=batch_size,
+        batch_size=options.batch_size,
         max_delay=timedelta(seconds=max_delay_seconds),
         style=json_style,
         anomaly=anomaly_chance,
-        duplicate=duplicate_chance,
+        duplicate=options.duplicate_chance,
     )
-    pace = _Pace(batches, sleep_between_batches_seconds, start, report)
-    sink = open_sink(kind, place, settings)
-    _produce(partial(make_readings, plan), Tally(plan.seed, anomalies=0), kind, sink, pace)
+    tally = Tally(plan.seed, anomalies=0)
+    _produce(partial(make_readings, plan), tally, kind, open_sink(kind, place, settings), options)
 
 
-@dataclass(frozen=True)
-class _Pace:
-    """Options of a run."""
-
-    batches: int | None
-    pause: float | None
-    start: datetime | None
-    report: Path | None
-
-
-def _choose(
-    data_sink: SinkKind | None, target: str | None, stream: str, settings: Settings, topic: str | None
-) -> tuple[SinkKind, str]:
-    kind, place = choose_sink(data_sink, target, stream, settings, topic)
+def _choose(options: RunOptions, stream: str, settings: Settings) -> tuple[SinkKind, str]:
+    kind, place = choose_sink(options.data_sink, options.target, stream, settings, options.topic)
     if kind in (SinkKind.LOCAL, SinkKind.S3):
         check_environment(settings, Program.PRODUCER, landing=place)
     return kind, place
 
 
+def _plan(
+    options: RunOptions, of_users: UserOptions, evolve_after: int = 0, style: JsonStyle = JsonStyle.COMPACT
+) -> "Plan":
+    # Importing Faker takes a second, so options are checked first.
+    from producer.batches import Plan
+    from producer.faults import Chances
+
+    chances = Chances(
+        of_users.corruption_chance,
+        of_users.invalid_schema_chance,
+        of_users.extra_field_chance,
+        options.duplicate_chance,
+    )
+    return Plan(options.chosen_seed(), of_users.users, options.batch_size, evolve_after, style, chances)
+
+
 def _produce_records(
-    stream: str, plan: "Plan", maker: "Maker | None", kind: SinkKind, sink: Sink, pace: _Pace, settings: Settings
+    stream: str,
+    plan: "Plan",
+    maker: "Maker | None",
+    kind: SinkKind,
+    sink: Sink,
+    options: RunOptions,
+    settings: Settings,
 ) -> None:
     from lakeproof.contracts import load_contract
     from producer.batches import make_batches
     from producer.report import Tally
 
     make = partial(make_batches, plan, load_contract(settings.contracts, stream), maker=maker)
-    _produce(make, Tally(plan.seed), kind, sink, pace)
+    _produce(make, Tally(plan.seed), kind, sink, options)
 
 
 def _produce(
-    make: "Callable[[Iterable[datetime]], Iterator[Batch]]", tally: "Tally", kind: SinkKind, sink: Sink, pace: _Pace
+    make: "Callable[[Iterable[datetime]], Iterator[Batch]]",
+    tally: "Tally",
+    kind: SinkKind,
+    sink: Sink,
+    options: RunOptions,
 ) -> None:
     from producer.produce import Run, produce
 
-    pause = pace.pause
+    pause = options.sleep_between_batches_seconds
     if pause is None:
-        pause = _ENDLESS_PAUSE if pace.batches is None else 0.0
+        pause = _ENDLESS_PAUSE if options.batches is None else 0.0
     console = Console(stderr=True)
     # Batches on the terminal would break the progress bar.
     prints_on_terminal = kind is SinkKind.STDOUT and sys.stdout.isatty()
-    run = Run(pace.batches, pause, pace.start, pace.report, live=console.is_terminal and not prints_on_terminal)
-    produce(make, tally, sink, run, console)
+    live = console.is_terminal and not prints_on_terminal
+    produce(make, tally, sink, Run(options.batches, pause, options.start, options.report, live), console)
 
 
 def main() -> None:

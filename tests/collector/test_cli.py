@@ -60,7 +60,7 @@ def test_a_new_key_fits_the_file(tmp_path: Path) -> None:
         ("collector_origins", "shop.example", "LAKE_COLLECTOR_ORIGINS: 'shop.example' is not an origin"),
         ("collector_keys", "missing", "Cannot read the file of API keys"),
         ("collector_probe_topic", "acme.clickstream.raw.events", "LAKE_COLLECTOR_PROBE_TOPIC: expected another topic"),
-        ("collector_max_depth", "1", "LAKE_COLLECTOR_MAX_DEPTH"),
+        ("collector_max_events", "0", "LAKE_COLLECTOR_MAX_EVENTS"),
         ("topic_cleanup", "both", "LAKE_TOPIC_CLEANUP"),
         ("kafka_ssl_ca", "missing.pem", "LAKE_KAFKA_SSL_CA: the file missing.pem does not exist"),
     ],

@@ -22,8 +22,6 @@ from consumer.judge.constraint_checks import Examine, column_examiner, examiner
 from consumer.judge.judged import ArrowColumn, arrow_field, arrow_type
 from consumer.judge.scalars import (
     Converter,
-    FloatToken,
-    IntToken,
     UnfitError,
     to_date,
     to_text,
@@ -43,6 +41,7 @@ from lakeproof.contracts import (
     TimeFormat,
     Type,
 )
+from lakeproof.contracts.tokens import FloatToken, IntToken
 
 # The usual forms of days that every such month has, and no year that a zone could push out of range: Arrow reads all
 # that they match as ISO 8601 means it. What they don't match, a 29th of February too, is converted one by one.

@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from lakeproof.contracts import DecimalType, PrimitiveType
+from lakeproof.contracts.tokens import FloatToken, IntToken
 from lakeproof.reasons import Reason
 
 MAX_SHOWN = 80
@@ -35,18 +36,6 @@ _DAY = 86_400 * _SECOND
 FIRST_MICROSECOND = (1 - _EPOCH) * _DAY  # 0001-01-01T00:00:00Z
 BEHIND_LAST_MICROSECOND = (date.max.toordinal() + 1 - _EPOCH) * _DAY
 _LONGEST_INT = len(str(-(1 << 63)))
-
-
-class IntToken(str):
-    """A number without point or exponent, as written."""
-
-    __slots__ = ()
-
-
-class FloatToken(str):
-    """A number with a point or an exponent, as written."""
-
-    __slots__ = ()
 
 
 class UnfitError(Exception):

@@ -11,12 +11,12 @@ from consumer.judge.scalars import (
     BEHIND_LAST_MICROSECOND,
     FIRST_MICROSECOND,
     Converter,
-    IntToken,
     converter,
     microseconds_of,
     unfit,
 )
 from lakeproof.contracts import ISO_8601, DecimalType, PrimitiveType, TimeForm, TimeFormat
+from lakeproof.contracts.tokens import IntToken
 from lakeproof.reasons import Reason
 
 _DAY, _TIME = r"(\d{4})-(\d{2})-(\d{2})", r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?"

@@ -18,6 +18,7 @@ from lakeproof.settings import RegistrySettings
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _COMPATIBILITY = "BACKWARD"
 _SHOWN = 10
+_TIMEOUT_SECONDS = 5.0
 _SAYS_NOTHING = ("$comment", "description", "title")
 
 
@@ -88,7 +89,7 @@ class Registry:
             login = b64encode(f"{self._settings.username}:{password}".encode()).decode()
             request.add_header("Authorization", f"Basic {login}")
         try:
-            with urllib.request.urlopen(request, timeout=self._settings.timeout_seconds) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
                 return answer.status, _object(answer.read())
         except urllib.error.HTTPError as error:
             with error:

@@ -4,8 +4,6 @@ A released migration never changes; new ones are appended. Each runs once, under
 same time.
 """
 
-from collections.abc import Callable
-
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -140,8 +138,8 @@ def migrate(connection: Connection) -> None:
     done = version or 0
     if done > len(_STEPS):
         raise StateTooNewError
-    for step in _STEPS[done:]:
-        step(connection)
+    for tables in _STEPS[done:]:
+        tables.create_all(connection, checkfirst=False)
     if done < len(_STEPS):
         connection.execute(_VERSION.update().values(version=len(_STEPS)))
 
@@ -150,16 +148,5 @@ def _version(connection: Connection) -> int | None:
     return connection.scalar(select(_VERSION.c.version))
 
 
-def _create(connection: Connection) -> None:
-    _metadata.create_all(connection, checkfirst=False)
-
-
-def _create_for_kafka(connection: Connection) -> None:
-    _for_kafka.create_all(connection, checkfirst=False)
-
-
-def _create_for_publishing(connection: Connection) -> None:
-    _for_publishing.create_all(connection, checkfirst=False)
-
-
-_STEPS: tuple[Callable[[Connection], None], ...] = (_create, _create_for_kafka, _create_for_publishing)
+_STEPS = (_metadata, _for_kafka, _for_publishing)
+"""Tables to create, by version."""

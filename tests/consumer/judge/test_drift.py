@@ -16,7 +16,6 @@ from tests.selection import examples
 from consumer.judge.batch import Judge
 from consumer.judge.exact import Drifted, ExactJudge
 from consumer.judge.judged import value_schema
-from consumer.judge.scalars import FloatToken, IntToken
 from lakeproof.contracts import (
     Constraints,
     Contract,
@@ -28,6 +27,7 @@ from lakeproof.contracts import (
     PrimitiveType,
 )
 from lakeproof.contracts.rules.expression import Call, Column, Literal, Operator, Rule
+from lakeproof.contracts.tokens import FloatToken, IntToken
 from lakeproof.tables.names import POSITION, RAW, REASONS, RESCUED
 
 DRIFT = "_drift"

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from lakeproof.contracts.constraints import read_moment
-from lakeproof.contracts.infer.samples import FloatToken, IntToken
 from lakeproof.contracts.model import PrimitiveType, TimeFormat
+from lakeproof.contracts.tokens import FloatToken, IntToken
 
 MAX_VALUES = 12
 """Distinct texts to keep per field."""

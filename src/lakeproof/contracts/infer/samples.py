@@ -8,21 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lakeproof.contracts.tokens import FloatToken, IntToken
 from lakeproof.errors import UsageError
 
 _SPACE = " \t\r\n"
-
-
-class IntToken(str):
-    """A JSON integer as written."""
-
-    __slots__ = ()
-
-
-class FloatToken(str):
-    """A JSON number with a decimal point or an exponent, as written."""
-
-    __slots__ = ()
 
 
 @dataclass
