@@ -14,12 +14,13 @@ from typing import Any, TextIO
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from consumer.app.application import run_queries
+from consumer.app.landing import BronzeQuery
 from consumer.app.session import PLANNING_ONLY, start_session
+from consumer.app.trigger import Trigger
 from consumer.iceberg.append import OpenTable, append_once
-from consumer.layers.bronze import micro_batches
-from consumer.layers.bronze.micro_batches import MicroBatches
+from consumer.layers import base
+from consumer.layers.bronze import land
 from consumer.layers.bronze.tasks import Task, write_judged
-from consumer.queries.bronze import BronzeQuery, Trigger
 from lakeproof.logs import configure_logs
 from lakeproof.settings import load_settings
 from lakeproof.tables.names import stream_tables
@@ -63,9 +64,9 @@ def _time_steps(notes: TextIO) -> None:
     names = stream_tables(_STREAM)
     steps = {names.bronze: "bronze", names.dead_letters: "dead_letters", names.ledger: "ledger"}
     current: dict[str, float] = {}
-    process = MicroBatches.__call__
+    process = BronzeQuery.process
 
-    def timed_process(self: MicroBatches[Any], rows: Any, micro_batch_id: int) -> None:
+    def timed_process(self: BronzeQuery, rows: Any, micro_batch_id: int) -> None:
         current.clear()
         current.update(micro_batch=_EMPTY, began=time.time())
         process(self, rows, micro_batch_id)
@@ -84,8 +85,9 @@ def _time_steps(notes: TextIO) -> None:
         current[steps[table.name]] = time.time()
         return appended
 
-    MicroBatches.__call__ = timed_process  # type: ignore[method-assign]
-    vars(micro_batches).update(write_judged=timed_write_judged, append_once=timed_append_once)
+    BronzeQuery.process = timed_process  # type: ignore[method-assign]
+    vars(land).update(write_judged=timed_write_judged)
+    vars(base).update(append_once=timed_append_once)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Bronze and silver with a long history, made in little time: rows are written to the tables as the consumer does."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,9 +13,11 @@ from pyspark.sql import SparkSession
 from consumer.iceberg.append import append_once, open_table
 from consumer.iceberg.data_files import DataFileWriter
 from consumer.iceberg.marker import Marker
-from consumer.layers.silver.micro_batches import SilverMicroBatches
+from consumer.layers.base import take
+from consumer.layers.silver.decide import SilverLayer
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
+from lakeproof.contracts import load_contract
 from lakeproof.history.apply import adopt
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
@@ -110,12 +112,12 @@ class History:
         self.rows += rows
 
     @contextmanager
-    def deciding(self) -> Iterator[SilverMicroBatches]:
+    def deciding(self) -> Iterator[Callable[[SparkSession], bool]]:
         """Silver's query, which decides what bronze has."""
         with lease(self._settings.state.database, silver_lease(STREAM)) as held:
-            process = SilverMicroBatches(self._settings, STREAM, silver_tables(STREAM), self._log, held)
-            yield process
-            process.close()
+            contract = load_contract(self._settings.contracts, STREAM)
+            with closing(SilverLayer(self._settings, contract, silver_tables(STREAM))) as layer:
+                yield lambda spark: take(layer, spark, held)
 
     def _columns(self, numbers: Any, spread: timedelta) -> dict[str, Any]:
         """Columns of events with these numbers: the same number is the same key and the same event time."""

@@ -31,12 +31,12 @@ def main() -> None:
     def take() -> float:
         history.land(_ROWS, _DUPLICATES)
         with_all = time.perf_counter()
-        assert process.take(spark)
+        assert take_micro_batch(spark)
         return time.perf_counter() - with_all
 
     for size in map(int, sizes):
         history.keep(size - history.rows)
-        with history.deciding() as process:
+        with history.deciding() as take_micro_batch:
             first = take()
             warm = [take() for _ in range(_WARM_UPS if not found else 1)]
             seconds = [take() for _ in range(_MICRO_BATCHES)]

@@ -8,10 +8,12 @@ from functools import partial
 from benchmarks.harness import ROOT
 from benchmarks.sides.counts import count
 from consumer.app.application import Query, run_queries
+from consumer.app.landing import BronzeQuery
+from consumer.app.query import LayerQuery
 from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.queries.gold import GoldQuery
-from consumer.queries.silver import SilverQuery
+from consumer.app.trigger import Trigger
+from consumer.asked import Asked
+from consumer.layers.registry import layers_of
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
 from lakeproof.settings import load_settings
@@ -29,7 +31,9 @@ def main() -> None:
     queries: list[Query] = [BronzeQuery(settings, STREAM, trigger, "kafka")]
     tables = {"bronze": f"bronze.{STREAM}"}
     if sys.argv[1] == "gold":
-        queries += [SilverQuery(settings, STREAM, trigger), GoldQuery(settings, product, trigger)]
+        contracts = {STREAM: load_contract(settings.contracts, STREAM)}
+        layers = layers_of(Asked(settings, contracts, [STREAM], [product]))
+        queries += [LayerQuery(settings, layer, trigger) for layer in layers]
         tables |= {"silver": f"silver.{STREAM}", "gold": f"gold.{PRODUCT}"}
     run_queries(settings, queries, lambda: spark, available_now=True)
     seconds = time.monotonic() - began

@@ -14,13 +14,13 @@ from benchmarks.harness import ROOT
 from benchmarks.history_tables import History
 from benchmarks.sides.layers import declare
 from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.layers.gold.micro_batches import GoldMicroBatches
+from consumer.layers.base import take as take_micro_batch
+from consumer.layers.gold.aggregate import GoldLayer
 from consumer.layers.gold.table import ensure_gold_table
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings, load_settings
-from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import gold_lease, lease
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import gold_table
@@ -46,11 +46,11 @@ def main() -> None:
     ensure_gold_table(spark, product, name)
     found: dict[str, dict[str, float]] = {}
     with lease(settings.state.database, gold_lease(product.name)) as held:
-        process = GoldMicroBatches(settings, product, name, ContractLog(settings.state.database), held)
+        layer = GoldLayer(settings, product, name)
 
         def take() -> float:
             began = time.perf_counter()
-            assert process.take(spark)
+            assert take_micro_batch(layer, spark, held)
             return time.perf_counter() - began
 
         filled = take()

@@ -4,17 +4,17 @@ import json
 import os
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import FOLDER_VARIABLE, ROOT
 from benchmarks.sides.bronze import fill_bronze
 from benchmarks.sides.counts import count
 from consumer.app.application import run_queries
+from consumer.app.query import LayerQuery
 from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.queries.bronze import Trigger
-from consumer.queries.gold import GoldQuery
-from consumer.queries.silver import SilverQuery
+from consumer.app.trigger import Trigger
+from consumer.asked import Asked
+from consumer.layers.registry import layers_of
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
 from lakeproof.settings import load_settings
@@ -27,9 +27,12 @@ def main() -> None:
     settings = load_settings()
     spark = start_session(settings, "benchmark: lakeproof", PLANNING_ONLY)
     trigger = Trigger(available_now=True)
-    product = load_product(ROOT / "gold", "user_activity", partial(load_contract, settings.contracts))
     began = time.monotonic()
-    queries = [SilverQuery(settings, "events", trigger), GoldQuery(settings, product, trigger)]
+    contract = load_contract(settings.contracts, "events")
+    asked = Asked(
+        settings, {"events": contract}, ["events"], [load_product(ROOT / "gold", "user_activity", lambda _: contract)]
+    )
+    queries = [LayerQuery(settings, layer, trigger) for layer in layers_of(asked)]
     run_queries(settings, queries, lambda: spark, available_now=True)
     seconds = time.monotonic() - began
     spark.stop()

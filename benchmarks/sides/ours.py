@@ -5,8 +5,9 @@ import time
 
 from benchmarks.sides.counts import count
 from consumer.app.application import run_queries
+from consumer.app.landing import BronzeQuery
 from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.app.trigger import Trigger
 from lakeproof.settings import load_settings
 
 STREAM = "events"

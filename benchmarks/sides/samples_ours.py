@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pyiceberg.expressions import GreaterThanOrEqual
 
 from benchmarks.sides.readings import SECOND, STREAM, Kept, Load, Silver, compared, follow, product
+from consumer.app.query import LayerQuery
 from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.iceberg.marker import committed
-from consumer.layers.samples.micro_batches import SamplesMicroBatches
-from consumer.queries.samples import SamplesQuery
+from consumer.layers.base import take as take_micro_batch
+from consumer.layers.samples.sample import SamplesLayer
 from lakeproof.catalog import open_catalog
 from lakeproof.gold.samples import Grouping
 from lakeproof.settings import load_settings
-from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import gold_lease, lease
 from lakeproof.tables.names import gold_query, samples_tables, silver_tables
 from lakeproof.tables.schemas import ensure_samples_tables
@@ -27,15 +27,15 @@ def main() -> None:
     samples = product(settings, Grouping(sys.argv[1]))
     tables = samples_tables(samples.name, samples.anomalies)
     spark = start_session(settings, "benchmark: samples", PLANNING_ONLY)
-    for name, value in SamplesQuery.spark_settings.items():
+    for name, value in LayerQuery.spark_settings.items():
         spark.conf.set(name, value)
     silver = Silver(spark, settings)
     ensure_samples_tables(open_catalog(settings), samples, tables)
     with lease(settings.state.database, gold_lease(samples.name)) as held:
-        process = SamplesMicroBatches(settings, samples, tables, ContractLog(settings.state.database), held)
+        layer = SamplesLayer(settings, samples, tables)
 
         def take() -> None:
-            while process.take(spark):
+            while take_micro_batch(layer, spark, held):
                 pass
 
         def kept() -> Kept:

@@ -14,15 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bulletin:
-    """A folder with a file for each thing to tell.
+    """A folder with a file for each thing to tell."""
 
-    Parameters
-    ----------
-    folder
-        The folder. It is there as long as the application.
-    """
-
-    folder: Path
+    folder: Path  # The folder. It is there as long as the application.
 
     @property
     def stop_file(self) -> Path:

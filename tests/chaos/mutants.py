@@ -70,15 +70,15 @@ def install(mutant: Mutant) -> None:
 
 def _append_without_looking() -> None:
     """No look for a marker: neither when a micro-batch or a run begins, nor before an append."""
+    from consumer.app import landing
     from consumer.iceberg import append
-    from consumer.layers.bronze import micro_batches
+    from consumer.layers.bronze import land
     from consumer.layers.bronze.recovery import Standing
-    from consumer.queries import bronze
 
     wrap(append, "has_done", lambda _: lambda *_arguments: False)
-    wrap(micro_batches, "unfinished", lambda _: lambda *_arguments: None)
+    wrap(land, "unfinished", lambda _: lambda *_arguments: None)
     wrap(
-        bronze,
+        landing,
         "standing",
         lambda real: lambda *arguments: Standing(real(*arguments).accounted, None),
     )
@@ -143,10 +143,10 @@ def _compare_numbers() -> None:
 
 def _compare_with_nothing() -> None:
     """Rows are compared with those of their own micro-batch alone, not with silver."""
-    from consumer.layers.silver import micro_batches
+    from consumer.layers.silver import decide
     from consumer.layers.silver.verdicts import COMPARED
 
-    wrap(micro_batches, "with_keys", lambda _: lambda *_arguments: COMPARED.empty_table())
+    wrap(decide, "with_keys", lambda _: lambda *_arguments: COMPARED.empty_table())
 
 
 def _leave_old_rows() -> None:
@@ -175,15 +175,15 @@ def _fill_no_key_index() -> None:
 
 def _compute_from_new_rows() -> None:
     """A window is computed from the rows that are new, not from all that are in it."""
-    from consumer.layers.gold.micro_batches import GoldMicroBatches
+    from consumer.layers.gold.aggregate import GoldLayer
 
     def around(real: Callable[..., Any]) -> Callable[..., Any]:
-        def scan(process: Any, silver: Any, taken: Any, **others: Any) -> Any:
-            return real(process, silver, taken, **others | {"since": taken.start})
+        def scan(layer: Any, silver: Any, work: Any, **others: Any) -> Any:
+            return real(layer, silver, work, **others | {"since": work.start})
 
         return scan
 
-    wrap(GoldMicroBatches, "_scan", around)
+    wrap(GoldLayer, "_scan", around)
 
 
 def _stop_reading() -> None:

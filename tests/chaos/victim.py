@@ -17,10 +17,10 @@ from tests.chaos.processes import groups_of, signal_groups
 
 from consumer import cli
 from consumer.iceberg import append
-from consumer.layers import rebuild
-from consumer.layers.bronze import micro_batches as bronze
-from consumer.layers.gold import micro_batches as gold
-from consumer.layers.silver import micro_batches as silver
+from consumer.layers import base, rebuild
+from consumer.layers.bronze import land
+from consumer.layers.gold import aggregate
+from consumer.layers.silver import decide
 from consumer.layers.sinks.topic import TopicSink
 from lakeproof.state import lease
 from lakeproof.tables.names import REBUILDING
@@ -88,13 +88,12 @@ def _install_hooks(orders: Orders) -> None:
 
         return record
 
-    wrap(bronze, "write_judged", between(Step.BEFORE_JUDGEMENT, Step.AFTER_JUDGEMENT))
-    wrap(silver, "write_decided", between(None, Step.SILVER_DECIDED))
+    wrap(land, "write_judged", between(Step.BEFORE_JUDGEMENT, Step.AFTER_JUDGEMENT))
+    wrap(decide, "write_decided", between(None, Step.SILVER_DECIDED))
     wrap(rebuild, "replace_tables", between(Step.REBUILD_FILLED, None))
-    wrap(gold, "write_windows", between(None, Step.GOLD_COMPUTED))
-    for layer in (bronze, silver, gold):
-        wrap(layer, "append_once", around_append)
-    wrap(gold, "upsert_once", around_append)
+    wrap(aggregate, "write_windows", between(None, Step.GOLD_COMPUTED))
+    wrap(base, "append_once", around_append)
+    wrap(base, "upsert_once", around_append)
     wrap(append, "_commit", around_commit)
     wrap(TopicSink, "_record", around_record)
 

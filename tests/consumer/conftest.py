@@ -11,8 +11,9 @@ from tests.lakes import changed
 from tests.servers import PASSWORD, KafkaServer, MinioServer
 
 from consumer.app.application import run_queries
+from consumer.app.landing import BronzeQuery
 from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.app.trigger import Trigger
 from lakeproof.catalog import open_catalog, spark_properties
 from lakeproof.settings import Settings, settings_of
 

@@ -1,17 +1,17 @@
 """Crashes between the appends of a micro-batch."""
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from consumer.layers import base
 from lakeproof.errors import LakeproofError
 
 
-def crash_before(monkeypatch: pytest.MonkeyPatch, micro_batches: ModuleType) -> Callable[[int], None]:
+def crash_before(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return what lets the next micro-batch crash before its append of that number, and later ones not."""
-    real = micro_batches.append_once
+    real = base.append_once
 
     def arm(count: int) -> None:
         left = count
@@ -19,12 +19,12 @@ def crash_before(monkeypatch: pytest.MonkeyPatch, micro_batches: ModuleType) -> 
         def append_or_crash(*arguments: Any) -> bool:
             nonlocal left
             if left == 0:
-                monkeypatch.setattr(micro_batches, "append_once", real)
+                monkeypatch.setattr(base, "append_once", real)
                 raise LakeproofError("crashed, as asked")
             left -= 1
             done: bool = real(*arguments)
             return done
 
-        monkeypatch.setattr(micro_batches, "append_once", append_or_crash)
+        monkeypatch.setattr(base, "append_once", append_or_crash)
 
     return arm

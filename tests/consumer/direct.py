@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 
 from consumer.app.application import Query
+from consumer.app.landing import BronzeQuery
+from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
-from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.sources.files.stream import SCHEMA
 from lakeproof.catalog import catalog_errors
 from lakeproof.checkpoint import checkpoint_folder

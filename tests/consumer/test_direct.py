@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.consumer.app.accounts import check, land, landed_names
 from tests.consumer.lake import Drain, rows
-from tests.consumer.queries.accounts import check, land, landed_names
 from tests.lakes import changed
 
 from lakeproof.errors import LakeproofError

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.consumer.lake import SessionOf
+from tests.consumer.taking import layer_queries
 from tests.lakes import changed, variables
 from tests.operations.tables import maintain
 from tests.pages import blocks
@@ -20,10 +21,9 @@ from tests.servers import Minio
 from typer.testing import CliRunner
 
 from consumer.app.application import run_queries
+from consumer.app.landing import BronzeQuery
+from consumer.app.trigger import Trigger
 from consumer.cli import app as consumer_app
-from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.queries.gold import GoldQuery
-from consumer.queries.silver import SilverQuery
 from lakeproof.catalog import open_catalog
 from lakeproof.cli import app as lakeproof_app
 from lakeproof.contracts import load_contract
@@ -73,8 +73,7 @@ def take(settings: Settings, session_of: SessionOf, name: str) -> None:
     product = load_product(ROOT / "gold", "user_activity", lambda stream: load_contract(settings.contracts, stream))
     queries = [
         BronzeQuery(settings, "events", trigger),
-        SilverQuery(settings, "events", trigger),
-        GoldQuery(settings, product, trigger),
+        *layer_queries(settings, "events", trigger, [product]),
     ]
     run_queries(settings, queries, lambda: session_of(settings), available_now=True)
 

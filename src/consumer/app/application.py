@@ -94,23 +94,6 @@ def run_queries(
 
     Each has its own lease, its own FAIR scheduler pool and its own settings. When one fails, the others finish the
     micro-batch that they are in, and end.
-
-    Parameters
-    ----------
-    settings
-        Where everything is.
-    queries
-        What to run; no two with the same name.
-    session
-        Starts or returns the Spark session. It is called while the queries are prepared, since both take seconds.
-    available_now
-        End when each query has taken what had landed.
-
-    Raises
-    ------
-    LakeproofError
-        A query failed, or cannot be started: what it needs is missing, or another consumer runs it. What was committed
-        stays.
     """
     with ExitStack() as leases:
         held = [leases.enter_context(lease(settings.state.database, query.lease_name)) for query in queries]

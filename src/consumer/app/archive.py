@@ -3,15 +3,18 @@
 import json
 import tempfile
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from consumer.app.application import Query, run_queries
+from consumer.app.landing import BronzeQuery
+from consumer.app.query import LayerQuery
 from consumer.app.session import PLANNING_ONLY, class_archive, end_session, start_session
-from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.queries.gold import GoldQuery
-from consumer.queries.silver import SilverQuery
+from consumer.app.trigger import Trigger
+from consumer.asked import Asked
+from consumer.layers.registry import layers_of
 from lakeproof.contracts import (
     DecimalType,
     Field,
@@ -42,11 +45,11 @@ def archive_classes(settings: Settings, stream: str) -> Path:
         landed.parent.mkdir(parents=True)
         landed.write_text(json.dumps([{field.name: _sample(field) for field in contract.live}, {}]))
         once = Trigger(available_now=True)
+        products = load_products(lake.gold, [stream], partial(load_contract, lake.contracts))
         queries: list[Query] = [BronzeQuery(lake, stream, once)]
         if contract.silver:
-            queries.append(SilverQuery(lake, stream, once))
-            products = load_products(lake.gold, [stream], partial(load_contract, lake.contracts))
-            queries += [GoldQuery(lake, product, once) for product in products]
+            asked = Asked(lake, {stream: contract}, [stream], [replace(each, sinks=()) for each in products])
+            queries += [LayerQuery(lake, layer, once) for layer in layers_of(asked)]
         start = partial(start_session, lake, "lakeproof class archive", PLANNING_ONLY, part)
         run_queries(lake, queries, start, available_now=True)
         end_session()  # the JVM writes the archive when it ends

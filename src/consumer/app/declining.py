@@ -13,13 +13,6 @@ class Declining:
     """Has the members of Spark's StreamingQuery that the application uses.
 
     It ends by declining a micro-batch, before anything of it is read: the next run begins with that one.
-
-    Parameters
-    ----------
-    query
-        The query.
-    failure
-        What its newest micro-batch raised.
     """
 
     def __init__(self, query: StreamingQuery, failure: Callable[[], Exception | None]) -> None:

@@ -28,24 +28,7 @@ _TABLE_CHANGED = "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"
 
 
 class Following:
-    """Runs in a thread of its own, with the members of Spark's StreamingQuery that the application uses.
-
-    Parameters
-    ----------
-    name
-        Name of the query.
-    take
-        Takes what is new, if there is anything; returns whether there was.
-    every
-        Seconds between two looks when there is nothing.
-    stop_file
-        While this file exists, nothing more is taken.
-    news
-        Returns something else once there may be more to take: then it looks at once.
-    at_once
-        Look again at once where something was taken. Otherwise, looks begin so many seconds apart, or when the one
-        before has ended.
-    """
+    """Runs in a thread of its own, with the members of Spark's StreamingQuery that the application uses."""
 
     def __init__(
         self,
@@ -86,13 +69,7 @@ class Following:
         return self._error
 
     def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
-        """Wait until a look that begins from now on finds nothing.
-
-        Raises
-        ------
-        Exception
-            What the query failed with.
-        """
+        """Wait until a look that begins from now on finds nothing."""
         with self._changed:
             enough = self._looks + (2 if self._taking else 1)
             self._changed.wait_for(lambda: self._looks >= enough or not self.isActive or self._error)
@@ -143,21 +120,7 @@ def follow(
     follows: str | None = None,
     at_once: bool = True,
 ) -> Following:
-    """Start a query in a session of its own, with the settings of now, as Spark does for a streaming query.
-
-    Parameters
-    ----------
-    spark
-        The application's session.
-    name
-        Name of the query.
-    take, every, at_once
-        See :class:`Following`.
-    bulletin
-        What the queries of the application tell each other.
-    follows
-        Name of the query whose tables it reads. If that runs in this application, its commits are news.
-    """
+    """Start a query in a session of its own, with the settings of now, as Spark does for a streaming query."""
     session = cloned_session(spark)
 
     def take_and_tell() -> bool:

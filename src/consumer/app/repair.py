@@ -22,15 +22,7 @@ if TYPE_CHECKING:
 
 
 def reset(settings: Settings, stream: str) -> str:
-    """Remove a stream's checkpoint; return a line that says what was done.
-
-    Raises
-    ------
-    LeaseHeldError
-        A consumer runs the stream.
-    UnavailableError
-        The checkpoint cannot be removed.
-    """
+    """Remove a stream's checkpoint; return a line that says what was done."""
     query = bronze_query(stream)
     with lease(settings.state.database, stream):
         removed = remove_checkpoint(settings, query)
@@ -43,15 +35,7 @@ def reset(settings: Settings, stream: str) -> str:
 
 
 def resend(settings: Settings, table: str) -> str:
-    """Forget what the topics of a table have; return a line that says what was done.
-
-    Raises
-    ------
-    LeaseHeldError
-        A consumer sends to one of them.
-    UsageError
-        Nothing was sent of such a table.
-    """
+    """Forget what the topics of a table have; return a line that says what was done."""
     positions = SinkPositions(settings.state.database)
     sinks = positions.sinks_of(table)
     if not sinks:
@@ -66,13 +50,7 @@ def resend(settings: Settings, table: str) -> str:
 
 
 def absent_files(settings: Settings, stream: str) -> list[str]:
-    """Names of the files that were discovered, were not given up, are in no table, and are not in the landing zone.
-
-    Raises
-    ------
-    UnavailableError
-        The landing zone, the landing log or the catalog cannot be read.
-    """
+    """Names of the files that were discovered, were not given up, are in no table, and are not in the landing zone."""
     zone = landing_zone(settings, stream)
     if not zone.is_there():
         raise UnavailableError(f"The landing folder {local_path(zone.root)} does not exist.", "Mount its disk.")
@@ -87,11 +65,6 @@ def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
     """Offsets of a stream's topic that were removed before they were read: by partition, the first one and the next.
 
     Those that were given up are left out.
-
-    Raises
-    ------
-    UnavailableError
-        The brokers or the catalog do not respond.
     """
     with catalog_errors():
         ledger = open_catalog(settings).load_table(stream_tables(stream).ledger).properties

@@ -60,47 +60,23 @@ _COLOURS = {Doing.RUNNING: "green", Doing.STOPPED: "yellow", Doing.FAILED: "red"
 
 @dataclass(frozen=True)
 class QueryStatus:
-    """What is known of a query.
+    """What is known of a query."""
 
-    Parameters
-    ----------
-    query
-        Its name.
-    state
-        Running, stopped or failed.
-    lag, unit
-        How much it has not taken yet: files, messages or micro-batches; None where that is not known, as of alerts
-        that are sent in real time: Spark notes their offsets every two minutes.
-    rows_per_second
-        Rows that it committed in the last minute, per second; None of a sink.
-    last_commit
-        When it committed, UTC.
-    watermark
-        The greatest event time that silver has seen, or the time before which windows are final, UTC.
-    problem
-        Why it failed, or why the lag is not known.
-    """
-
-    query: str
-    state: Doing
+    query: str  # its name
+    state: Doing  # Running, stopped or failed
+    # how much it has not taken yet: files, messages or micro-batches; None where that is not known, as of alerts that
+    # are sent in real time: Spark notes their offsets every two minutes
     lag: int | None = None
     unit: str = "micro-batches"
-    rows_per_second: float | None = None
-    last_commit: datetime | None = None
+    rows_per_second: float | None = None  # rows that it committed in the last minute, per second; None of a sink
+    last_commit: datetime | None = None  # when it committed, UTC
+    # the greatest event time that silver has seen, or the time before which windows are final, UTC
     watermark: datetime | None = None
-    problem: str = ""
+    problem: str = ""  # why it failed, or why the lag is not known
 
 
 def status(settings: Settings, names: Sequence[str]) -> list[QueryStatus]:
-    """Look at the queries of streams and modes; of all that have tables or have run, if none is named.
-
-    Raises
-    ------
-    UsageError
-        None has tables, or has run.
-    UnavailableError
-        The catalog or the state database cannot be read.
-    """
+    """Look at the queries of streams and modes; of all that have tables or have run, if none is named."""
     modes = [mode for mode in ModeName if mode in names or not names]
     failed = failures(settings.state.database)
     found = [_of_mode(each, settings.state.database, failed) for each in pipelines(settings, modes)]

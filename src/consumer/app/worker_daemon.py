@@ -13,7 +13,7 @@ from pyspark import daemon
 
 import consumer.layers.bronze.tasks
 import consumer.layers.gold.tasks
-import consumer.layers.samples.micro_batches
+import consumer.layers.samples.sample
 import consumer.layers.silver.tasks
 import consumer.modes.tasks  # noqa: F401
 

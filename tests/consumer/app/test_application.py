@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from tests.consumer.app.test_streams import GOOD
 from tests.consumer.lake import SessionOf, rows
-from tests.consumer.queries.test_streams import GOOD
+from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 
 from consumer.app.application import Query, run_queries
+from consumer.app.landing import BronzeQuery
+from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
-from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.queries.silver import SilverQuery
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -234,7 +235,7 @@ def test_silver_follows_bronze_to_its_end(lake_settings: Settings, session_of: S
     for number in range(3):
         land(lake_settings, "events", f"{number}.json")
     settings = changed(lake_settings, LAKE_MAX_FILES_PER_MICRO_BATCH=1, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=1)
-    queries: list[Query] = [BronzeQuery(settings, "events", NOW), SilverQuery(settings, "events", NOW)]
+    queries: list[Query] = [BronzeQuery(settings, "events", NOW), *layer_queries(settings, "events", NOW)]
     run_queries(settings, queries, lambda: session_of(settings), available_now=True)
     assert queries[0].micro_batches == 3
     assert [row["_source"] for row in rows(settings, "silver.events")] == ["0.json"]
@@ -254,7 +255,7 @@ def test_silver_that_fails_is_named_and_ends_bronze(lake_settings: Settings, ses
         with pytest.raises(LakeproofError, match=r"^silver-events: bronze\.events has 0 rows of 1\.json"):
             run(
                 BronzeQuery(lake_settings, "events", trigger),
-                SilverQuery(lake_settings, "events", trigger),
+                *layer_queries(lake_settings, "events", trigger),
                 available_now=available_now,
             )
         said = failures(lake_settings.state.database)

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+from consumer.queries.silver import SilverQuery
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
@@ -18,9 +19,9 @@ from tests.consumer.test_cli import land
 from tests.lakes import changed, variables
 
 from consumer.app.application import Query, run_queries
+from consumer.app.landing import BronzeQuery
 from consumer.app.session import _forward, pools_with
-from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.queries.silver import SilverQuery
+from consumer.app.trigger import Trigger
 from lakeproof.settings import Settings
 
 pytestmark = pytest.mark.spark

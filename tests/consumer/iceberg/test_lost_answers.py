@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from tests.consumer.iceberg.upserts import Upserts, marker
 from tests.consumer.lake import SessionOf, rows
+from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 from tests.lost_answers import REST_ANSWERS, Answer, PostgresProxy, RestProxy
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.app.application import run_queries
+from consumer.app.landing import BronzeQuery
+from consumer.app.trigger import Trigger
 from consumer.iceberg.append import append_once
-from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.queries.gold import GoldQuery
-from consumer.queries.silver import SilverQuery
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.gold.product_file import load_product
@@ -110,8 +110,7 @@ def test_each_answer_of_a_run_may_be_lost(
     def run() -> None:
         queries = [
             BronzeQuery(settings, "events", trigger),
-            SilverQuery(settings, "events", trigger),
-            GoldQuery(settings, product, trigger),
+            *layer_queries(settings, "events", trigger, [product]),
         ]
         run_queries(settings, queries, lambda: session_of(settings), available_now=True)
 

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 import pytest
 from pyiceberg.catalog import Catalog
 from tests.consumer.lake import Drain, SessionOf
-from tests.consumer.layers.silver.lakes import NOON, check, decide_all, land
+from tests.consumer.layers.silver.lakes import NOON, check, decide_all, land, silver_layer
 
-from consumer.layers.rebuild import rebuild, silver_layer
+from consumer.layers.rebuild import rebuild
 from lakeproof.catalog import open_catalog, replace_tables
-from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 
@@ -25,7 +24,7 @@ def test_a_rebuild_that_was_interrupted_between_two_tables_is_finished(
     drain_directly(lake_settings)
     decide_all(spark, lake_settings)
     before = check(lake_settings)
-    layer = silver_layer(lake_settings, load_contract(lake_settings.contracts, "events"))
+    layer = silver_layer(lake_settings)
 
     def stop_after_the_first(catalog: Catalog, tables: Mapping[str, str]) -> None:
         replace_tables(catalog, dict(list(tables.items())[:1]))

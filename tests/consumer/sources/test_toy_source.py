@@ -14,9 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from tests.consumer.lake import SessionOf, rows
 
 from consumer.app.application import run_queries
+from consumer.app.landing import BronzeQuery
+from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
-from consumer.layers.bronze import micro_batches
-from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.layers import base
 from consumer.sources.envelope import Envelope
 from consumer.sources.registry import SOURCES
 from consumer.sources.source import Held, Source
@@ -134,7 +135,7 @@ def test_a_new_source_fits_in_and_is_exactly_once_over_a_crash_and_a_lost_checkp
     write(lake_settings, 0, 3)
     drain()
     write(lake_settings, 3, 2)
-    real = micro_batches.append_once
+    real = base.append_once
 
     def crash(table: Any, *arguments: Any) -> bool:
         if table.name.startswith("dead_letters"):
@@ -142,7 +143,7 @@ def test_a_new_source_fits_in_and_is_exactly_once_over_a_crash_and_a_lost_checkp
         return real(table, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(micro_batches, "append_once", crash)
+        patch.setattr(base, "append_once", crash)
         with pytest.raises(LakeproofError, match="killed"):
             drain()
     shutil.rmtree(local_path(checkpoint_folder(lake_settings, "bronze-events")))

@@ -14,17 +14,7 @@ from lakeproof.tables.names import HEADERS
 
 
 def derived_columns(values: pa.RecordBatch, origins: Mapping[str, Any], batch: MicroBatch) -> dict[str, Any]:
-    """Derive the columns that a contract declares as derived; nothing where it declares none.
-
-    Parameters
-    ----------
-    values
-        Good records.
-    origins
-        Columns of their provenance.
-    batch
-        Their micro-batch.
-    """
+    """Derive the columns that a contract declares as derived; nothing where it declares none."""
     return {
         field.name: pa.array(_values(field.derived, values, origins, batch), arrow_type(field.type))
         for field in batch.contract.derived

@@ -40,27 +40,13 @@ DRIFT_COUNTS = {DriftPolicy.RESCUE: "rescued", DriftPolicy.DISCARD: "discarded"}
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What the rows of a micro-batch have in common.
+    """What the rows of a micro-batch have in common."""
 
-    Parameters
-    ----------
-    id
-        Its number within the checkpoint.
-    checkpoint_id
-        The checkpoint's unique id.
-    contract
-        The contract that judges it.
-    ingested_at
-        When it was judged, UTC.
-    schema_id
-        Id of the contract in the schema registry; None if it is not known.
-    """
-
-    id: int
-    checkpoint_id: str
-    contract: Contract
-    ingested_at: datetime
-    schema_id: int | None = None
+    id: int  # its number within the checkpoint
+    checkpoint_id: str  # the checkpoint's unique id
+    contract: Contract  # the contract that judges it
+    ingested_at: datetime  # when it was judged, UTC
+    schema_id: int | None = None  # id of the contract in the schema registry; None if it is not known
 
 
 def ledger_rows(

@@ -19,39 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a stream's tables are.
+    """Where a stream's tables are."""
 
-    Parameters
-    ----------
-    accounted
-        The position up to which the ledger has everything; None where nothing was ever taken.
-    unfinished
-        The micro-batch that bronze has and the ledger does not.
-    """
-
-    accounted: str | None
-    unfinished: Marker | None
+    accounted: str | None  # the position up to which the ledger has everything; None where nothing was ever taken
+    unfinished: Marker | None  # the micro-batch that bronze has and the ledger does not
 
 
 def standing(catalog: "Catalog", names: StreamTables, query: str, is_origin: Callable[[str], bool]) -> Standing:
-    """Look where a stream's tables are.
-
-    Parameters
-    ----------
-    catalog
-        The PyIceberg catalog.
-    names
-        The tables.
-    query
-        The query that fills them.
-    is_origin
-        Whether nothing comes before a position of its source.
-
-    Raises
-    ------
-    MarkerLostError
-        One was rolled back or replaced, or they are not of the same moment.
-    """
+    """Look where a stream's tables are."""
     bronze, dead_letters, ledger = (
         newest_marker(PythonState(catalog.load_table(name)), query, name)
         for name in (names.bronze, names.dead_letters, names.ledger)

@@ -20,18 +20,10 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 @dataclass(frozen=True)
 class Origins:
-    """Where units come from: a batch, or several that were judged together.
+    """Where units come from: a batch, or several that were judged together."""
 
-    Parameters
-    ----------
-    parts
-        What the ledger calls the part that each batch is in; one for all where they are of one part.
-    columns
-        Columns of provenance, with a row for each batch.
-    """
-
-    parts: Sequence[str]
-    columns: dict[str, Any]
+    parts: Sequence[str]  # what the ledger calls the part that each batch is in; one for all where they are of one part
+    columns: dict[str, Any]  # columns of provenance, with a row for each batch
 
     @classmethod
     def of_envelopes(cls, envelopes: Sequence[Envelope]) -> "Origins":

@@ -33,66 +33,35 @@ _NOT_READ = (Reason.CHANGED, Reason.ABSENT)
 
 @dataclass(frozen=True)
 class Task(Generic[PartT]):
-    """What a task has to know beside its parts.
-
-    Parameters
-    ----------
-    batch
-        The micro-batch.
-    bronze, dead_letters
-        Where to write data files; None for a table that has this micro-batch already.
-    reader
-        Reads the parts.
-    s3
-        How to reach S3, to write data files.
-    limits
-        How large batches and records may be.
-    only_listed
-        Whether a part with another tag than is listed counts as changed, whatever its size.
-    """
+    """What a task has to know beside its parts."""
 
     batch: MicroBatch
-    bronze: Target | None
+    bronze: Target | None  # where to write data files; None for a table that has this micro-batch already
     dead_letters: Target | None
-    reader: Reader[PartT]
+    reader: Reader[PartT]  # reads the parts
     s3: S3Settings
-    limits: Limits = field(default_factory=Limits)
-    only_listed: bool = False
+    limits: Limits = field(default_factory=Limits)  # how large batches and records may be
+    only_listed: bool = False  # whether a part with another tag than is listed counts as changed, whatever its size
 
 
 @dataclass
-class Written(Generic[PartT]):
-    """What tasks made of their parts; no table knows of it yet.
+class JudgedParts(Generic[PartT]):
+    """What tasks made of their parts; no table knows of it yet."""
 
-    Parameters
-    ----------
-    bronze, dead_letters
-        Data files.
-    outcomes
-        How many units of each source had which set of reasons.
-    drift
-        How many values of the rows of each source in bronze were rescued or discarded, by set of reasons.
-    changed
-        Sources that are not what was judged any more, and were left out.
-    touched
-        Parts that have another tag than was listed, and were read as they are now.
-    hashes
-        Hash of each source's bytes as they lie there.
-    failure
-        Why a task could not do its work; then the rest is not whole.
-    """
-
-    bronze: list[DataFile] = field(default_factory=list)
+    bronze: list[DataFile] = field(default_factory=list)  # data files
     dead_letters: list[DataFile] = field(default_factory=list)
+    # how many units of each source had which set of reasons
     outcomes: Counter[Outcome] = field(default_factory=Counter)
+    # how many values of the rows of each source in bronze were rescued or discarded, by set of reasons
     drift: Counter[Drift] = field(default_factory=Counter)
-    changed: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)  # sources that are not what was judged any more, and were left out
+    # parts that have another tag than was listed, and were read as they are now
     touched: list[PartT] = field(default_factory=list)
-    hashes: dict[str, str] = field(default_factory=dict)
-    failure: LakeproofError | None = None
+    hashes: dict[str, str] = field(default_factory=dict)  # hash of each source's bytes as they lie there
+    failure: LakeproofError | None = None  # why a task could not do its work; then the rest is not whole
 
 
-def contents_of(written: Written[PartT]) -> str:
+def contents_of(written: JudgedParts[PartT]) -> str:
     """Digest of all that was read for a micro-batch."""
     told = "\n".join(f"{name} {found}" for name, found in sorted(written.hashes.items()))
     return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
@@ -108,18 +77,13 @@ def warm_up(spark: SparkSession) -> None:
         spark.sparkContext.parallelize(range(cores), cores).foreach(_nothing)
 
 
-def write_judged(spark: SparkSession, parts: Sequence[PartT], task: Task[PartT]) -> Written[PartT]:
+def write_judged(spark: SparkSession, parts: Sequence[PartT], task: Task[PartT]) -> JudgedParts[PartT]:
     """Judge parts, spread over the cluster, and write the data files.
 
     Where bronze has the micro-batch already, a part that changed since then is left out: what it held was judged, and
     is not there to be judged again. Otherwise it is a dead letter.
-
-    Raises
-    ------
-    UnavailableError
-        A part is absent or cannot be read, or a data file cannot be written; nothing was committed.
     """
-    whole: Written[PartT] = Written()
+    whole: JudgedParts[PartT] = JudgedParts()
     for part in _spread(spark, task.reader, parts, partial(write_group, task=task)):
         if part.failure:
             raise part.failure
@@ -134,8 +98,11 @@ def write_judged(spark: SparkSession, parts: Sequence[PartT], task: Task[PartT])
 
 
 def _spread(
-    spark: SparkSession, reader: Reader[PartT], parts: Sequence[PartT], work: Callable[[list[PartT]], Written[PartT]]
-) -> list[Written[PartT]]:
+    spark: SparkSession,
+    reader: Reader[PartT],
+    parts: Sequence[PartT],
+    work: Callable[[list[PartT]], JudgedParts[PartT]],
+) -> list[JudgedParts[PartT]]:
     """Let tasks work on parts, divided as their reader likes."""
     context = spark.sparkContext
     groups = reader.groups(parts, context.defaultParallelism)
@@ -145,7 +112,7 @@ def _spread(
     return context.parallelize(groups, len(groups)).map(work).collect()
 
 
-def write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:
+def write_group(parts: list[PartT], task: Task[PartT]) -> JudgedParts[PartT]:
     """Judge parts, one after the other, and write the data files.
 
     Errors of ours are returned: an exception would reach the driver as the text of a stack trace.
@@ -153,12 +120,12 @@ def write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:
     try:
         return _write_group(parts, task)
     except LakeproofError as error:
-        return Written(failure=error)
+        return JudgedParts(failure=error)
 
 
-def _write_group(parts: list[PartT], task: Task[PartT]) -> Written[PartT]:
+def _write_group(parts: list[PartT], task: Task[PartT]) -> JudgedParts[PartT]:
     work = _Work(task)
-    written: Written[PartT] = work.written
+    written: JudgedParts[PartT] = work.written
     touched = None if task.only_listed else written.touched.append
     small: list[Envelope] = []
     for envelope in task.reader.envelopes(parts, task.limits, touched):
@@ -190,7 +157,7 @@ class _Work(Generic[PartT]):
 
     def __init__(self, task: Task[PartT]) -> None:
         self.judge = Judge(task.batch.contract, task.limits)
-        self.written: Written[PartT] = Written()
+        self.written: JudgedParts[PartT] = JudgedParts()
         self._batch = task.batch
         self._bronze = _writer(task.bronze, task.s3)
         self._dead_letters = _writer(task.dead_letters, task.s3)
@@ -213,7 +180,7 @@ class _Work(Generic[PartT]):
         for found in self.judge.judge_together(batches):
             self._take(found.judged, origins, found.good_of, found.bad_of)
 
-    def close(self) -> Written[PartT]:
+    def close(self) -> JudgedParts[PartT]:
         """Finish the data files."""
         self.written.bronze = self._bronze.close() if self._bronze else []
         self.written.dead_letters = self._dead_letters.close() if self._dead_letters else []

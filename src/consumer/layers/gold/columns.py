@@ -35,14 +35,7 @@ def columns_of(product: Product, event_time: str, *, measures: bool = True) -> l
 
 
 def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measures: bool = True) -> pa.Table:
-    """Rows of silver as the product needs them, each once for every window that it is in.
-
-    Returns
-    -------
-    pyarrow.Table
-        The start of the window, the keys as :func:`key_names` has them, and the values of the measures. For sessions,
-        the start is the time of the row: :func:`consumer.layers.gold.sessions.sessions_of` finds that of the session.
-    """
+    """Rows of silver as the product needs them, each once for every window that it is in."""
     columns: dict[str, Any] = {name: _small(rows.column(name)) for name in rows.schema.names}
     at = field_at(columns, event_time)
     if at.null_count:
@@ -94,18 +87,10 @@ def aggregated(rows: pa.Table, product: Product, updated_at: datetime) -> pa.Tab
 
 @dataclass(frozen=True)
 class _Ranked:
-    """The values of a measure that has an order, by their rank: so the least rank is that of the least one.
+    """The values of a measure that has an order, by their rank: so the least rank is that of the least one."""
 
-    Parameters
-    ----------
-    ranks
-        Of each row; null where the order is null.
-    values
-        The value of each rank.
-    """
-
-    ranks: Any
-    values: Any
+    ranks: Any  # of each row; null where the order is null
+    values: Any  # the value of each rank
 
     @staticmethod
     def of(rows: pa.Table, index: int, measure: Measure) -> "_Ranked":

@@ -33,18 +33,10 @@ _compute: Any = pc  # its stubs lack functions
 
 @dataclass(frozen=True)
 class Sessions:
-    """Some sessions, ordered by their keys and starts; see :class:`consumer.layers.gold.touched.Windows`.
+    """Some sessions, ordered by their keys and starts; see :class:`consumer.layers.gold.touched.Windows`."""
 
-    Parameters
-    ----------
-    texts
-        Texts of their keys, each once.
-    keys, starts, ends
-        Of each session: the index of the text of its keys, its start, and its end, which is not in it.
-    """
-
-    texts: Any
-    keys: Any
+    texts: Any  # texts of their keys, each once
+    keys: Any  # of each session: the index of the text of its keys, its start, and its end, which is not in it
     starts: Any
     ends: Any
 
@@ -102,14 +94,7 @@ def joined(sessions: pa.Table) -> pa.Table:
 
 
 def _joined(keys: Any, starts: Any, ends: Any) -> tuple[Any, Any, Any, Any]:
-    """Join intervals of the same key that overlap, directly or through others.
-
-    Returns
-    -------
-    tuple
-        Of what they became: the index of one of the intervals, the start and the end. And for each interval, the index
-        of what it became part of.
-    """
+    """Join intervals of the same key that overlap, directly or through others."""
     if not len(starts):
         nothing = np.array([], np.int64)
         return nothing, nothing, nothing, nothing
@@ -129,19 +114,7 @@ def _joined(keys: Any, starts: Any, ends: Any) -> tuple[Any, Any, Any, Any]:
 def touched_sessions(
     spark: SparkSession, new: Scan, table: "Table", name: str, product: Product, event_time: str
 ) -> Sessions | Windows:
-    """Find the sessions of new rows, joined to those of the table that they meet; all windows if these are too many.
-
-    Parameters
-    ----------
-    spark
-        The session of Spark.
-    new
-        The new rows of silver.
-    table, name
-        The product's table, and its name.
-    product, event_time
-        The product, and the path of the event time.
-    """
+    """Find the sessions of new rows, joined to those of the table that they meet; all windows if these are too many."""
     gap = micros(product.window.size)
 
     def shorten(rows: pa.Table) -> pa.Table:

@@ -14,13 +14,7 @@ _COMMENT = "comment"
 
 
 def ensure_gold_table(spark: SparkSession, product: Product, name: str) -> None:
-    """Create the table of a product if it is missing; widen its columns if those of the stream were widened.
-
-    Raises
-    ------
-    LakeproofError
-        It was filled for a product with other keys, windows or measures.
-    """
+    """Create the table of a product if it is missing; widen its columns if those of the stream were widened."""
     schema = gold_schema(product)
     properties = GOLD_PROPERTIES | {PRODUCT: product.digest, _COMMENT: product.description}
     if make_table(spark, name, schema, WINDOW_START, properties):

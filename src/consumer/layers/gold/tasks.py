@@ -26,49 +26,18 @@ _ROWS_PER_TASK = 2_000_000
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a task has to know beside its rows.
-
-    Parameters
-    ----------
-    product
-        The product.
-    event_time
-        Path of the event time.
-    windows
-        The windows to compute; None for all.
-    updated_at
-        When that is.
-    target
-        Where their rows go.
-    s3
-        How to reach S3, to write data files.
-    """
+    """What a task has to know beside its rows."""
 
     product: Product
-    event_time: str
-    windows: Windows | Sessions | None
-    updated_at: datetime
-    target: Target
+    event_time: str  # path of the event time
+    windows: Windows | Sessions | None  # the windows to compute; None for all
+    updated_at: datetime  # when that is
+    target: Target  # where their rows go
     s3: S3Settings
 
 
 def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
-    """Compute windows from all rows that are in them, and write them.
-
-    Parameters
-    ----------
-    spark
-        The session.
-    silver
-        The rows.
-    wanted
-        Which windows of which product, and where they go.
-
-    Raises
-    ------
-    UnavailableError
-        A data file cannot be read or written; nothing was committed.
-    """
+    """Compute windows from all rows that are in them, and write them."""
     known = remembered(spark, silver, wanted.product, wanted.event_time)
     if known is not None:
         return _write([_of_windows(pa.concat_tables(known), wanted)], wanted)

@@ -31,18 +31,10 @@ _compute: Any = pc  # its stubs lack functions
 
 @dataclass(frozen=True)
 class Windows:
-    """Some windows of a product, with a key each.
+    """Some windows of a product, with a key each."""
 
-    Parameters
-    ----------
-    starts
-        Their starts lie within these times, which do not overlap and ascend.
-    texts
-        The text of the start and the keys of each; None for all windows that start within these times.
-    """
-
-    starts: Sequence[Span]
-    texts: Any = None
+    starts: Sequence[Span]  # their starts lie within these times, which do not overlap and ascend
+    texts: Any = None  # the text of the start and the keys of each; None for all windows that start within these times
 
     @property
     def empty(self) -> bool:
@@ -93,19 +85,7 @@ def remembered(spark: SparkSession, silver: Scan, product: Product, event_time: 
 def places_of(
     spark: SparkSession, new: Scan, product: Product, event_time: str, shorten: Callable[[pa.Table], pa.Table]
 ) -> list[pa.Table]:
-    """Starts and keys of new rows, in a few tables.
-
-    Parameters
-    ----------
-    spark
-        The session.
-    new
-        The rows, with the columns that :func:`~gold.columns.in_windows` takes.
-    product, event_time
-        The product, and the path of the event time.
-    shorten
-        Makes fewer rows of those of a data file, or of a part.
-    """
+    """Starts and keys of new rows, in a few tables."""
     known = remembered(spark, new, product, event_time)
     if known is not None:
         return [shorten(rows.select([START, *key_names(product)])) for rows in known]

@@ -57,17 +57,7 @@ def why_never_plain(contract: Contract) -> str:
 
 
 def plain_alerts(messages: DataFrame, samples: Samples, contract: Contract, limits: Limits) -> DataFrame:
-    """The alerts of plain messages, as messages for a topic: ``key`` and ``value``.
-
-    Parameters
-    ----------
-    messages
-        What Spark's Kafka source gives.
-    samples, contract
-        The product that declares the alerts, and the contract of its stream.
-    limits
-        How large records may be.
-    """
+    """The alerts of plain messages, as messages for a topic: ``key`` and ``value``."""
     value = _double(samples.value)
     beyond = F.lit(False)
     if samples.minimum is not None:

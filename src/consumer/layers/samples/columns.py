@@ -30,24 +30,7 @@ def readings(rows: DataFrame, samples: Samples) -> DataFrame:
 
 
 def sampled(rows: DataFrame, samples: Samples, closed: Column, updated_at: datetime) -> DataFrame:
-    """The samples of windows.
-
-    Parameters
-    ----------
-    rows
-        What :func:`readings` returned: all readings of these windows.
-    samples
-        The product.
-    closed
-        Which windows: a condition on their start, :data:`consumer.layers.gold.columns.START`.
-    updated_at
-        When they are computed.
-
-    Returns
-    -------
-    DataFrame
-        Rows of the table of samples.
-    """
+    """The samples of windows."""
     size, starts = micros(samples.window.size), window_starts(F.col(AT), samples.window)
     in_windows = rows.select(starts.alias(START), AT, DEVICE, VALUE, is_anomaly(samples).alias(_ANOMALY)).where(closed)
     group = [START, _ANOMALY, *([DEVICE] if samples.by is Grouping.DEVICE else [])]

@@ -17,24 +17,12 @@ _SECOND = timedelta(seconds=1) // _MICROSECOND
 
 
 class Anomaly(NamedTuple):
-    """What a detector noticed.
+    """What a detector noticed."""
 
-    Parameters
-    ----------
-    detector
-        Which one.
-    reading
-        The reading that it is about.
-    detected_at
-        The event time at which it is an anomaly, in microseconds since 1970.
-    minimum, maximum
-        The range that was expected of the value; None for no end.
-    """
-
-    detector: Detector
-    reading: Reading
-    detected_at: int
-    minimum: float | None = None
+    detector: Detector  # which one
+    reading: Reading  # the reading that it is about
+    detected_at: int  # the event time at which it is an anomaly, in microseconds since 1970
+    minimum: float | None = None  # the range that was expected of the value; None for no end
     maximum: float | None = None
 
 
@@ -49,13 +37,7 @@ class Detects(Protocol):
 
 
 class OutOfRange:
-    """A value is outside of a range.
-
-    Parameters
-    ----------
-    minimum, maximum
-        The range; None for no end.
-    """
+    """A value is outside of a range."""
 
     def __init__(self, minimum: float | None, maximum: float | None) -> None:
         self._minimum, self._maximum = minimum, maximum
@@ -72,15 +54,7 @@ class OutOfRange:
 
 
 class FastChange:
-    """A value changes too fast. Values out of range, which are anomalies of their own, are left out.
-
-    Parameters
-    ----------
-    rate
-        How fast is too fast, and which readings are compared.
-    in_range
-        The rule for values out of range.
-    """
+    """A value changes too fast. Values out of range, which are anomalies of their own, are left out."""
 
     def __init__(self, rate: RateOfChange, in_range: Sampler) -> None:
         self._maximum = rate.maximum
@@ -106,13 +80,7 @@ class FastChange:
 
 
 class Stuck:
-    """A value does not change: the last readings are too many of the same value. Noticed once, until it changes.
-
-    Parameters
-    ----------
-    stuck
-        How many readings, and in what time.
-    """
+    """A value does not change: the last readings are too many of the same value. Noticed once, until it changes."""
 
     def __init__(self, stuck: StuckValue) -> None:
         self._readings = stuck.readings
@@ -141,13 +109,7 @@ class Stuck:
 
 
 class Silent:
-    """A device sends nothing: a timer that each reading starts again.
-
-    Parameters
-    ----------
-    silent
-        After what time.
-    """
+    """A device sends nothing: a timer that each reading starts again."""
 
     def __init__(self, silent: SilentDevice) -> None:
         self._after = silent.after // _MICROSECOND
@@ -182,18 +144,7 @@ def detectors(samples: Samples) -> list[Detects]:
 
 
 def anomalies(readings: Iterator[Reading], samples: Samples, since: int | None, until: int) -> Iterator[Anomaly]:
-    """The anomalies from a time on and before another.
-
-    Parameters
-    ----------
-    readings
-        Readings of any number of devices, one device after another, each in the order of its readings: all that are
-        before `until`, from the look back of the detectors before `since` on.
-    samples
-        The product.
-    since, until
-        In microseconds since 1970; None for the beginning.
-    """
+    """The anomalies from a time on and before another."""
     device: str | None = None
     of_device: list[Detects] = []
     for reading in readings:

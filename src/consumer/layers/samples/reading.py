@@ -10,31 +10,15 @@ from lakeproof.gold.samples import Role
 
 
 class Reading(NamedTuple):
-    """What a device measured; readings are ordered by event time, device and value.
+    """What a device measured; readings are ordered by event time, device and value."""
 
-    Parameters
-    ----------
-    at
-        Event time, in microseconds since 1970.
-    device
-        Which device.
-    value
-        What it measured.
-    """
-
-    at: int
-    device: str
-    value: float
+    at: int  # event time, in microseconds since 1970
+    device: str  # which device
+    value: float  # what it measured
 
 
 class Sampler:
-    """Says which readings of a window are samples: the first, middle and last normal one, and every anomaly.
-
-    Parameters
-    ----------
-    minimum, maximum
-        A value outside of this range is an anomaly; None for no end. Zero is a value like any other.
-    """
+    """Says which readings of a window are samples: the first, middle and last normal one, and every anomaly."""
 
     def __init__(self, minimum: float | None, maximum: float | None) -> None:
         self._minimum = minimum

@@ -70,13 +70,7 @@ def kept_before(
 
 
 def compared(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract: Contract) -> list[pa.Table]:
-    """Collect what verdicts on rows of bronze depend on, from the parts of a scan.
-
-    Returns
-    -------
-    list of pyarrow.Table
-        For each part a table, with a row of :data:`~silver.verdicts.COMPARED` for each row, in their order.
-    """
+    """Collect what verdicts on rows of bronze depend on, from the parts of a scan."""
     return spread_parts(spark, bronze, parts, _each(lambda rows: compared_of(rows, contract)))
 
 

@@ -12,15 +12,7 @@ _DIGEST_SIZE = 16
 
 
 def keys(rows: pa.RecordBatch, contract: Contract) -> Any:
-    """Text of the primary key of each row.
-
-    Parameters
-    ----------
-    rows
-        Columns of the contract's fields, by their names.
-    contract
-        The contract.
-    """
+    """Text of the primary key of each row."""
     by_name = {field.name: field for field in contract}
     texts = texts_of_fields({name: (rows.column(name), by_name[name].type) for name in contract.primary_key})
     return texts.cast(pa.binary())
@@ -31,13 +23,6 @@ def content_hashes(rows: pa.RecordBatch, contract: Contract) -> Any:
 
     A contract can rename fields and list them in another order. That changes no content, and neither does what is
     derived: a copy of a record is ingested at another time.
-
-    Parameters
-    ----------
-    rows
-        Columns of the contract's fields, by their names.
-    contract
-        The contract.
     """
     fields = sorted((field for field in contract if not field.derived), key=lambda field: field.first_name)
     texts: list[Any] = texts_of_fields(

@@ -27,27 +27,15 @@ _HOUR = 3_600_000_000
 _REST = "rest"
 
 
-class Progress(NamedTuple):
-    """Which silver an index follows, and how far.
+class IndexPosition(NamedTuple):
+    """Which silver an index follows, and how far."""
 
-    Parameters
-    ----------
-    silver
-        Unique id of the table.
-    contract
-        Digest of the contract that the keys were written under.
-    end
-        The micro-batch of bronze before which it has all keys.
-    snapshot_id
-        The commit of silver that ended there.
-    """
+    silver: str  # unique id of the table
+    contract: str  # digest of the contract that the keys were written under
+    end: int  # the micro-batch of bronze before which it has all keys
+    snapshot_id: int  # the commit of silver that ended there
 
-    silver: str
-    contract: str
-    end: int
-    snapshot_id: int
-
-    def is_same_silver(self, other: "Progress") -> bool:
+    def is_same_silver(self, other: "IndexPosition") -> bool:
         """Whether one may come after the other."""
         return (self.silver, self.contract) == (other.silver, other.contract) and self.end <= other.end
 
@@ -56,20 +44,6 @@ class KeyIndex:
     """An index of the keys of one stream.
 
     Each method may raise :class:`consumer.layers.buckets.DamagedError`.
-
-    Parameters
-    ----------
-    folder
-        Where it lies; made if it is missing.
-    horizon
-        Length of the horizon in microseconds; None if it is unbounded.
-
-    Raises
-    ------
-    InUseError
-        Another process has it open.
-    LakeproofError
-        The folder cannot be written.
     """
 
     def __init__(self, folder: Path, horizon: Micros | None) -> None:
@@ -77,21 +51,13 @@ class KeyIndex:
         self._buckets = Buckets(folder, "LAKE_SILVER_INDEX")
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> IndexPosition | None:
         """How far it is; None if it is empty."""
         text = self._buckets.property(_PROGRESS)
-        return Progress(**json.loads(text)) if text else None
+        return IndexPosition(**json.loads(text)) if text else None
 
     def find(self, keys: Any, oldest: Micros | None) -> pa.Table:
-        """Return the rows with some keys whose event time is not before `oldest`, as a table of :data:`COMPARED`.
-
-        Parameters
-        ----------
-        keys
-            An Arrow array of :func:`consumer.layers.silver.content.keys`.
-        oldest
-            The horizon; None if there is none.
-        """
+        """Return the rows with some keys whose event time is not before `oldest`, as a table of :data:`COMPARED`."""
         left: list[Any] = keys.unique().to_pylist()
         found: list[tuple[bytes, bytes]] = []
         for bucket in self._buckets.names:
@@ -110,18 +76,8 @@ class KeyIndex:
         }
         return pa.Table.from_pydict(columns, schema=COMPARED)
 
-    def add(self, rows: pa.Table, progress: Progress, watermark: Micros | None) -> None:
-        """Add rows that silver has kept, and remove what the horizon has passed, at once.
-
-        Parameters
-        ----------
-        rows
-            A table of :data:`COMPARED`.
-        progress
-            How far the index is with them.
-        watermark
-            The greatest event time so far.
-        """
+    def add(self, rows: pa.Table, progress: IndexPosition, watermark: Micros | None) -> None:
+        """Add rows that silver has kept, and remove what the horizon has passed, at once."""
         batch = WriteBatch(raw_mode=True)
         buckets: dict[str, ColumnFamily] = {}
         for key, time, source, position, content in _values(rows):

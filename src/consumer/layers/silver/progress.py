@@ -24,38 +24,20 @@ Counts = dict[tuple[str, int], int]
 
 @dataclass(frozen=True)
 class Range:
-    """Micro-batches of bronze, from one number to before another.
+    """Micro-batches of bronze, from one number to before another."""
 
-    Parameters
-    ----------
-    start, end
-        The first number, and the one behind the last.
-    rows
-        How many rows of each source they hold, as bronze's ledger says.
-    of_topic
-        Whether the rows come from a topic: then a source is a partition.
-    """
-
-    start: int
+    start: int  # the first number, and the one behind the last
     end: int
-    rows: Counts
-    of_topic: bool
+    rows: Counts  # how many rows of each source they hold, as bronze's ledger says
+    of_topic: bool  # whether the rows come from a topic: then a source is a partition
 
 
 @dataclass(frozen=True)
 class Bronze:
-    """What can be decided.
+    """What can be decided."""
 
-    Parameters
-    ----------
-    ledger
-        Bronze's ledger.
-    end
-        The number of the micro-batch that bronze, dead letters and ledger will have next.
-    """
-
-    ledger: "Table"
-    end: int
+    ledger: "Table"  # bronze's ledger
+    end: int  # the number of the micro-batch that bronze, dead letters and ledger will have next
 
     @property
     def id(self) -> str:

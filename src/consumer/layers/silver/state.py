@@ -14,7 +14,7 @@ from consumer.iceberg.append import OpenTable
 from consumer.iceberg.marker import Committed
 from consumer.layers.buckets import InUseError, mended
 from consumer.layers.silver.compared import kept_before
-from consumer.layers.silver.key_index import KeyIndex, Progress
+from consumer.layers.silver.key_index import IndexPosition, KeyIndex
 from consumer.layers.silver.progress import Range, bronze_of, next_range
 from consumer.layers.silver.verdicts import IN_SILVER, Lost, Micros
 from lakeproof.catalog import catalog_errors
@@ -29,15 +29,7 @@ log = structlog.get_logger()
 
 
 class State:
-    """What silver has kept, as an index.
-
-    Parameters
-    ----------
-    settings
-        Where it lies.
-    stream
-        Name of the stream.
-    """
+    """What silver has kept, as an index."""
 
     def __init__(self, settings: Settings, stream: str) -> None:
         self._settings = settings
@@ -58,23 +50,6 @@ class State:
         """Return the rows with some keys whose event time is not before the horizon, of silver's newest commit.
 
         The index is filled from silver where it is empty, behind, damaged, or of another point in time.
-
-        Parameters
-        ----------
-        spark
-            The session.
-        catalog
-            The catalog.
-        silver
-            The silver table.
-        contract
-            The contract that decides.
-        keys
-            The keys.
-        horizon
-            Length of the horizon in microseconds; None if it is unbounded.
-        oldest
-            The horizon: no key from before it is looked for any more.
         """
         if self._index is None:
             self._index = _opened(Path(self._settings.silver.index) / self._stream, horizon)
@@ -124,17 +99,7 @@ class State:
             self._index = None
 
     def decided(self, taken: Range, rows: pa.Table, lost: Mapping[int, Lost]) -> None:
-        """Remember what a micro-batch kept, until silver's commit of it is seen.
-
-        Parameters
-        ----------
-        taken
-            What the micro-batch decided.
-        rows
-            A table of :data:`consumer.layers.silver.verdicts.COMPARED`.
-        lost
-            Those of its rows that were not kept, by their numbers.
-        """
+        """Remember what a micro-batch kept, until silver's commit of it is seen."""
         is_kept: Any = rows[MICRO_BATCH_ID].to_numpy() != IN_SILVER
         is_kept[list(lost)] = False
         self._pending = taken, rows.filter(pa.array(is_kept))
@@ -146,7 +111,7 @@ class State:
         catalog: "Catalog",
         silver: OpenTable,
         contract: Contract,
-        wanted: Progress,
+        wanted: IndexPosition,
         start: int,
         oldest: Micros | None,
         watermark: Micros | None,
@@ -177,5 +142,5 @@ def _opened(folder: Path, horizon: Micros | None) -> KeyIndex:
         return KeyIndex(own, horizon)
 
 
-def _progress(silver: OpenTable, contract: Contract, newest: Committed) -> Progress:
-    return Progress(silver.table_id(), contract.digest, int(newest.marker.end), newest.snapshot_id)
+def _progress(silver: OpenTable, contract: Contract, newest: Committed) -> IndexPosition:
+    return IndexPosition(silver.table_id(), contract.digest, int(newest.marker.end), newest.snapshot_id)

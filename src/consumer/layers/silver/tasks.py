@@ -26,7 +26,7 @@ from lakeproof.tables.names import (
     WINNER_SOURCE,
 )
 
-Outcome = tuple[str, int, str]
+Decision = tuple[str, int, str]
 """A source, its micro-batch in bronze, and a verdict."""
 
 _ROW, _VERDICT = "_row", "_verdict"
@@ -40,82 +40,47 @@ _compute: Any = pc  # its stubs lack functions
 
 
 @dataclass
-class Written:
-    """What tasks wrote of their rows; no table knows of it yet.
+class DecidedRows:
+    """What tasks wrote of their rows; no table knows of it yet."""
 
-    Parameters
-    ----------
-    files
-        Data files of the table of each verdict.
-    outcomes
-        How many rows of each source got which verdict.
-    """
-
-    files: dict[Verdict, list[DataFile]] = field(default_factory=dict)
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    files: dict[Verdict, list[DataFile]] = field(default_factory=dict)  # data files of the table of each verdict
+    outcomes: Counter[Decision] = field(default_factory=Counter)  # how many rows of each source got which verdict
 
 
 @dataclass(frozen=True)
 class Decided:
-    """What a task has to know beside its rows.
+    """What a task has to know beside its rows."""
 
-    Parameters
-    ----------
-    horizons
-        The horizon of each micro-batch.
-    targets
-        Where the rows of each verdict go; those of a table without a target are only counted.
-    s3
-        How to reach S3, to write data files.
-    of_topic
-        Whether the rows come from a topic: then they are counted by partition.
-    """
-
-    horizons: Mapping[int, Micros | None]
+    horizons: Mapping[int, Micros | None]  # the horizon of each micro-batch
+    # where the rows of each verdict go; those of a table without a target are only counted
     targets: Mapping[Verdict, Target | None]
     s3: S3Settings
-    of_topic: bool
+    of_topic: bool  # whether the rows come from a topic: then they are counted by partition
 
 
 @dataclass(frozen=True)
-class Part:
-    """Rows of bronze that a task writes, with what is known of each of them, in their order.
+class DecidedPart:
+    """Rows of bronze that a task writes, with what is known of each of them, in their order."""
 
-    Parameters
-    ----------
-    rows
-        The rows.
-    compared
-        Their places and hashes: columns of :data:`consumer.layers.silver.verdicts.COMPARED`.
-    lost
-        Those that are not kept: their numbers in the part, verdicts and winners.
-    """
-
-    rows: Scan
-    compared: pa.Table
-    lost: pa.Table
+    rows: Scan  # the rows
+    compared: pa.Table  # their places and hashes: columns of :data:`consumer.layers.silver.verdicts.COMPARED`
+    lost: pa.Table  # those that are not kept: their numbers in the part, verdicts and winners
 
 
-def parts_decided(bronze: Sequence[Scan], compared: Sequence[pa.Table], lost: Mapping[int, Lost]) -> list[Part]:
+def parts_decided(bronze: Sequence[Scan], compared: Sequence[pa.Table], lost: Mapping[int, Lost]) -> list[DecidedPart]:
     """Give each part of bronze the verdicts on its rows, which are numbered through all parts."""
     of_all, parts, first = _lost_table(lost), [], 0
     for rows, places in zip(bronze, compared, strict=True):
         after = first + places.num_rows
         mine = _between(of_all, first, after)
-        parts.append(Part(rows, places.select([SOURCE, POSITION, CONTENT_HASH]), mine))
+        parts.append(DecidedPart(rows, places.select([SOURCE, POSITION, CONTENT_HASH]), mine))
         first = after
     return parts
 
 
-def write_decided(spark: SparkSession, bronze: Scan, parts: Sequence[Part], decided: Decided) -> Written:
-    """Write rows of bronze, from the parts of a scan, to the tables of their verdicts.
-
-    Raises
-    ------
-    UnavailableError
-        A data file cannot be read or written; nothing was committed.
-    """
-    whole = Written(files={verdict: [] for verdict in decided.targets})
+def write_decided(spark: SparkSession, bronze: Scan, parts: Sequence[DecidedPart], decided: Decided) -> DecidedRows:
+    """Write rows of bronze, from the parts of a scan, to the tables of their verdicts."""
+    whole = DecidedRows(files={verdict: [] for verdict in decided.targets})
     for written in spread_parts(spark, bronze, parts, lambda part: _write(part, decided)):
         for verdict, files in written.files.items():
             whole.files[verdict] += files
@@ -123,8 +88,8 @@ def write_decided(spark: SparkSession, bronze: Scan, parts: Sequence[Part], deci
     return whole
 
 
-def _write(part: Part, decided: Decided) -> Written:
-    written = Written()
+def _write(part: DecidedPart, decided: Decided) -> DecidedRows:
+    written = DecidedRows()
     writers = {
         verdict: DataFileWriter(target, open_storage(target.folder, decided.s3))
         for verdict, target in decided.targets.items()
@@ -196,7 +161,7 @@ def _rows_for(verdict: Verdict, rows: pa.RecordBatch, of_lost: pa.Table, decided
             return rows
 
 
-def _counted(rows: pa.RecordBatch, verdict: Verdict, *, of_topic: bool) -> Counter[Outcome]:
+def _counted(rows: pa.RecordBatch, verdict: Verdict, *, of_topic: bool) -> Counter[Decision]:
     keys = [SOURCE, MICRO_BATCH_ID]
     table = pa.Table.from_batches([rows.select(keys)])
     if of_topic:

@@ -44,7 +44,7 @@ _ROW = "_row"
 
 Micros = int
 """A time in microseconds since 1970: Python has fewer years, and gets times from Spark in its own zone."""
-Place = tuple[str, int]
+RowId = tuple[str, int]
 """Where a row is from: source and position."""
 
 
@@ -61,7 +61,7 @@ class Lost(NamedTuple):
     """The verdict on a row that is not kept; of a duplicate or conflict, the place of the row that was kept."""
 
     verdict: Verdict
-    winner: Place | None
+    winner: RowId | None
 
 
 class _Row(NamedTuple):
@@ -85,21 +85,7 @@ def watermarks(rows: pa.Table) -> dict[int, Micros]:
 
 
 def decide(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[int, Lost]:
-    """Decide rows.
-
-    Parameters
-    ----------
-    rows
-        What :func:`~silver.compared.compared` returns: rows of some micro-batches, and those of silver with
-        the same keys.
-    horizons
-        The horizon of each of the micro-batches.
-
-    Returns
-    -------
-    dict
-        The rows that are not kept, by their numbers: the first row has number 0.
-    """
+    """Decide rows."""
     rows = rows.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
     compute: Any = pc  # its stubs lack functions
     counts = rows.group_by(KEY).aggregate([([], "count_all")])

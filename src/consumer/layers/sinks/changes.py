@@ -36,18 +36,10 @@ _MAX_MICRO_BATCHES = 100
 
 @dataclass(frozen=True)
 class Change:
-    """What is to be sent.
+    """What is to be sent."""
 
-    Parameters
-    ----------
-    messages
-        Key, value and headers of each message.
-    committed
-        The marker up to which they are what the table has.
-    """
-
-    messages: DataFrame
-    committed: Committed
+    messages: DataFrame  # Key, value and headers of each message
+    committed: Committed  # the marker up to which they are what the table has
 
 
 class Changes(Protocol):
@@ -61,24 +53,12 @@ class Changes(Protocol):
 
 @dataclass(frozen=True)
 class Followed:
-    """A table that a sink follows.
+    """A table that a sink follows."""
 
-    Parameters
-    ----------
-    table
-        Its name.
-    query
-        The query that fills it.
-    stream
-        The stream that its rows come from.
-    changes
-        Finds what is new in it.
-    """
-
-    table: str
-    query: str
-    stream: str
-    changes: Changes
+    table: str  # its name
+    query: str  # the query that fills it
+    stream: str  # the stream that its rows come from
+    changes: Changes  # finds what is new in it
 
 
 def silver_followed(contract: Contract) -> Followed:

@@ -7,88 +7,94 @@ not at all, and only one can have a name.
 
 import io
 import re
-from time import monotonic
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import structlog
 from pyspark.sql import SparkSession
 
+from consumer.asked import Asked
 from consumer.iceberg.append import open_table
+from consumer.layers.base import Commits, Layer
 from consumer.layers.sinks.changes import closed_since
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.gold.model import WINDOW_START, Product
+from lakeproof.gold.model import WINDOW_START, Product, SinkKind
 from lakeproof.settings import Settings
-from lakeproof.state.lease import Lease
+from lakeproof.state.sink_positions import sink_lease
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import gold_query, gold_table
-
-log = structlog.get_logger()
 
 _END = b"lakeproof.end"
 _DIGITS = 12
 _NAME = re.compile(r"([0-9a-f]{12})-(first|-?\d+)\.parquet")
 
 
-class FileSink:
-    """Writes files for one product.
+@dataclass(frozen=True)
+class _Work:
+    """The windows between two horizons, and the file for them."""
 
-    Parameters
-    ----------
-    settings
-        Where everything is.
-    product
-        The product; its windows are final.
-    lease
-        The lease of the sink.
-    """
+    file: str
+    windows: pa.Table
+    horizon: int
 
-    def __init__(self, settings: Settings, product: Product, lease: Lease) -> None:
+
+class FileSink(Layer[_Work]):
+    """Writes files for one product, whose windows are final."""
+
+    event = "published"
+    outlasts_outages = True
+
+    def __init__(self, settings: Settings, product: Product) -> None:
         self._product = product
-        self._lease = lease
         self._table = gold_table(product.name)
         self._root = f"{settings.sinks.files}/{product.name}"
         self._storage = open_storage(self._root, settings.s3)
         self._empty: tuple[int | None, int] | None = None
-        self.count = 0
+        self.stream = product.stream
+        self.name = f"{self._table}-to-files"
+        self.lease_name = sink_lease(self.name)
+        self.follows = gold_query(product.name)
 
-    def take(self, spark: SparkSession) -> bool:
-        """Write the windows that became final; return whether there were any.
+    @classmethod
+    def asked(cls, asked: Asked) -> "Iterable[FileSink]":
+        """One for each product that declares it."""
+        found = ((each, sink) for each in asked.products for sink in each.sinks)
+        return [cls(asked.settings, product) for product, sink in found if sink.kind is SinkKind.PARQUET]
 
-        Raises
-        ------
-        LakeproofError
-            The files have windows that the table does not have, or those of another product.
-        """
-        began = monotonic()
+    def next(self, spark: SparkSession) -> _Work | None:
+        """Find the windows that became final."""
         newest = open_table(spark, self._table, gold_query(self._product.name)).newest()
         if newest is None or not newest.marker.contents:
-            return False
+            return None
         before, horizon = self._end(), int(newest.marker.contents)
         if before is not None and horizon < before:
             raise LakeproofError(
-                f"The files in {self._root} have windows that {self._table} has no longer: it was restored from an "
-                "older copy.",
+                f"The files in {self._root} have windows that {self._table} has lost: it was restored from an older "
+                "copy.",
                 "Restore the newer copy of the catalog. Or move the files away: then all are written again.",
             )
         if horizon == before or self._empty == (before, horizon):
-            return False
+            return None
         rows = closed_since(spark.table(f"{CATALOG}.{self._table}"), before, horizon)
         found: pa.Table = rows.orderBy(WINDOW_START).toArrow()
         if not found.num_rows:
             self._empty = before, horizon
-            return False
-        self._lease.check()
-        name = f"{self._product.digest[:_DIGITS]}-{'first' if before is None else before}.parquet"
-        try:
-            self._storage.write_new(f"{self._root}/{name}", _parquet(found, horizon))
-        except FileExistsError:
-            return True  # another consumer wrote it: look again
-        self.count += 1
-        seconds = round(monotonic() - began, 3)
-        log.info("published", table=self._table, file=name, windows=found.num_rows, seconds=seconds)
-        return True
+            return None
+        file = f"{self._product.digest[:_DIGITS]}-{'first' if before is None else before}.parquet"
+        return _Work(file, found, horizon)
+
+    def compute(self, spark: SparkSession, work: _Work) -> Commits:  # noqa: ARG002 - the rows are there
+        """Yield the write of the file, which appears as a whole or not at all."""
+
+        def write() -> None:
+            with suppress(FileExistsError):  # another consumer wrote it
+                self._storage.write_new(f"{self._root}/{work.file}", _parquet(work.windows, work.horizon))
+
+        yield write
+        return {"table": self._table, "file": work.file, "windows": work.windows.num_rows}
 
     def _end(self) -> int | None:
         """The horizon up to which there are files; None if there are none."""

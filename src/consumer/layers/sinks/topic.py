@@ -1,23 +1,24 @@
 """A sink that sends what a table has committed to a topic, at least once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from time import monotonic
 
 import pyarrow as pa
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
+from consumer.asked import Asked
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.marker import Committed, MarkerLostError
 from consumer.iceberg.tasks import write_in_tasks
-from consumer.layers.sinks.changes import Followed
+from consumer.layers.base import Commits, Layer
+from consumer.layers.sinks.changes import Followed, dead_letters_followed, gold_followed, silver_followed
 from lakeproof.errors import LakeproofError
+from lakeproof.gold.model import SinkKind
 from lakeproof.kafka.create import TopicSpec, ready_topic
 from lakeproof.kafka.sending import Outgoing, Sending
 from lakeproof.settings import KafkaSettings, Settings
-from lakeproof.state.lease import Lease
-from lakeproof.state.sink_positions import SinkPosition, SinkPositions
+from lakeproof.state.sink_positions import SinkPosition, SinkPositions, sink_lease
 
 log = structlog.get_logger()
 
@@ -27,66 +28,72 @@ def sink_name(table: str, topic: str) -> str:
     return f"{table}-to-{topic}"
 
 
-class TopicSink:
-    """Sends rows to a topic, then records up to where.
+@dataclass(frozen=True)
+class _Work:
+    """What a table has behind one marker, None for the start, up to another one or a bit less."""
 
-    Parameters
-    ----------
-    settings
-        Where everything is.
-    followed
-        The table.
-    topic
-        Name of the topic.
-    lease
-        The lease of the sink.
-    """
+    table: OpenTable
+    position: SinkPosition | None
+    since: Committed | None
+    newest: Committed
+    topic_id: str
 
-    def __init__(self, settings: Settings, followed: Followed, topic: str, lease: Lease) -> None:
+
+class TopicSink(Layer[_Work]):
+    """Sends rows of a table to a topic, then records up to where."""
+
+    event = "sent"
+    outlasts_outages = True
+
+    def __init__(self, settings: Settings, followed: Followed, topic: str) -> None:
         self._settings = settings
         self._followed = followed
         self._topic = topic
-        self._lease = lease
-        self._name = sink_name(followed.table, topic)
         self._positions = SinkPositions(settings.state.database)
-        self.count = 0
+        self.stream = followed.stream
+        self.name = sink_name(followed.table, topic)
+        self.lease_name = sink_lease(self.name)
+        self.follows = followed.query
 
-    def take(self, spark: SparkSession) -> bool:
-        """Send what the table has committed since the position; return whether there was anything.
+    @classmethod
+    def asked(cls, asked: Asked) -> "Iterable[TopicSink]":
+        """One for each topic of dead letters, of silver and of products."""
+        for stream, topic in asked.dead_letter_topics.items():
+            yield cls(asked.settings, dead_letters_followed(stream), topic)
+        for stream, topic in asked.silver_topics.items():
+            yield cls(asked.settings, silver_followed(asked.contracts[stream]), topic)
+        for product in asked.products:
+            for sink in product.sinks:
+                if sink.kind is SinkKind.KAFKA:
+                    yield cls(asked.settings, gold_followed(product, asked.contracts[product.stream]), sink.topic)
 
-        Raises
-        ------
-        LakeproofError
-            The position is not one of the table's past: one of them was restored from a backup.
-        UnavailableError
-            The brokers do not acknowledge.
-        """
-        began = monotonic()
+    def next(self, spark: SparkSession) -> _Work | None:
+        """Find what the table has committed since the position."""
         table = open_table(spark, self._followed.table, self._followed.query)
         newest = table.newest()
         if newest is None:
-            return False
-        position = self._positions.get(self._name)
+            return None
+        position = self._positions.get(self.name)
         since = self._since(position, table, newest)
         if since and since.next_number == newest.next_number:
-            return False
+            return None
         topic_id = ready_topic(self._settings.kafka, TopicSpec.of(self._topic, self._settings.topics))
         if position and position.topic_id != topic_id:
             log.warning("the topic was created again: sending the whole table", table=table.name, topic=self._topic)
             since = None
-        with self._followed.changes(spark, table, since, newest) as change:
+        return _Work(table, position, since, newest, topic_id)
+
+    def compute(self, spark: SparkSession, work: _Work) -> Commits:
+        """Send the rows; yield the record of the new position."""
+        with self._followed.changes(spark, work.table, work.since, work.newest) as change:
             sent = send_rows(change.messages, self._settings.kafka, self._topic)
-            self._lease.check()
-            reached = SinkPosition(table.table_id(), topic_id, change.committed.as_text())
-            self._record(reached, position)
-        self.count += 1
-        numbers = f"{since.next_number if since else 0} to {change.committed.marker.micro_batch_id}"
-        seconds = round(monotonic() - began, 3)
-        log.info("sent", table=table.name, topic=self._topic, micro_batches=numbers, messages=sent, seconds=seconds)
-        return True
+            reached = SinkPosition(work.table.table_id(), work.topic_id, change.committed.as_text())
+            yield lambda: self._record(reached, work.position)
+        numbers = f"{work.since.next_number if work.since else 0} to {change.committed.marker.micro_batch_id}"
+        return {"table": work.table.name, "topic": self._topic, "micro_batches": numbers, "messages": sent}
 
     def _record(self, reached: SinkPosition, before: SinkPosition | None) -> None:
-        self._positions.record(self._name, self._followed.table, reached, before)
+        self._positions.record(self.name, self._followed.table, reached, before)
 
     def _since(self, position: SinkPosition | None, table: OpenTable, newest: Committed) -> Committed | None:
         """The marker up to which the topic has the table; None if it has nothing of it."""
@@ -124,13 +131,7 @@ class _Sent:
 
 
 def send_rows(messages: DataFrame, kafka: KafkaSettings, topic: str) -> int:
-    """Send messages, each task its own, and return how many there were.
-
-    Raises
-    ------
-    SendingError
-        The brokers did not acknowledge one.
-    """
+    """Send messages, each task its own, and return how many there were."""
     return sum(part.messages for part in write_in_tasks(messages, lambda batches: _send(batches, kafka, topic)))
 
 

@@ -9,25 +9,24 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from tests.consumer.lake import rows
 from tests.consumer.layers.gold.model import Order, Spec, Window, best, by, by_key, total, windows
+from tests.consumer.taking import take_all
 from tests.lakeproof.gold.products import CONTRACT
 from tests.lakes import changed
 
 from consumer.iceberg.append import append_once, open_table
 from consumer.iceberg.data_files import DataFileWriter
 from consumer.iceberg.marker import Marker
+from consumer.layers.gold.aggregate import GoldLayer
 from consumer.layers.gold.columns import EPOCH, micros
-from consumer.layers.gold.micro_batches import GoldMicroBatches
-from consumer.layers.gold.table import ensure_gold_table
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.gold.model import Product
 from lakeproof.gold.product_file import load_product
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import gold_lease, lease
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import gold_table, silver_query, silver_tables
-from lakeproof.tables.schemas import ensure_namespace, ensure_silver_tables
+from lakeproof.tables.schemas import ensure_silver_tables
 from reader.connect import connect
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -195,15 +194,15 @@ def write_product(settings: Settings, text: str) -> Product:
 
 def fill(spark: SparkSession, settings: Settings, spec: Spec) -> int:
     """Let a product take what silver has; return how many micro-batches it took."""
-    product = write_product(settings, spec.text)
-    ensure_namespace(open_catalog(settings), "gold")
-    ensure_gold_table(spark, product, gold_table(product.name))
-    with lease(settings.state.database, gold_lease(product.name)) as held:
-        contracts = ContractLog(settings.state.database)
-        process = GoldMicroBatches(settings, product, gold_table(product.name), contracts, held)
-        while process.take(spark):
-            pass
-        return process.count
+    layer = gold_layer(settings, write_product(settings, spec.text))
+    layer.prepare(open_catalog(settings))
+    layer.open(spark)
+    return take_all(spark, settings, layer)
+
+
+def gold_layer(settings: Settings, product: Product) -> GoldLayer:
+    """Gold of a product."""
+    return GoldLayer(settings, product, gold_table(product.name))
 
 
 def columns(spec: Spec) -> list[str]:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from tests.consumer.lake import Drain, SessionOf, rows
+from tests.consumer.layers.gold.lakes import gold_layer
 from tests.consumer.layers.silver.lakes import silver_of
+from tests.consumer.taking import Taking, taking
 from tests.evolving import LONG, NEW, OLD, V1, V2, land, write_contract
 from tests.lakes import changed
 
 from consumer.iceberg.append import open_table
-from consumer.layers.gold.micro_batches import GoldMicroBatches
-from consumer.layers.gold.table import ensure_gold_table
 from consumer.layers.sinks.changes import gold_followed
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -24,9 +24,7 @@ from lakeproof.gold.product_file import load_product
 from lakeproof.history import apply
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import gold_lease, lease
-from lakeproof.tables.names import gold_query, gold_table
-from lakeproof.tables.schemas import ensure_namespace
+from lakeproof.tables.names import gold_query
 
 pytestmark = pytest.mark.spark
 
@@ -61,12 +59,13 @@ def write(settings: Settings, version: str, fields: list[str], strategy: str) ->
 
 
 @contextmanager
-def gold_of(spark: SparkSession, settings: Settings) -> Iterator[GoldMicroBatches]:
+def gold_of(spark: SparkSession, settings: Settings) -> Iterator[Taking]:
     product = load_product(settings.gold, "busy", lambda stream: load_contract(settings.contracts, stream))
-    ensure_namespace(open_catalog(settings), "gold")
-    ensure_gold_table(spark, product, gold_table("busy"))
-    with lease(settings.state.database, gold_lease("busy")) as held:
-        yield GoldMicroBatches(settings, product, gold_table("busy"), ContractLog(settings.state.database), held)
+    layer = gold_layer(settings, product)
+    layer.prepare(open_catalog(settings))
+    layer.open(spark)
+    with taking(settings, layer) as process:
+        yield process
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.consumer.lake import SessionOf
 from tests.consumer.layers.gold.lakes import FINAL, NOON, SLIDING, SPENDING, VISITS, Silver, fill, order, orders_lake
 from tests.consumer.layers.gold.model import Order, windows
-from tests.consumer.layers.gold.test_micro_batches import some
+from tests.consumer.layers.gold.test_aggregate import some
 from tests.operations import tables
 
 from lakeproof.catalog import open_catalog

@@ -7,23 +7,23 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from tests.consumer.lake import rows
 from tests.consumer.layers.samples.model import SECOND, Row, anomalies, time, windows
+from tests.consumer.taking import take_all
 from tests.lakes import changed
 
 from consumer.iceberg.append import append_once, open_table
 from consumer.iceberg.data_files import DataFileWriter
 from consumer.iceberg.marker import Marker
-from consumer.layers.samples.micro_batches import SamplesMicroBatches
 from consumer.layers.samples.reading import Reading
+from consumer.layers.samples.sample import SamplesLayer
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.gold.samples import Samples
 from lakeproof.gold.samples_file import load_samples
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import gold_lease, lease
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import samples_tables, silver_query, silver_tables
-from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables
+from lakeproof.tables.schemas import ensure_silver_tables
 
 ROOT = Path(__file__).parents[4]
 SILVER = silver_tables("sensors")
@@ -99,13 +99,14 @@ class Silver:
 
 def fill(spark: SparkSession, settings: Settings, samples: Samples, most: int | None = None) -> int:
     """Let a product take what silver has; return how many micro-batches it took."""
-    tables = samples_tables(samples.name, samples.anomalies)
-    ensure_samples_tables(open_catalog(settings), samples, tables)
-    with lease(settings.state.database, gold_lease(samples.name)) as held:
-        process = SamplesMicroBatches(settings, samples, tables, ContractLog(settings.state.database), held)
-        while process.count != most and process.take(spark):
-            pass
-        return process.count
+    layer = samples_layer(settings, samples)
+    layer.prepare(open_catalog(settings))
+    return take_all(spark, settings, layer, most)
+
+
+def samples_layer(settings: Settings, samples: Samples) -> SamplesLayer:
+    """A product of samples."""
+    return SamplesLayer(settings, samples, samples_tables(samples.name, samples.anomalies))
 
 
 def found_samples(settings: Settings, samples: Samples) -> list[Row]:

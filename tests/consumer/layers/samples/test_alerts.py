@@ -23,10 +23,10 @@ from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer
 
+from consumer.app.alerts import AlertsQuery
+from consumer.app.trigger import Trigger
 from consumer.judge.batch import Judge
 from consumer.layers.samples.alerts import is_plain, other_alerts, plain_alerts, why_never_plain
-from consumer.queries.alerts import AlertsQuery
-from consumer.queries.bronze import Trigger
 from lakeproof.contracts import Contract, TimeForm, TimeFormat, load_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.samples import AlertMode, Alerts, Samples

@@ -23,7 +23,6 @@ from tests.consumer.layers.samples.lakes import (
 )
 from tests.selection import examples
 
-from consumer.layers.samples import micro_batches
 from consumer.layers.samples.reading import Reading
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import settings_of
@@ -90,7 +89,7 @@ def test_drawn_readings_are_as_the_model_says_over_crashes(
                 silver.keep(*([Reading(NOON + now - ago * SECOND // 10, *what) for ago, *what in one] for one in drawn))
             with monkeypatch.context() as patch:
                 if each.crash is not None:
-                    crash_before(patch, micro_batches)(each.crash)
+                    crash_before(patch)(each.crash)
                 try:
                     fill(session, lake, samples)
                 except LakeproofError as error:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.consumer.lake import SessionOf
 from tests.consumer.layers.samples.lakes import BY_WINDOW, TEXT, Silver, check, fill, sensors_lake, write_samples
 from tests.consumer.layers.samples.model import EPOCH, time
-from tests.consumer.layers.samples.test_micro_batches import at, some
+from tests.consumer.layers.samples.test_sample import at, some
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract

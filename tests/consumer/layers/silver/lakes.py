@@ -10,15 +10,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 from tests.consumer.lake import rows
 from tests.consumer.layers.silver.model import Decided, Row, decide
+from tests.consumer.taking import Taking, taking
 from tests.lakes import changed
 
-from consumer.layers.silver.micro_batches import SilverMicroBatches
-from consumer.queries.bronze import Trigger
-from consumer.queries.silver import SilverQuery
+from consumer.layers.silver.decide import SilverLayer
+from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings
-from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import lease
 from lakeproof.tables.names import silver_tables
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -47,17 +45,17 @@ def land(settings: Settings, name: str, *events: Event) -> None:
 
 
 @contextmanager
-def silver_of(settings: Settings, stream: str = "events") -> Iterator[SilverMicroBatches]:
+def silver_of(settings: Settings, stream: str = "events") -> Iterator[Taking]:
     """What decides the rows of a stream."""
-    query = SilverQuery(settings, stream, Trigger(available_now=True))
-    query.prepare()
-    with lease(settings.state.database, query.lease_name) as held:
-        contracts = ContractLog(settings.state.database)
-        process = SilverMicroBatches(settings, stream, silver_tables(stream), contracts, held)
-        try:
-            yield process
-        finally:
-            process.close()
+    layer = silver_layer(settings, stream)
+    layer.prepare(open_catalog(settings))
+    with taking(settings, layer) as process:
+        yield process
+
+
+def silver_layer(settings: Settings, stream: str = "events") -> SilverLayer:
+    """Silver of a stream."""
+    return SilverLayer(settings, load_contract(settings.contracts, stream), silver_tables(stream))
 
 
 def decide_all(spark: SparkSession, settings: Settings, stream: str = "events", most: int = 1000) -> int:

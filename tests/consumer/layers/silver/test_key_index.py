@@ -14,7 +14,7 @@ from rocksdict import Cache
 
 from consumer.layers import buckets
 from consumer.layers.buckets import InUseError, mended
-from consumer.layers.silver.key_index import KeyIndex, Progress
+from consumer.layers.silver.key_index import IndexPosition, KeyIndex
 from consumer.layers.silver.verdicts import COMPARED, IN_SILVER, Micros
 from lakeproof.errors import LakeproofError
 
@@ -45,8 +45,8 @@ def find(index: KeyIndex, keys: list[str], oldest: Micros | None) -> Found:
     }  # fmt: skip
 
 
-def progress(end: int) -> Progress:
-    return Progress("silver", "contract", end, end + 100)
+def progress(end: int) -> IndexPosition:
+    return IndexPosition("silver", "contract", end, end + 100)
 
 
 TIMES = st.one_of(st.none(), st.integers(-3 * DAY, 12 * DAY), st.integers(300_000 * DAY, 300_001 * DAY))

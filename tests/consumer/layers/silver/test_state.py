@@ -6,15 +6,23 @@ from pathlib import Path
 import pytest
 from rocksdict import Cache
 from tests.consumer.lake import Drain, SessionOf
-from tests.consumer.layers.silver.lakes import NOON, check, days, decide_all, land, silver_of, with_strategy
+from tests.consumer.layers.silver.lakes import (
+    NOON,
+    check,
+    days,
+    decide_all,
+    land,
+    silver_layer,
+    silver_of,
+    with_strategy,
+)
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import back_up, restore
 
 from consumer.layers import buckets
-from consumer.layers.rebuild import rebuild, silver_layer
+from consumer.layers.rebuild import rebuild
 from consumer.layers.silver.key_index import KeyIndex
-from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings
 
 pytestmark = pytest.mark.spark
@@ -112,7 +120,7 @@ def test_an_index_of_another_silver_is_not_used(
     steps.step()
     back_up(lake, tmp_path / "copy")  # all but the index
     steps.step()
-    rebuild(lake, silver_layer(lake, load_contract(lake.contracts, "events")), lambda: session_of(lake))
+    rebuild(lake, silver_layer(lake), lambda: session_of(lake))
     steps.step()
     restore(lake, tmp_path / "copy")  # it is ahead, and of another table
     steps.step()

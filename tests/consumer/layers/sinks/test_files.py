@@ -9,17 +9,16 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.layers.gold.lakes import FINAL, NOON, Silver, fill, order, write_product
+from tests.consumer.taking import take_all
 from tests.operations import tables
 from tests.operations.pieces import Piece, back_up, restore
 from tests.pages import blocks
 
-from consumer.layers.sinks.files import FileSink
-from consumer.queries.bronze import Trigger
-from consumer.queries.publishing import sinks_of
+from consumer.asked import Asked
+from consumer.layers.registry import layers_of
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import Settings
-from lakeproof.state.lease import lease
 from lakeproof.storage.local import LocalStorage
 
 pytestmark = pytest.mark.spark
@@ -30,12 +29,9 @@ TEXT = FINAL.text.replace("publish: final\n", SHOWN)
 
 def publish(spark: SparkSession, settings: Settings, text: str = TEXT) -> int:
     product = write_product(settings, text)
-    (query,) = sinks_of(settings, product, load_contract(settings.contracts, "orders"), Trigger(available_now=True))
-    with lease(settings.state.database, query.lease_name) as held:
-        process = FileSink(settings, product, held)
-        while process.take(spark):
-            pass
-        return process.count
+    asked = Asked(settings, {"orders": load_contract(settings.contracts, "orders")}, products=[product])
+    _, sink = layers_of(asked)
+    return take_all(spark, settings, sink)
 
 
 def published(settings: Settings) -> list[Any]:

@@ -14,9 +14,10 @@ from pyspark.sql import SparkSession
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.layers.gold.lakes import FINAL, NOON, SLIDING, SPENDING, Silver, fill, order, write_product
 from tests.consumer.layers.gold.model import Spec
-from tests.consumer.layers.gold.test_micro_batches import some
+from tests.consumer.layers.gold.test_aggregate import some
 from tests.consumer.layers.silver.lakes import NOON as MORNING
 from tests.consumer.layers.silver.lakes import land
+from tests.consumer.taking import layer_queries, take_all
 from tests.lakes import changed
 from tests.messages import received
 from tests.operations import tables
@@ -24,13 +25,14 @@ from tests.operations.pieces import Piece, back_up, lose, restore
 from tests.servers import KafkaServer, free_port
 
 from consumer.app.application import run_queries
+from consumer.app.landing import BronzeQuery
+from consumer.app.query import LayerQuery
 from consumer.app.repair import resend
+from consumer.app.trigger import Trigger
+from consumer.bulletin import Bulletin
 from consumer.layers.sinks import topic as sink
-from consumer.layers.sinks.changes import Followed, dead_letters_followed, gold_followed, silver_followed
+from consumer.layers.sinks.changes import Followed, gold_followed, silver_followed
 from consumer.layers.sinks.topic import TopicSink, sink_name
-from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.queries.publishing import to_topic
-from consumer.queries.silver import SilverQuery
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka import create
@@ -49,11 +51,7 @@ def gold(settings: Settings, spec: Spec) -> Followed:
 
 def send_all(spark: SparkSession, settings: Settings, followed: Followed, topic: str) -> int:
     """Let a sink send what there is; return how many micro-batches it sent."""
-    with lease(settings.state.database, sink_lease(sink_name(followed.table, topic))) as held:
-        process = TopicSink(settings, followed, topic, held)
-        while process.take(spark):
-            pass
-        return process.count
+    return take_all(spark, settings, TopicSink(settings, followed, topic))
 
 
 def headers(message: Message) -> dict[str, bytes]:
@@ -171,6 +169,7 @@ def test_a_topic_that_is_missing_created_again_or_away(
     session: SparkSession,
     silver: Silver,
     kafka: KafkaServer,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(create, "_PATIENCE_SECONDS", 1.0)
@@ -185,16 +184,17 @@ def test_a_topic_that_is_missing_created_again_or_away(
     silver.keep([order(NOON + HOUR)])
     fill(session, lake, SPENDING)
 
+    bulletin = Bulletin(tmp_path)
     away = changed(lake, LAKE_KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{free_port()}", LAKE_KAFKA_TIMEOUT_SECONDS=1)
     for available_now in (True, False):
-        query = to_topic(away, followed, topic, Trigger(available_now))
+        query = LayerQuery(away, TopicSink(away, followed, topic), Trigger(available_now))
         with lease(lake.state.database, query.lease_name) as held, structlog.testing.capture_logs() as logs:
             query.resume(session, held)
             if available_now:
                 with pytest.raises(UnavailableError, match="does not respond"):
-                    query._take(session)
+                    query.look(session, bulletin)
             else:  # tables are filled meanwhile
-                assert [query._take(session), query._take(session)] == [False, False]
+                assert [query.look(session, bulletin), query.look(session, bulletin)] == [False, False]
                 assert [line["event"] for line in logs] == ["publishing waits"]
 
     with structlog.testing.capture_logs() as logs:
@@ -249,8 +249,8 @@ def test_a_table_that_was_restored_is_noticed(
 def test_two_consumers_do_not_move_one_position(lake: Settings, session: SparkSession, silver: Silver) -> None:
     topic, followed = "never-sent", gold(lake, SPENDING)
     name = sink_name(followed.table, topic)
-    with lease(lake.state.database, sink_lease(name)) as held:
-        positions = TopicSink(lake, followed, topic, held)._positions
+    with lease(lake.state.database, sink_lease(name)):
+        positions = TopicSink(lake, followed, topic)._positions
         first, second, third = (sink.SinkPosition("t", "k", marker) for marker in "123")
         positions.record(name, followed.table, first, None)
         for before in (None, second):
@@ -266,12 +266,9 @@ def test_a_run_fills_tables_and_topics(lake_settings: Settings, session_of: Sess
     land(settings, "1.json", ("a", MORNING, "x"), ("b", MORNING, "x"), ("b", MORNING, "x"))
     (settings.home / "landing" / "events" / "2.json").write_bytes(b'[{"user_id": "\xff"}, {"event_id": 1}]')
     when = Trigger(available_now=True)
-    contract = load_contract(settings.contracts, "events")
     queries = [
         BronzeQuery(settings, "events", when),
-        SilverQuery(settings, "events", when),
-        to_topic(settings, dead_letters_followed("events"), bad, when),
-        to_topic(settings, silver_followed(contract), good, when),
+        *layer_queries(settings, "events", when, silver_topic=good, dead_letter_topic=bad),
     ]
     run_queries(settings, queries, lambda: session_of(settings), available_now=True)
     assert sorted(message.key() for message in received(kafka, good)) == [b"a", b"b"]

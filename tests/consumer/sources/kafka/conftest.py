@@ -4,13 +4,15 @@ from collections.abc import Callable
 
 import pytest
 from tests.consumer.lake import SessionOf
+from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 from tests.servers import KafkaServer
 
 from consumer.app.application import Query, run_queries
-from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.queries.past import PastQuery, Period
-from consumer.queries.silver import SilverQuery
+from consumer.app.landing import BronzeQuery
+from consumer.app.past import PastQuery
+from consumer.app.trigger import Trigger
+from consumer.asked import Period
 from lakeproof.settings import Settings
 
 Take = Callable[..., None]
@@ -26,7 +28,7 @@ def take(session_of: SessionOf, kafka: KafkaServer, lake_settings: Settings) -> 
         trigger = Trigger(available_now=True)
         streaming = BronzeQuery(settings, "events", trigger, "kafka")
         queries: list[Query] = [PastQuery(settings, "events", past) if past else streaming]
-        queries += [SilverQuery(settings, "events", trigger)] * silver
+        queries += layer_queries(settings, "events", trigger) * silver
         run_queries(settings, queries, lambda: session_of(settings), available_now=True)
 
     return run

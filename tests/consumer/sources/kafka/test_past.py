@@ -15,8 +15,7 @@ from tests.messages import event
 from tests.servers import KafkaServer
 
 from consumer.app.repair import give_up_offsets, lost_offsets
-from consumer.layers.bronze import micro_batches
-from consumer.queries.past import Period
+from consumer.asked import Period
 from lakeproof.checkpoint import bronze_query, checkpoint_folder
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.kafka.offsets import source_name
@@ -111,7 +110,7 @@ def test_a_batch_that_crashed_is_finished_by_whatever_runs_next(
     then: str,
 ) -> None:
     take(topic, **START)
-    crash_before(monkeypatch, micro_batches)(["bronze", "dead_letters", "ledger"].index(before))
+    crash_before(monkeypatch)(["bronze", "dead_letters", "ledger"].index(before))
     with pytest.raises(LakeproofError, match="crashed, as asked"):
         take(topic, past=minutes(2, 6))
     if then == "stream":
@@ -128,7 +127,7 @@ def test_what_retention_removed_of_a_batch_that_was_killed_is_given_up(
     take: Take, kafka: KafkaServer, lake_settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take(topic, **START)
-    crash_before(monkeypatch, micro_batches)(2)
+    crash_before(monkeypatch)(2)
     with pytest.raises(LakeproofError, match="crashed, as asked"):
         take(topic, past=minutes(2, 6))
     kafka.delete_records(topic, 0, 4)

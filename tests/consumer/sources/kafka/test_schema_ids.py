@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.consumer.app.test_streams import GOOD
 from tests.consumer.lake import Drain, rows
-from tests.consumer.queries.test_streams import GOOD
 from tests.lakes import changed, variables
 from tests.servers import RegistryServer, free_port
 from typer.testing import CliRunner, Result
 
-from consumer.queries.bronze import BronzeQuery, Trigger
+from consumer.app.landing import BronzeQuery
+from consumer.app.trigger import Trigger
 from consumer.sources.kafka import schema_ids
 from consumer.sources.kafka.schema_ids import SchemaIds
 from lakeproof.catalog import open_catalog

@@ -16,7 +16,6 @@ from tests.messages import event, messages, send, send_in_transaction
 from tests.servers import KafkaServer
 
 from consumer.app.repair import give_up_offsets, lost_offsets, reset, topic_of
-from consumer.layers.bronze import micro_batches
 from consumer.sources.kafka.read import OffsetRange
 from consumer.sources.kafka.source import KafkaSource
 from consumer.sources.source import Held
@@ -176,7 +175,7 @@ def test_a_micro_batch_is_finished_under_its_contract(
 ) -> None:
     topic = kafka.new_topic()
     send(kafka, topic, [event(0), b"{}"])
-    crash_before(monkeypatch, micro_batches)(1)
+    crash_before(monkeypatch)(1)
     with pytest.raises(LakeproofError, match="crashed, as asked"):
         take(topic)
     contracts = tmp_path / "contracts"
@@ -198,7 +197,7 @@ def test_a_crash_and_a_lost_checkpoint_lose_and_double_nothing(
     send(kafka, topic, [event(0), b"{}"])
     take(topic)
     send(kafka, topic, [event(1), b"{}"])
-    crash_before(monkeypatch, micro_batches)(["bronze", "dead_letters", "ledger"].index(before))
+    crash_before(monkeypatch)(["bronze", "dead_letters", "ledger"].index(before))
     with pytest.raises(LakeproofError, match="crashed, as asked"):
         take(topic)
     shutil.rmtree(local_path(checkpoint_folder(lake_settings, "bronze-events")))

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.consumer.app.accounts import check, land, landed_names
 from tests.consumer.lake import Drain, rows
-from tests.consumer.queries.accounts import check, land, landed_names
 from tests.selection import grid
 
-from consumer.layers.bronze import micro_batches
+from consumer.layers import base
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 
@@ -38,7 +38,7 @@ def landing(lake_settings: Settings) -> Path:
 @pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let the next run fail at one of the steps in `CRASHES`."""
-    real = micro_batches.append_once
+    real = base.append_once
 
     def arm(step: str) -> None:
         left = CRASHES.index(step)
@@ -53,10 +53,10 @@ def crash(monkeypatch: pytest.MonkeyPatch) -> Any:
                 raise CrashError("crashed, as asked")
             return done
 
-        monkeypatch.setattr(micro_batches, "append_once", append_or_crash)
+        monkeypatch.setattr(base, "append_once", append_or_crash)
 
     def disarm() -> None:
-        monkeypatch.setattr(micro_batches, "append_once", real)
+        monkeypatch.setattr(base, "append_once", real)
 
     arm.disarm = disarm  # type: ignore[attr-defined]
     return arm

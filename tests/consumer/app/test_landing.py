@@ -254,17 +254,17 @@ def test_bytes_that_are_not_utf8_are_kept_and_cost_nobody_else(
 def test_a_file_that_changes_between_listing_and_reading_is_a_dead_letter(
     lake_settings: Settings, landing: Path, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from consumer.layers.bronze import micro_batches
+    from consumer.layers.bronze import land
 
     (landing / "a.json").write_bytes(b"[%s]" % event())
     (landing / "b.json").write_bytes(b"[%s]" % event())
-    real = micro_batches.write_judged
+    real = land.write_judged
 
     def change_then_judge(*arguments: Any) -> Any:
         (landing / "a.json").write_bytes(b"[%s,%s]" % (event(), event()))
         return real(*arguments)
 
-    monkeypatch.setattr(micro_batches, "write_judged", change_then_judge)
+    monkeypatch.setattr(land, "write_judged", change_then_judge)
     drain(lake_settings)
     assert units(lake_settings) == {
         "a.json": [(0, "changed")],

@@ -16,14 +16,14 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from tests.consumer.lake import SessionOf, rows
+from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 from tests.selection import only_with_all
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.app.application import run_queries
-from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.queries.gold import GoldQuery
-from consumer.queries.silver import SilverQuery
+from consumer.app.landing import BronzeQuery
+from consumer.app.trigger import Trigger
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
@@ -109,8 +109,7 @@ def test_all_layers_run_from_landing_to_reader(lake: Settings, session_of: Sessi
         land(lake, name, 3)
         queries = [
             BronzeQuery(settings, "events", trigger),
-            SilverQuery(settings, "events", trigger),
-            GoldQuery(settings, product, trigger),
+            *layer_queries(settings, "events", trigger, [product]),
         ]
         run_queries(settings, queries, lambda: session_of(settings), available_now=True)
         assert counted(lake) == [expected, files, files]

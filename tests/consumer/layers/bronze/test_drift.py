@@ -8,7 +8,7 @@ from structlog.testing import CapturingLogger
 from tests.consumer.lake import Drain
 from tests.lakeproof.contracts.test_page import DRIFT, changed_record, counts, reasons, rescued, under
 
-from consumer.layers.bronze import micro_batches
+from consumer.layers import base
 from consumer.layers.bronze.ledger import DRIFT_COUNTS
 from lakeproof.contracts import DriftPolicy
 from lakeproof.settings import Settings
@@ -64,7 +64,7 @@ def test_each_policy_does_what_the_page_says(
         for number, row in enumerate(DRIFT):
             (landing / f"{number}.json").write_bytes(changed_record(row[0]))
         log = CapturingLogger()
-        monkeypatch.setattr(micro_batches, "log", log)
+        monkeypatch.setattr(base, "log", log)
         drain(settings, policy)
         logged = [call.kwargs for call in log.calls if call.args == ("micro-batch",) and call.kwargs["files"]]
         [counted] = [line.keys() & {"rescued", "discarded"} for line in logged]

@@ -21,6 +21,7 @@ from tests.consumer.layers.gold.lakes import (
     fill,
     found,
     found_by_duckdb,
+    gold_layer,
     order,
     orders_lake,
     write_product,
@@ -30,10 +31,10 @@ from tests.operations import tables
 from tests.selection import grid, only_with_all
 
 from consumer.iceberg import append
-from consumer.layers.gold import micro_batches
+from consumer.layers import upstream
 from consumer.layers.gold.table import ensure_gold_table, rebuild_gold_hint
-from consumer.layers.hints import rebuild_silver_hint
-from consumer.layers.rebuild import gold_layer, rebuild
+from consumer.layers.rebuild import rebuild
+from consumer.layers.upstream import rebuild_silver_hint
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
@@ -195,7 +196,7 @@ def test_what_silver_is_about_to_commit_is_not_counted(lake: Settings, session: 
     silver.keep([order(NOON)])
     fill(session, lake, SPENDING)
     silver.keep([order(NOON, total="2.00")])
-    real = micro_batches.open_table
+    real = upstream.open_table
 
     def and_silver_goes_on(*arguments: Any) -> Any:
         opened = real(*arguments)
@@ -204,7 +205,7 @@ def test_what_silver_is_about_to_commit_is_not_counted(lake: Settings, session: 
         return opened
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(micro_batches, "open_table", and_silver_goes_on)
+        patch.setattr(upstream, "open_table", and_silver_goes_on)
         assert fill(session, lake, SPENDING) == 2
     check(lake, silver, SPENDING)
 

@@ -16,14 +16,12 @@ from tests.messages import send
 from tests.servers import KafkaServer, Minio
 
 from consumer.app.application import Query, run_queries
-from consumer.queries.bronze import BronzeQuery, Trigger
-from consumer.queries.gold import GoldQuery
-from consumer.queries.samples import SamplesQuery
-from consumer.queries.silver import SilverQuery
+from consumer.app.landing import BronzeQuery
+from consumer.app.query import LayerQuery
+from consumer.app.trigger import Trigger
+from consumer.asked import asked_to_run
+from consumer.layers.registry import layers_of
 from lakeproof.catalog import open_catalog
-from lakeproof.contracts import Contract, load_contract
-from lakeproof.gold.product_file import load_products
-from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings, settings_of
 from lakeproof.storage.s3 import s3_client
@@ -140,12 +138,10 @@ class Lake:
         self._spark = spark
         now = Trigger(available_now=True)
 
-        def contract(stream: str) -> Contract:
-            return load_contract(settings.contracts, stream)
-
-        queries: list[Query] = [BronzeQuery(settings, STREAM, now, source), SilverQuery(settings, STREAM, now)]
-        queries += [GoldQuery(settings, each, now) for each in load_products(settings.gold, [STREAM], contract)]
-        queries += [SamplesQuery(settings, each, now) for each in load_all_samples(settings.gold, [STREAM], contract)]
+        queries: list[Query] = [
+            BronzeQuery(settings, STREAM, now, source),
+            *(LayerQuery(settings, layer, now) for layer in layers_of(asked_to_run(settings, [STREAM], None))),
+        ]
         run_queries(settings, queries, lambda: spark, available_now=True)
 
     def verified(self) -> Verification:

@@ -17,7 +17,7 @@ from pyspark.sql import Column, SparkSession, functions
 from pyspark.sql.types import DataType, DecimalType, StructType, TimestampType
 from tests.consumer.judge.test_json_types import shown
 from tests.consumer.lake import Drain
-from tests.consumer.queries.records import EXPLICIT, Record, exact, record, records
+from tests.consumer.layers.bronze.records import EXPLICIT, Record, exact, record, records
 from tests.pages import blocks
 
 from lakeproof.catalog import open_catalog
@@ -26,7 +26,7 @@ from reader.connect import connect
 
 pytestmark = [pytest.mark.spark, pytest.mark.hypothesis]  # it draws its records once for all tests
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 BRONZE, DEAD_LETTERS = "bronze.everything", "dead_letters.everything"
 EXAMPLES, IN_EXAMPLE = 30, 20
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -8,7 +8,16 @@ import pytest
 from tests import evolving
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
-from tests.consumer.layers.silver.lakes import NOON, check, days, decide_all, land, silver_of, with_strategy
+from tests.consumer.layers.silver.lakes import (
+    NOON,
+    check,
+    days,
+    decide_all,
+    land,
+    silver_layer,
+    silver_of,
+    with_strategy,
+)
 from tests.evolving import OLD, V2, write_contract
 from tests.lakes import changed
 from tests.operations import tables
@@ -16,10 +25,8 @@ from tests.operations.pieces import Piece, lose
 from tests.selection import grid
 
 from consumer.app.repair import reset
-from consumer.layers.rebuild import rebuild, silver_layer
-from consumer.layers.silver import micro_batches
+from consumer.layers.rebuild import rebuild
 from lakeproof.catalog import open_catalog
-from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.history.apply import carry_out, plan
 from lakeproof.settings import Settings
@@ -35,7 +42,7 @@ APPENDS = ["before conflicts", "before late", "before ledger", "before silver"]
 @pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Let the next silver micro-batch crash before its append number `count`, and later ones not."""
-    return crash_before(monkeypatch, micro_batches)
+    return crash_before(monkeypatch)
 
 
 def land_some(settings: Settings, first: bool) -> None:
@@ -85,9 +92,9 @@ def test_a_backlog_is_what_the_limit_left_in_bronze(
     with silver_of(settings) as process:
         left = []
         while process.take(spark):
-            left.append(process.has_backlog)
+            left.append(process.layer.has_backlog)
         assert left == [True, True, False]
-        assert not process.has_backlog
+        assert not process.layer.has_backlog
 
 
 @grid(strategy=["merge", "state"], seed={"0": 0, "1": 1})
@@ -238,8 +245,7 @@ def test_another_horizon_is_refused_until_silver_is_rebuilt(
         decide_all(spark, settings)
     assert "consumer rebuild silver events" in refused.value.hint
 
-    contract = load_contract(settings.contracts, "events")
-    assert "Rebuilt silver.events" in rebuild(settings, silver_layer(settings, contract), lambda: spark)
+    assert "Rebuilt silver.events" in rebuild(settings, silver_layer(settings), lambda: spark)
     after = check(settings)
     assert "late" in {verdict for verdict, _ in before.values()}
     assert "late" not in {verdict for verdict, _ in after.values()}
@@ -290,7 +296,7 @@ def test_fields_that_are_renamed_and_dropped(
     assert {row["id"]: (row["alias"], row["code"]) for row in rows(settings, "silver.orders")} == {
         "a": ("n", "c"), "b": ("n", "c"), "c": ("n", None), "d": ("n", "c"), "e": ("n", None)}  # fmt: skip
     assert off(settings) == []
-    rebuild(settings, silver_layer(settings, load_contract(settings.contracts, "orders")), lambda: spark)
+    rebuild(settings, silver_layer(settings, "orders"), lambda: spark)
     assert verdicts() == expected
     assert off(settings) == []
 
@@ -317,7 +323,7 @@ def test_bronze_that_was_read_again_needs_another_silver(
     with pytest.raises(LakeproofError, match="were dropped since then") as refused:
         decide_all(spark, lake_settings)
     assert "consumer rebuild silver events" in refused.value.hint
-    rebuild(lake_settings, silver_layer(lake_settings, load_contract(lake_settings.contracts, "events")), lambda: spark)
+    rebuild(lake_settings, silver_layer(lake_settings), lambda: spark)
     check(lake_settings)
 
 

@@ -5,33 +5,33 @@ in the same way, and what was appended of it is left out. Once silver is committ
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import structlog
 from pyspark.sql import SparkSession
 
-from consumer.iceberg.append import OpenTable, append_once, open_table
+from consumer.asked import Asked
+from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.data_files import DataFile, DataFileWriter
 from consumer.iceberg.marker import Committed, Marker, MarkerLostError
 from consumer.iceberg.scan import parts_of
-from consumer.layers.contracts import recorded_contract
-from consumer.layers.hints import rebuild_silver_hint
+from consumer.layers.base import Commits, Layer, append
 from consumer.layers.silver.compared import bronze_scan, compared, kept_scan, with_keys
 from consumer.layers.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
 from consumer.layers.silver.state import State
-from consumer.layers.silver.tasks import Decided, Outcome, parts_decided, write_decided
+from consumer.layers.silver.tasks import Decided, Decision, parts_decided, write_decided
 from consumer.layers.silver.verdicts import COMPARED, KEY, Micros, Verdict, decide, watermarks
+from consumer.layers.upstream import contract_of_silver, rebuild_silver_hint
 from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, SilverStrategy
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import Lease
+from lakeproof.state.lease import silver_lease
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import (
     CONTRACT_VERSION,
@@ -39,13 +39,13 @@ from lakeproof.tables.names import (
     HASH_KIND,
     SilverTables,
     silver_query,
+    silver_tables,
+    stream_tables,
 )
 from lakeproof.tables.schemas import CONTENT_HASH_KIND, ensure_silver_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-
-log = structlog.get_logger()
 
 _MICROSECOND = timedelta(microseconds=1)
 _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
@@ -58,94 +58,82 @@ _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
 ]
 
 
-class SilverMicroBatches:
-    """Decides what bronze has and silver does not.
+@dataclass(frozen=True)
+class _Work:
+    """What a micro-batch decides, and the tables that say so."""
 
-    Parameters
-    ----------
-    settings
-        Where everything is.
-    stream
-        Name of the stream.
-    tables
-        Names of the silver tables to fill.
-    contracts
-        Texts of the contracts.
-    lease
-        The query's lease, which is checked before each append.
+    catalog: "Catalog"
+    kept: OpenTable
+    conflicts: OpenTable
+    taken: Range
+    contract: Contract
+    marker: Marker
+    watermark: Micros | None
 
-    Attributes
-    ----------
-    count
-        Micro-batches so far.
-    has_backlog
-        Whether the newest one was as large as allowed, and bronze has more.
-    """
 
-    def __init__(
-        self,
-        settings: Settings,
-        stream: str,
-        tables: SilverTables,
-        contracts: ContractLog,
-        lease: Lease,
-    ) -> None:
+class SilverLayer(Layer[_Work]):
+    """Decides what bronze has and silver does not."""
+
+    event = "silver micro-batch"
+    resumes = True
+
+    def __init__(self, settings: Settings, contract: Contract, names: SilverTables) -> None:
         self._settings = settings
-        self._stream = stream
-        self._query = silver_query(stream)
-        self._contracts = contracts
-        self._lease = lease
-        self._names = tables
-        self._state = State(settings, stream)
-        self.count = 0
-        self.has_backlog = False
+        self._declared = contract
+        self._names = names
+        self._contracts = ContractLog(settings.state.database)
+        self._state = State(settings, contract.stream)
+        self.stream = contract.stream
+        self.name = silver_query(self.stream)
+        self.lease_name = silver_lease(self.stream)
+        self.follows = bronze_query(self.stream)
+        self.remedy = rebuild_silver_hint(self.stream)
+        self.tables = (names.conflicts, names.late, names.ledger, names.kept)
+        self.source = stream_tables(self.stream).bronze
 
-    def take(self, spark: SparkSession) -> bool:
-        """Decide the next range; return whether there was one.
+    @classmethod
+    def asked(cls, asked: Asked) -> "Iterable[SilverLayer]":
+        """One for each stream with silver."""
+        return [cls(asked.settings, asked.contracts[stream], silver_tables(stream)) for stream in asked.silver]
 
-        Raises
-        ------
-        LakeproofError
-            The tables do not fit together, or the contract now asks for another silver than the one that is there.
-        """
-        began = monotonic()
-        try:
-            kept, conflicts = self._open(spark, self._names.kept), self._open(spark, self._names.conflicts)
-            done, begun = kept.newest(), conflicts.newest()
-            if done and kept.property(HASH_KIND) != CONTENT_HASH_KIND:
-                raise LakeproofError(
-                    f"{kept.name} was filled by another version of lakeproof, whose content hashes differ.",
-                    rebuild_silver_hint(self._stream),
-                )
-            with catalog_errors():
-                catalog = open_catalog(self._settings)
-                bronze = bronze_of(catalog, self._stream)
-                taken, contract = self._next(bronze, done, begun)
-            self.has_backlog = taken is not None and taken.end < bronze.end
-            if taken is None:
-                return False
-            if begun is None or begun.marker.contract != contract.digest:
-                with catalog_errors():  # a contract that was applied meanwhile may have new fields
-                    ensure_silver_tables(catalog, contract, self._names)
-                for table in (kept, conflicts):
-                    table.loaded.refresh()
-            spark.sparkContext.setJobDescription(f"{self._names.kept}: micro-batches {taken.start} to {taken.end - 1}")
-            marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
-            totals = self._complete(spark, catalog, (kept, conflicts), taken, contract, marker, _watermark(done))
-        except MarkerLostError as error:
-            raise MarkerLostError(error.message, rebuild_silver_hint(self._stream)) from error
-        self.count += 1
-        seconds = round(monotonic() - began, 3)
-        decided_now = f"{taken.start} to {taken.end - 1}"
-        log.info("silver micro-batch", stream=self._stream, micro_batches=decided_now, **totals, seconds=seconds)
-        return True
+    def beside(self, suffix: str) -> "SilverLayer":
+        """The same over tables whose names have a suffix."""
+        return SilverLayer(self._settings, self._declared, silver_tables(self.stream, suffix))
+
+    def prepare(self, catalog: "Catalog") -> None:
+        """Create missing tables."""
+        ensure_silver_tables(catalog, self._declared, self._names)
+
+    def next(self, spark: SparkSession) -> _Work | None:
+        """Find the next range of bronze's micro-batches."""
+        kept, conflicts = self._open(spark, self._names.kept), self._open(spark, self._names.conflicts)
+        done, begun = kept.newest(), conflicts.newest()
+        if done and kept.property(HASH_KIND) != CONTENT_HASH_KIND:
+            raise LakeproofError(
+                f"{kept.name} was filled by another version of lakeproof, whose content hashes differ.",
+                rebuild_silver_hint(self.stream),
+            )
+        with catalog_errors():
+            catalog = open_catalog(self._settings)
+            bronze = bronze_of(catalog, self.stream)
+            taken, contract = self._next(bronze, done, begun)
+        self.has_backlog = taken is not None and taken.end < bronze.end
+        if taken is None:
+            return None
+        if begun is None or begun.marker.contract != contract.digest:
+            with catalog_errors():  # a contract that was applied meanwhile may have new fields
+                ensure_silver_tables(catalog, contract, self._names)
+            for table in (kept, conflicts):
+                table.loaded.refresh()
+        marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
+        return _Work(catalog, kept, conflicts, taken, contract, marker, _watermark(done))
 
     def close(self) -> None:
         """Release the key index, so that another one can be opened."""
         self._state.close()
 
     def _open(self, spark: SparkSession, name: str) -> OpenTable:
-        return open_table(spark, name, self._query)
+        return open_table(spark, name, self.name)
 
     def _next(self, bronze: Bronze, done: Committed | None, begun: Committed | None) -> tuple[Range | None, Contract]:
         """What to decide: the rest of what was begun, under its contract, or what comes next."""
@@ -153,51 +141,44 @@ class SilverMicroBatches:
         newest = begun or done
         if newest and newest.marker.checkpoint_id != bronze.id:
             raise MarkerLostError(
-                f"silver.{self._stream} was filled from tables of {self._stream} that were dropped since then."
+                f"silver.{self.stream} was filled from tables of {self.stream} that were dropped since then."
             )
         if begun and not (done and begun.marker.holds_the_same(done.marker)):
             if int(begun.marker.start) != start:
                 raise MarkerLostError(
-                    f"silver.{self._stream} is at micro-batch {start}, but its conflicts begin one at "
+                    f"silver.{self.stream} is at micro-batch {start}, but its conflicts begin one at "
                     f"{begun.marker.start}: they are from different points in time."
                 )
             end = int(begun.marker.end)
             return range_of(bronze.ledger, start, end), self._contract(begun.marker.contract)
         if start > bronze.end:
             raise MarkerLostError(
-                f"silver.{self._stream} is at micro-batch {start}, but bronze.{self._stream} only at {bronze.end}: "
+                f"silver.{self.stream} is at micro-batch {start}, but bronze.{self.stream} only at {bronze.end}: "
                 "bronze was restored from an older copy."
             )
-        contract = self._contract(self._contracts.current(self._stream) or "")
+        contract = self._contract(self._contracts.current(self.stream) or "")
         if done and done.marker.contract != contract.digest:
             _check_unchanged(self._contract(done.marker.contract), contract)
         max_rows = self._settings.silver.max_rows_per_micro_batch
         return next_range(bronze.ledger, start, bronze.end, max_rows), contract
 
-    def _complete(
-        self,
-        spark: SparkSession,
-        catalog: "Catalog",
-        tables: tuple[OpenTable, OpenTable],
-        taken: Range,
-        contract: Contract,
-        marker: Marker,
-        watermark: Micros | None,
-    ) -> dict[str, int]:
-        """Append what the tables do not have yet of a range; return how many rows got which verdict."""
-        kept, conflicts = tables
+    def compute(self, spark: SparkSession, work: _Work) -> Commits:
+        """Decide a range; yield the commits of conflicts, late rows, the ledger and silver."""
+        kept, conflicts, taken, contract, marker = work.kept, work.conflicts, work.taken, work.contract, work.marker
+        watermark = work.watermark
+        spark.sparkContext.setJobDescription(f"{self._names.kept}: micro-batches {taken.start} to {taken.end - 1}")
         late, ledger = self._open(spark, self._names.late), self._open(spark, self._names.ledger)
         of_verdicts = {Verdict.CONFLICT: conflicts, Verdict.LATE: late, Verdict.KEPT: kept}
         targets = {verdict: table.target(marker) for verdict, table in of_verdicts.items()}
         files: dict[Verdict, list[DataFile]] = {verdict: [] for verdict in targets}
-        outcomes: Counter[Outcome] = Counter()
+        outcomes: Counter[Decision] = Counter()
         if taken.rows:
             with catalog_errors():
-                bronze = bronze_scan(catalog, contract, taken)
+                bronze = bronze_scan(work.catalog, contract, taken)
             parts = parts_of(spark, bronze)
             found = compared(spark, bronze, parts, contract)
             rows = pa.concat_tables([COMPARED.empty_table(), *found])
-            rows = pa.concat_tables([rows, self._kept(spark, catalog, rows[KEY], kept, contract, watermark)])
+            rows = pa.concat_tables([rows, self._kept(spark, work.catalog, rows[KEY], kept, contract, watermark)])
             newest = watermarks(rows)
             horizons = _horizons(taken, newest, watermark, contract)
             watermark = _newest(watermark, *newest.values())
@@ -209,18 +190,18 @@ class SilverMicroBatches:
                 self._state.decided(taken, rows, lost)
         self._check_complete(outcomes, taken.rows)
         marker = replace(marker, contents="" if watermark is None else str(watermark))
-        self._append(conflicts, marker, files[Verdict.CONFLICT])
-        self._append(late, marker, files[Verdict.LATE])
+        yield append(conflicts, marker, files[Verdict.CONFLICT])
+        yield append(late, marker, files[Verdict.LATE])
         target = ledger.target(marker)
         if target:
             writer = DataFileWriter(target, open_storage(target.folder, self._settings.s3))
             writer.write(_ledger_rows(outcomes, contract))
-            self._append(ledger, marker, writer.close())
-        self._append(kept, marker, files[Verdict.KEPT])
+            yield append(ledger, marker, writer.close())
+        yield append(kept, marker, files[Verdict.KEPT])
         totals = {str(verdict): 0 for verdict in Verdict}
         for (_, _, verdict), count in outcomes.items():
             totals[verdict] += count
-        return totals
+        return {"stream": self.stream, "micro_batches": f"{taken.start} to {taken.end - 1}", **totals}
 
     def _kept(
         self,
@@ -241,11 +222,7 @@ class SilverMicroBatches:
             scan = kept_scan(catalog, contract, kept.name, oldest)
         return with_keys(spark, scan, contract, keys, oldest)
 
-    def _append(self, table: OpenTable, marker: Marker, files: list[DataFile]) -> None:
-        self._lease.check()
-        append_once(table, marker, files)
-
-    def _check_complete(self, outcomes: Mapping[Outcome, int], expected: Counts) -> None:
+    def _check_complete(self, outcomes: Mapping[Decision, int], expected: Counts) -> None:
         """Make sure that bronze had every row that its ledger counted, and no other."""
         found: Counter[tuple[str, int]] = Counter()
         for (source, number, _), count in outcomes.items():
@@ -253,16 +230,13 @@ class SilverMicroBatches:
         if found != Counter(expected):
             source, number = min(key for key in {*found, *expected} if found[key] != expected.get(key, 0))
             raise LakeproofError(
-                f"bronze.{self._stream} has {found[source, number]:,} rows of {source} in micro-batch {number}, but "
+                f"bronze.{self.stream} has {found[source, number]:,} rows of {source} in micro-batch {number}, but "
                 f"its ledger counted {expected.get((source, number), 0):,}.",
-                f"Run `reader verify {self._stream}`. Restore bronze from a backup of the catalog.",
+                f"Run `reader verify {self.stream}`. Restore bronze from a backup of the catalog.",
             )
 
     def _contract(self, digest: str) -> Contract:
-        missing = (
-            f"silver.{self._stream} was filled under the contract {digest[:12]}…, which the landing log does not have."
-        )
-        return recorded_contract(self._contracts, digest, missing)
+        return contract_of_silver(self._contracts, digest, self._names.kept)
 
 
 def _horizons(
@@ -310,7 +284,7 @@ def _check_unchanged(before: Contract, now: Contract) -> None:
         )
 
 
-def _ledger_rows(outcomes: Mapping[Outcome, int], contract: Contract) -> pa.RecordBatch:
+def _ledger_rows(outcomes: Mapping[Decision, int], contract: Contract) -> pa.RecordBatch:
     counts: dict[tuple[str, int], dict[str, int]] = {}
     for (source, number, verdict), count in outcomes.items():
         counts.setdefault((source, number), {str(each): 0 for each in Verdict})[verdict] += count

@@ -4,15 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from consumer.cli import DataSource, _layer, _period
+from consumer.asked import DataSource, Period, last_layer, period_of
 from lakeproof.errors import UsageError
 
 MORNING, NOON = "2026-01-01T06:00:00Z", "2026-01-01T13:00:00+01:00"
 
 
 def test_a_period_has_two_times_of_any_zone() -> None:
-    found = _period(MORNING, NOON, ["events"], DataSource.KAFKA)
-    assert found == (datetime(2026, 1, 1, 6, tzinfo=UTC), datetime(2026, 1, 1, 12, tzinfo=UTC))
+    found = period_of(MORNING, NOON, ["events"], DataSource.KAFKA)
+    assert found == Period(datetime(2026, 1, 1, 6, tzinfo=UTC), datetime(2026, 1, 1, 12, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,13 @@ def test_what_is_no_period(
     since: str, to: str | None, streams: list[str], source: DataSource | None, said: str
 ) -> None:
     with pytest.raises(UsageError, match=said) as caught:
-        _period(since, to, streams, source)
+        period_of(since, to, streams, source)
     assert caught.value.hint
 
 
 def test_without_from_the_end_is_a_layer() -> None:
-    assert _layer(None) is None
-    assert _layer("silver") == "silver"
+    assert last_layer(None) is None
+    assert last_layer("silver") == "silver"
     with pytest.raises(UsageError, match="expected one of bronze, silver, gold, got '2026-01-01'") as caught:
-        _layer("2026-01-01")
+        last_layer("2026-01-01")
     assert "--from" in caught.value.hint

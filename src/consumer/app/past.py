@@ -4,16 +4,14 @@ It is the stream's own query in another form: with its lease, so that they take 
 that all that follows bronze takes what it lands.
 """
 
-from dataclasses import dataclass
-from datetime import datetime
-
 import structlog
 from pyspark.sql import SparkSession
 
 from consumer.app.following import Following, follow
+from consumer.app.landing import BronzeQuery
+from consumer.app.trigger import Trigger
+from consumer.asked import Period
 from consumer.bulletin import Bulletin
-from consumer.layers.bronze.recovery import standing
-from consumer.queries.bronze import BronzeQuery, Trigger
 from consumer.sources.kafka.source import KafkaSource
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.errors import UsageError
@@ -28,39 +26,15 @@ _CHECKPOINT = "past"
 """What the ledger has in place of the id of a checkpoint."""
 
 
-@dataclass(frozen=True)
-class Period:
-    """Times of messages: from `since` on, up to `until`, which is not one of them."""
-
-    since: datetime
-    until: datetime
-
-
 class PastQuery(BronzeQuery):
-    """The batch.
-
-    Parameters
-    ----------
-    settings
-        Where everything is.
-    stream
-        Name of the stream, which comes from a topic.
-    period
-        Which messages.
-    """
+    """The batch: messages of the topic of a stream from a period."""
 
     def __init__(self, settings: Settings, stream: str, period: Period) -> None:
         super().__init__(settings, stream, Trigger(available_now=True), "kafka")
         self._period = period
 
     def prepare(self) -> None:
-        """See where the tables are.
-
-        Raises
-        ------
-        UsageError
-            The stream was never run: then nothing says where it begins.
-        """
+        """See where the tables are."""
         ledger = stream_tables(self.stream).ledger
         catalog = open_catalog(self._settings)
         if not catalog.table_exists(ledger) or recorded_topic(catalog.load_table(ledger).properties) is None:
@@ -78,19 +52,18 @@ class PastQuery(BronzeQuery):
         wanted = source.between(self._period.since, self._period.until)
         self._say(source, wanted)
 
-        def take(session: SparkSession) -> bool:
+        def look(session: SparkSession) -> bool:
             held = source.next_of_past(self._accounted(source), wanted)
             if held is None:
                 return False
-            self._processing.take(session, held, _CHECKPOINT, 0)
+            self.take(session, held, _CHECKPOINT, 0)
             return True
 
-        return follow(spark, self.name, take, self._trigger.seconds, bulletin)
+        return follow(spark, self.name, look, self._trigger.seconds, bulletin)
 
     def _accounted(self, source: KafkaSource) -> str | None:
         with catalog_errors():
-            catalog, names = open_catalog(self._settings), stream_tables(self.stream)
-            return standing(catalog, names, self.name, source.is_origin).accounted
+            return self._standing(open_catalog(self._settings), source).accounted
 
     def _say(self, source: KafkaSource, wanted: list[Range]) -> None:
         """Log what the batch leaves out."""

@@ -20,13 +20,15 @@ from tests.consumer.layers.samples.lakes import (
     fill,
     found_anomalies,
     found_samples,
+    samples_layer,
     sensors_lake,
     write_samples,
 )
 from tests.operations import tables
 
-from consumer.layers.rebuild import rebuild, samples_layer
-from consumer.layers.samples import micro_batches
+from consumer.layers import upstream
+from consumer.layers.rebuild import rebuild
+from consumer.layers.samples import sample
 from consumer.layers.samples.reading import Reading
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -56,7 +58,7 @@ def silver(session: SparkSession, lake: Settings) -> Silver:
 
 @pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    return crash_before(monkeypatch, micro_batches)
+    return crash_before(monkeypatch)
 
 
 def at(second: float, value: float = 1.0, device: str = "a") -> Reading:
@@ -137,7 +139,7 @@ def test_what_silver_is_about_to_commit_is_not_sampled(
 ) -> None:
     samples = write_samples(lake, TEXT)
     silver.keep([at(0), at(200)])
-    real = micro_batches.open_table
+    real = upstream.open_table
 
     def and_silver_goes_on(*arguments: object) -> object:
         opened = real(*arguments)  # type: ignore[arg-type]
@@ -145,7 +147,7 @@ def test_what_silver_is_about_to_commit_is_not_sampled(
             silver.keep([at(190, -5), at(400)])
         return opened
 
-    monkeypatch.setattr(micro_batches, "open_table", and_silver_goes_on)
+    monkeypatch.setattr(upstream, "open_table", and_silver_goes_on)
     assert fill(session, lake, samples, most=1) == 1
     assert fill(session, lake, samples) == 1
     check(lake, silver, samples)
@@ -253,13 +255,13 @@ def test_samples_cannot_be_rebuilt_before_there_is_silver(lake: Settings) -> Non
 def test_what_is_read_again_does_not_grow_with_the_stream(
     lake: Settings, session: SparkSession, silver: Silver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    samples, real, read = write_samples(lake, TEXT), micro_batches.readings, []
+    samples, real, read = write_samples(lake, TEXT), sample.readings, []
 
     def and_count(rows: DataFrame, samples: Samples) -> DataFrame:
         read.append(rows.count())
         return real(rows, samples)
 
-    monkeypatch.setattr(micro_batches, "readings", and_count)
+    monkeypatch.setattr(sample, "readings", and_count)
     for minute in range(1, 9):
         silver.keep([at(60 * minute - second, float(second)) for second in range(60)])
         fill(session, lake, samples)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.consumer.app.accounts import check, land, landed_names
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
-from tests.consumer.queries.accounts import check, land, landed_names
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.landing_zone import ALIASES, Alias
@@ -21,7 +21,6 @@ from tests.selection import grid, only_with_all
 from typer.testing import CliRunner
 
 from consumer.app.repair import absent_files, give_up, reset
-from consumer.layers.bronze import micro_batches
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.landing.root import check_same_files, record_landing_root
@@ -56,7 +55,7 @@ def landing(lake_settings: Settings) -> Path:
 @pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Let the next run crash before its append number `count`, and later ones not."""
-    return crash_before(monkeypatch, micro_batches)
+    return crash_before(monkeypatch)
 
 
 def run_and_follow_advice(settings: Settings, drain: Drain) -> str:

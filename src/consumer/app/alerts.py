@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from consumer.app.failures import explained
+from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from consumer.iceberg.jvm import trigger_in_real_time
 from consumer.layers.samples.alerts import other_alerts, plain_alerts, why_never_plain
-from consumer.queries.bronze import Trigger
 from lakeproof.checkpoint import alerts_queries, checkpoint_folder
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError, UsageError
@@ -38,20 +38,6 @@ class AlertsQuery:
 
     Two queries of Spark read the topic: one takes plain messages, in real time if that is asked for, and the other
     judges all others. Each has a checkpoint of its own, and sends what it has sent since then again after a crash.
-
-    Parameters
-    ----------
-    settings
-        Where everything is.
-    samples, contract
-        The product, and the contract of its stream as of now.
-    trigger
-        Whether it ends when it has taken what is there.
-
-    Raises
-    ------
-    UsageError
-        No message of this contract can be reported in real time.
     """
 
     spark_settings: Mapping[str, str] = {"spark.sql.redaction.options.regex": "(?i)url|jaas|password|keystore"}
@@ -87,11 +73,6 @@ class AlertsQuery:
         """How many cores of Spark it has beside those of other queries: one for each partition of the topic.
 
         In real time, it holds them all the time. In micro-batches, it need not wait until a task of another query ends.
-
-        Raises
-        ------
-        UnavailableError
-            There is no such topic, or the brokers do not respond.
         """
         if self._trigger.available_now:
             return 0
@@ -143,13 +124,7 @@ class AlertsQuery:
 
 
 class Running:
-    """Has the members of Spark's StreamingQuery that the application uses. It can be ended at any time.
-
-    Parameters
-    ----------
-    queries
-        The queries that it consists of.
-    """
+    """Has the members of Spark's StreamingQuery that the application uses. It can be ended at any time."""
 
     def __init__(self, queries: Sequence[StreamingQuery]) -> None:
         self._queries = queries

@@ -10,7 +10,7 @@ from tests.consumer.lake import Drain, SessionOf, rows
 from tests.evolving import LONG, NEW, OLD, READ, V2, land, write_contract
 from tests.selection import grid
 
-from consumer.layers.bronze import micro_batches
+from consumer.layers import base
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.history.apply import carry_out, plan
@@ -110,10 +110,10 @@ def test_a_micro_batch_that_has_begun_is_finished_under_its_contract(
             raise LakeproofError("crashed, as asked")
         return real(opened, *arguments)
 
-    real = micro_batches.append_once
+    real = base.append_once
     land(settings, "2.json", OLD | {"id": "begun"}, OLD | {"id": "bad", "unknown": 1}, NEW)
     with monkeypatch.context() as patch:
-        patch.setattr(micro_batches, "append_once", crash)
+        patch.setattr(base, "append_once", crash)
         with pytest.raises(LakeproofError, match="crashed"):
             drain_directly(settings, "orders")
     write_contract(settings, "1.1.0", V2)

@@ -1,28 +1,28 @@
 """A micro-batch is judged once, then appended to bronze, the dead letters and the ledger, in this order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from time import monotonic
 from typing import Generic
 
 import structlog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from consumer.iceberg.append import OpenTable, append_once, open_table
-from consumer.iceberg.data_files import DataFile, DataFileWriter
-from consumer.iceberg.marker import Committed, Marker, MarkerLostError, unfinished
+from consumer.iceberg.append import open_table
+from consumer.iceberg.data_files import DataFileWriter
+from consumer.iceberg.marker import Committed, Marker, unfinished
+from consumer.layers.base import Commits, Computing, append
 from consumer.layers.bronze.ledger import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
 from consumer.layers.bronze.recovery import unaccounted_units
 from consumer.layers.bronze.tasks import Task, contents_of, write_judged
-from consumer.layers.contracts import recorded_contract
+from consumer.layers.upstream import recorded_contract
 from consumer.sources.source import Held, PartT, Source
+from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract
 from lakeproof.reasons import Reason
-from lakeproof.settings import Limits, S3Settings
+from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import Lease
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import NEXT_MICRO_BATCH, stream_tables
 
@@ -31,115 +31,57 @@ log = structlog.get_logger()
 _JOB_GROUP = "spark.jobGroup.id"
 
 
-class MicroBatches(Generic[PartT]):
-    """Takes the micro-batches of a stream; what ``foreachBatch`` calls.
+@dataclass(frozen=True)
+class Landed(Generic[PartT]):
+    """The parts of a micro-batch, and its marker."""
 
-    Parameters
-    ----------
-    stream, query
-        Names of the stream, and of the query that takes it.
-    source
-        Where its batches come from.
-    contracts
-        Texts of the contracts.
-    lease
-        The stream's lease, which is checked before each append.
-    limits
-        How large batches and records may be.
-    s3
-        How to reach S3, to write data files.
-    schema_id_of
-        Gives the id of a contract in the schema registry.
-    """
+    parts: Sequence[PartT]
+    marker: Marker
+
+
+class BronzeLayer(Computing[Landed[PartT]]):
+    """Judges what landed, and appends it to bronze, the dead letters and the ledger."""
+
+    event = "micro-batch"
 
     def __init__(
         self,
+        settings: Settings,
         stream: str,
-        query: str,
         source: Source[PartT],
-        contracts: ContractLog,
-        lease: Lease,
-        limits: Limits,
-        s3: S3Settings,
         schema_id_of: Callable[[Contract], int | None] = lambda _: None,
     ) -> None:
+        self._settings = settings
         self._stream = stream
-        self._query = query
+        self._query = bronze_query(stream)
         self._tables = stream_tables(stream)
         self._source = source
-        self._contracts = contracts
-        self._lease = lease
-        self._limits = limits
-        self._s3 = s3
+        self._contracts = ContractLog(settings.state.database)
         self._schema_id_of = schema_id_of
-        self.count = 0
-        self.failure: Exception | None = None
 
-    def __call__(self, rows: DataFrame, micro_batch_id: int) -> None:
-        """Judge and append what `rows` name, unless that has been done."""
-        try:
-            self._process(rows, micro_batch_id)
-        except Exception as error:
-            self.failure = error  # Spark makes a long text of it
-            raise
+    def landed(self, held: Held[PartT], checkpoint_id: str, micro_batch_id: int) -> Landed[PartT]:
+        """What a micro-batch of a checkpoint holds."""
+        limits = self._settings.limits
+        return Landed(held.parts, Marker(checkpoint_id, micro_batch_id, held.contract, held.start, held.end, limits))
 
-    def finish(self, spark: SparkSession, marker: Marker) -> None:
-        """Append what a micro-batch that was begun still lacks: dead letters and ledger rows."""
+    def unfinished(self, spark: SparkSession, marker: Marker) -> Landed[PartT]:
+        """The rest of a micro-batch that bronze has: dead letters and ledger rows may be missing."""
         # By name, a part that no table has rows of is left out: it will be found again.
         names = partial(unaccounted_units, spark, self._tables, marker)
-        parts = self._source.held_between(marker.start, marker.end, names)
-        totals = self._complete(spark, parts, marker, self._contract(marker.contract))
-        log.warning(
-            "finished an interrupted micro-batch",
-            stream=self._stream,
-            checkpoint=marker.checkpoint_id,
-            **self._source.size_of(parts),
-            **totals,
-        )
+        return Landed(self._source.held_between(marker.start, marker.end, names), marker)
 
-    def _process(self, rows: DataFrame, micro_batch_id: int) -> None:
-        spark = rows.sparkSession  # a clone of the session, with this query's settings
-        checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
-        held = self._source.held(rows, micro_batch_id)
-        if held is None:
-            return
-        self.take(spark, held, checkpoint_id, micro_batch_id)
+    def compute(self, spark: SparkSession, work: Landed[PartT]) -> Commits:
+        """Judge a micro-batch; yield the commits of bronze, dead letters and ledger, which comes last.
 
-    def take(self, spark: SparkSession, held: Held[PartT], checkpoint_id: str, micro_batch_id: int) -> None:
-        """Judge and append what a micro-batch holds, unless that has been done.
-
-        Parameters
-        ----------
-        spark
-            The session.
-        held
-            What it holds.
-        checkpoint_id, micro_batch_id
-            The checkpoint that says so, and its number there.
+        A ledger row means that all before it is committed.
         """
-        began = monotonic()
-        marker = Marker(checkpoint_id, micro_batch_id, held.contract, held.start, held.end, self._limits)
-        contract = self._contract(held.contract)
-        sizes = self._source.size_of(held.parts)
+        parts, marker, names = work.parts, work.marker, self._tables
+        contract = self._contract(marker.contract)
+        sizes = self._source.size_of(parts)
         log.debug("judging", stream=self._stream, jobs=spark.sparkContext.getLocalProperty(_JOB_GROUP), **sizes)
         size = ", ".join(f"{number:,} {what}" for what, number in sizes.items())
         spark.sparkContext.setJobDescription(f"bronze.{self._stream}: {size}")
-        totals = self._complete(spark, held.parts, marker, contract)
-        self.count += 1
-        log.info(
-            "micro-batch",
-            stream=self._stream,
-            contract=contract.version,
-            **self._source.size_of(held.parts),
-            **totals,
-            seconds=round(monotonic() - began, 3),
-        )
-
-    def _complete(
-        self, spark: SparkSession, parts: Sequence[PartT], marker: Marker, contract: Contract
-    ) -> dict[str, object]:
-        """Append what the tables do not have yet of a micro-batch; return what became of its units, for the log."""
-        names = self._tables
+        logged = {"stream": self._stream, "contract": contract.version, **sizes}
         bronze, dead_letters, ledger = (
             open_table(spark, name, self._query) for name in (names.bronze, names.dead_letters, names.ledger)
         )
@@ -148,13 +90,13 @@ class MicroBatches(Generic[PartT]):
         unfinished(self._stream, begun, dead_letters.newest(), before, self._source.is_origin)
         rows_of_ledger = ledger.target(marker)
         if rows_of_ledger is None:
-            return {"done": "before"}
+            return logged | {"done": "before"}
         least = int(ledger.property(NEXT_MICRO_BATCH) or 0)
         marker = replace(marker, micro_batch_id=_number(marker, begun, before, least))
-        schema_id = self._schema_id_of(contract)
+        schema_id, s3 = self._schema_id_of(contract), self._settings.s3
         batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC), schema_id)
         limits = begun.marker.limits if begun and begun.marker.holds_the_same(marker) else marker.limits
-        task = Task(batch, bronze.target(marker), dead_letters.target(marker), self._source.reader, self._s3, limits)
+        task = Task(batch, bronze.target(marker), dead_letters.target(marker), self._source.reader, s3, limits)
         written = write_judged(spark, parts, task)
         if begun and task.bronze is None and written.touched and contents_of(written) != begun.marker.contents:
             # No other content may come beside what bronze has of a file.
@@ -173,21 +115,12 @@ class MicroBatches(Generic[PartT]):
             # The dead letters of a file that is gone are lost: the ledger records it, and verify reports it.
             gone = {part.name for part in parts if part.given_up}
             outcomes |= {(source, str(Reason.ABSENT)): 1 for source in written.changed if source in gone}
-        # The ledger comes last: a ledger row means that all before it is committed.
-        self._append(bronze, marker, written.bronze)
-        self._append(dead_letters, marker, written.dead_letters)
-        writer = DataFileWriter(rows_of_ledger, open_storage(rows_of_ledger.folder, self._s3))
+        yield append(bronze, marker, written.bronze)
+        yield append(dead_letters, marker, written.dead_letters)
+        writer = DataFileWriter(rows_of_ledger, open_storage(rows_of_ledger.folder, s3))
         writer.write(ledger_rows(parts, outcomes, written.drift, written.hashes, batch))
-        self._append(ledger, marker, writer.close())
-        return {"id": batch.id} | _totals(outcomes, written.drift, batch)
-
-    def _append(self, table: OpenTable, marker: Marker, files: list[DataFile]) -> None:
-        self._lease.check()
-        try:
-            append_once(table, marker, files)
-        except MarkerLostError:
-            self._lease.check()  # another consumer that took over is the clearer reason
-            raise
+        yield append(ledger, marker, writer.close())
+        return logged | {"id": batch.id} | _totals(outcomes, written.drift, batch)
 
     def _contract(self, digest: str) -> Contract:
         missing = f"A micro-batch was started with a contract ({digest[:12]}…) that the landing log does not have."

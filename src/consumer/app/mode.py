@@ -7,10 +7,10 @@ from pyspark.sql import SparkSession
 
 from consumer.app.failures import explained
 from consumer.app.following import Following, follow
+from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from consumer.layers.bronze.tasks import warm_up
 from consumer.modes.micro_batches import MicroBatches
-from consumer.queries.bronze import Trigger
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode
 from lakeproof.settings import Settings

@@ -1,0 +1,168 @@
+"""The query from what landed to bronze: Spark's checkpoint says what a micro-batch holds, before anything is read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from consumer.app.declining import Declining
+from consumer.app.failures import explained
+from consumer.app.following import Following
+from consumer.app.trigger import Trigger
+from consumer.bulletin import Bulletin
+from consumer.iceberg.marker import Marker
+from consumer.layers.base import complete, run
+from consumer.layers.bronze.land import BronzeLayer
+from consumer.layers.bronze.recovery import Standing, standing
+from consumer.layers.bronze.tasks import warm_up
+from consumer.sources.kafka.schema_ids import SchemaIds
+from consumer.sources.registry import SOURCES
+from consumer.sources.source import Held, Source
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.checkpoint import bronze_query, checkpoint_folder
+from lakeproof.contracts import Contract, load_contract
+from lakeproof.errors import LakeproofError
+from lakeproof.history.apply import adopt
+from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.lease import Lease
+from lakeproof.tables.names import stream_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    contract: Contract
+    source: Source[Any]
+    layer: BronzeLayer[Any]
+    unfinished: Marker | None
+
+
+class BronzeQuery:
+    """The query of one stream; see :class:`consumer.app.application.Query`. `source` is a kind of the registry."""
+
+    spark_settings: Mapping[str, str] = {
+        # Only recovery shuffles, and little: more partitions would only cost their scheduling.
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.adaptive.enabled": "false",
+    }
+
+    def __init__(self, settings: Settings, stream: str, trigger: Trigger, source: str = "files") -> None:
+        self._settings = settings
+        self._trigger = trigger
+        self._source = source
+        self._plan: _Prepared | None = None
+        self._held: Lease | None = None
+        self._failure: Exception | None = None
+        self.stream = stream
+        self.name = bronze_query(stream)
+        self.lease_name = stream
+        self.follows: str | None = None
+        self.micro_batches = 0
+
+    def prepare(self) -> None:
+        """Create what is missing, make the contract the current one, and look where the tables are."""
+        settings, stream = self._settings, self.stream
+        catalog = open_catalog(settings)
+        source = SOURCES[self._source](settings, stream, self.name, self._trigger.available_now)
+        if not catalog.table_exists(stream_tables(stream).bronze):
+            source.check_without_tables()
+        schema_ids = SchemaIds(settings, stream)
+        schema_ids.check(load_contract(settings.contracts, stream))
+        contract = adopt(catalog, settings, stream, ContractLog(settings.state.database))
+        source.prepare(catalog)
+        schema_ids.prepare(contract)
+        found = self._standing(catalog, source)
+        if not found.unfinished:
+            self._resume(catalog, source, found)
+        layer = BronzeLayer(settings, stream, source, schema_ids.of)
+        self._plan = _Prepared(contract, source, layer, found.unfinished)
+
+    def resume(self, spark: SparkSession, held: Lease) -> None:
+        """Finish the micro-batch that bronze has and the ledger lacks, and find where to resume."""
+        self._held, plan = held, self._prepared
+        if plan.unfinished:
+            totals = complete(plan.layer, spark, plan.layer.unfinished(spark, plan.unfinished), held)
+            checkpoint = plan.unfinished.checkpoint_id
+            log.warning("finished an interrupted micro-batch", checkpoint=checkpoint, **totals)
+            with catalog_errors():
+                catalog = open_catalog(self._settings)
+                self._resume(catalog, plan.source, self._standing(catalog, plan.source))
+
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery | Declining | Following:
+        """Start the streaming query."""
+        source, trigger = self._prepared.source, self._trigger
+        waiting = source.waiting()
+        rows = source.rows(spark, bulletin)
+        Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
+
+        def process(parts: DataFrame, micro_batch_id: int) -> None:
+            try:
+                self.process(parts, micro_batch_id)
+            except Exception as error:
+                self._failure = error  # Spark makes a long text of it
+                raise
+            bulletin.note_progress(self.name)
+
+        writer = rows.writeStream.queryName(self.name).foreachBatch(process)
+        writer = writer.option("checkpointLocation", checkpoint_folder(self._settings, self.name))
+        if trigger.available_now and source.knows_its_end:
+            running = writer.trigger(availableNow=True).start()
+        else:
+            every = "0 seconds" if trigger.available_now else trigger.every
+            running = writer.trigger(processingTime=every).start()
+        log.info(
+            "started",
+            stream=self.stream,
+            landing=source.root,
+            contract=self._prepared.contract.version,
+            mode="available now" if trigger.available_now else f"every {trigger.every}",
+            waiting=waiting,
+        )
+        return Declining(running, lambda: self._failure) if source.knows_its_end else running
+
+    def process(self, rows: DataFrame, micro_batch_id: int) -> None:
+        """Take the micro-batch that rows of the source name."""
+        spark = rows.sparkSession  # a clone of the session, with this query's settings
+        checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        held = self._prepared.source.held(rows, micro_batch_id)
+        if held is not None:
+            self.take(spark, held, checkpoint_id, micro_batch_id)
+
+    def take(self, spark: SparkSession, held: Held[Any], checkpoint_id: str, micro_batch_id: int) -> None:
+        """Judge and append what a micro-batch holds, unless that has been done."""
+        if self._held is None:
+            raise RuntimeError("A query is resumed before it is started.")
+        layer = self._prepared.layer
+        run(layer, spark, layer.landed(held, checkpoint_id, micro_batch_id), self._held)
+        self.micro_batches += 1
+
+    def explain(self, error: Exception) -> LakeproofError:
+        """Say why it failed: what a micro-batch raised, what it depends on and is unavailable, or what Spark says."""
+        failure = self._failure or error
+        if self._plan and not isinstance(failure, LakeproofError):
+            try:
+                self._plan.source.check()
+            except LakeproofError as found:
+                return found
+        return explained(failure, self._settings, self.stream)
+
+    def _standing(self, catalog: "Catalog", source: Source[Any]) -> Standing:
+        return standing(catalog, stream_tables(self.stream), self.name, source.is_origin)
+
+    def _resume(self, catalog: "Catalog", source: Source[Any], found: Standing) -> None:
+        source.resume(catalog.load_table(stream_tables(self.stream).ledger), found.accounted)
+
+    @property
+    def _prepared(self) -> _Prepared:
+        if self._plan is None:
+            raise RuntimeError("A query is prepared before it is resumed.")
+        return self._plan

@@ -1,0 +1,78 @@
+"""What the commands start: the queries of a run, the query of a mode, a rebuild."""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from consumer.app.alerts import AlertsQuery
+from consumer.app.application import Query, run_queries
+from consumer.app.failures import explained
+from consumer.app.landing import BronzeQuery
+from consumer.app.mode import ModeQuery
+from consumer.app.past import PastQuery
+from consumer.app.query import LayerQuery
+from consumer.app.screen import screen
+from consumer.app.session import PLANNING_ONLY, start_session
+from consumer.app.trigger import Trigger
+from consumer.asked import Asked, Period
+from consumer.layers.rebuild import rebuild
+from consumer.layers.registry import layers_of
+from lakeproof.errors import LakeproofError
+from lakeproof.kafka.modes import Mode
+from lakeproof.settings import Settings
+
+
+def run_streams(asked: Asked, trigger: Trigger, source: str, period: Period | None) -> None:
+    """Run streams from a kind of source, or a batch over the past of one stream, into the layers that are asked for."""
+    settings, streams = asked.settings, list(asked.contracts)
+    queries: list[Query] = [
+        PastQuery(settings, stream, period) if period else BronzeQuery(settings, stream, trigger, source)
+        for stream in streams
+    ]
+    queries += [LayerQuery(settings, layer, trigger) for layer in layers_of(asked)]
+    alerts = [
+        AlertsQuery(settings, each, asked.contracts[each.stream], trigger)
+        for each in asked.samples
+        if each.alerts and source == "kafka" and not period
+    ]
+    queries += alerts
+    settings = _with_cores(settings, sum(each.slots for each in alerts))
+    _run(settings, queries, " ".join(streams), trigger, urgent=[each.name for each in alerts])
+
+
+def run_mode(settings: Settings, mode: Mode, trigger: Trigger) -> None:
+    """Run a mode on Kafka alone."""
+    _run(settings, [ModeQuery(settings, mode, trigger)], mode.name, trigger)
+
+
+def run_rebuild(asked: Asked) -> str:
+    """Fill a layer again; return a line that says what was done."""
+    settings = asked.settings
+    layer = next(each for each in layers_of(asked) if each.tables)
+    try:
+        return rebuild(settings, layer, partial(start_session, settings, f"lakeproof rebuild {layer.tables[-1]}"))
+    except (Py4JError, PySparkException) as error:
+        raise explained(error, settings, layer.stream) from error
+
+
+def _run(settings: Settings, queries: Sequence[Query], what: str, trigger: Trigger, urgent: Sequence[str] = ()) -> None:
+    start = partial(start_session, settings, f"lakeproof consumer {what}", PLANNING_ONLY, urgent=urgent)
+    try:
+        with screen(available_now=trigger.available_now):
+            run_queries(settings, queries, start, available_now=trigger.available_now)
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise LakeproofError(
+            "Spark's JVM exited: it was killed or ran out of memory.",
+            f"Committed data is safe. Run the command again to resume. Details: {settings.logs / 'spark.log'}",
+        ) from error
+
+
+def _with_cores(settings: Settings, held: int) -> Settings:
+    """The settings with more cores of Spark's on this machine: those that are held or kept free mostly wait."""
+    if not held or settings.spark.master != "local[*]":
+        return settings
+    master = f"local[{(os.cpu_count() or 1) + held}]"
+    return settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": master})})

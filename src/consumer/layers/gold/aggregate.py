@@ -1,0 +1,205 @@
+"""A gold micro-batch: what silver has kept since the newest one, and each window that it touches, computed again.
+
+The marker of the product's table says up to which micro-batch it follows silver. The rows behind that touch some
+windows. Those are computed from all rows of silver that are in them, and replace the rows that the table has of them
+in the commit that moves the marker. So a micro-batch that is tried again computes the same.
+
+A product whose windows are final needs no correction: a window is computed once, after the horizon has passed its end.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from consumer.asked import Asked
+from consumer.iceberg.append import OpenTable, open_table
+from consumer.iceberg.data_files import Target
+from consumer.iceberg.marker import Committed, Marker
+from consumer.iceberg.scan import Scan, of_micro_batches, plan
+from consumer.iceberg.tasks import Written
+from consumer.iceberg.upsert import OldRows
+from consumer.layers.base import Commits, Layer, append, upsert
+from consumer.layers.gold.columns import columns_of, micros
+from consumer.layers.gold.sessions import Sessions, touched_sessions
+from consumer.layers.gold.table import ensure_gold_table, rebuild_gold_hint
+from consumer.layers.gold.tasks import Wanted, write_windows
+from consumer.layers.gold.touched import Windows, old_rows, touched_windows, within
+from consumer.layers.upstream import contract_of_silver, upstream_of
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.gold.model import Product, Publish
+from lakeproof.gold.product_file import read_under
+from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.lease import gold_lease
+from lakeproof.tables.columns import renamed_columns
+from lakeproof.tables.names import gold_query, gold_table, silver_query, silver_tables
+from lakeproof.tables.schemas import ensure_namespace
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
+
+_EARLIEST = -(1 << 63)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a micro-batch takes: the micro-batches of silver from `start` to before `end`."""
+
+    table: OpenTable
+    done: Committed | None
+    start: int
+    end: int
+    event_time: str
+    horizon: int | None
+    marker: Marker
+    target: Target
+
+    @property
+    def published(self) -> int | None:
+        """The horizon of the newest micro-batch of a product whose windows are final."""
+        return int(self.done.marker.contents) if self.done else None
+
+
+class GoldLayer(Layer[_Work]):
+    """Fills the table of a product with what silver has."""
+
+    event = "gold micro-batch"
+    waits_for_backlog = True  # each micro-batch of silver would touch the same windows again
+
+    def __init__(self, settings: Settings, product: Product, table: str) -> None:
+        self._settings = settings
+        self._product = product
+        self._table = table
+        self._contracts = ContractLog(settings.state.database)
+        self._digest: str | None = None
+        self.stream = product.stream
+        self.name = gold_query(product.name)
+        self.lease_name = gold_lease(product.name)
+        self.follows = silver_query(product.stream)
+        self.remedy = rebuild_gold_hint(product.name)
+        self.tables = (table,)
+        self.source = silver_tables(product.stream).kept
+
+    @classmethod
+    def asked(cls, asked: Asked) -> "Iterable[GoldLayer]":
+        """One for each product."""
+        return [cls(asked.settings, product, gold_table(product.name)) for product in asked.products]
+
+    def beside(self, suffix: str) -> "GoldLayer":
+        """The same over a table whose name has a suffix."""
+        return GoldLayer(self._settings, self._product, gold_table(self._product.name, suffix))
+
+    def prepare(self, catalog: "Catalog") -> None:
+        """Create the namespace of the table."""
+        ensure_namespace(catalog, self._table.split(".")[0])
+
+    def open(self, spark: SparkSession) -> None:
+        """Create the table if it is missing."""
+        ensure_gold_table(spark, self._product, self._table)
+
+    def next(self, spark: SparkSession) -> _Work | None:
+        """Find what silver has decided since the newest micro-batch."""
+        silver = upstream_of(spark, self.stream, self._contracts)
+        if silver is None:
+            return None
+        self._follow_contract(spark)
+        table = open_table(spark, self._table, self.name)
+        done = table.newest()
+        start = silver.start_of(self._table, done)
+        if silver.end == start:
+            return None
+        final, horizon = self._product.publish is Publish.FINAL, silver.horizon
+        if final and not _closes(self._product, done, horizon):
+            return None
+        closes = str(horizon) if final else ""
+        marker = Marker(silver.id, silver.end - 1, self._product.digest, str(start), str(silver.end), contents=closes)
+        target = table.target(marker)
+        if target is None:
+            return None  # another writer has just done it
+        return _Work(table, done, start, silver.end, silver.contract.event_time, horizon, marker, target)
+
+    def compute(self, spark: SparkSession, work: _Work) -> Commits:
+        """Compute the windows that new rows touch or that are final now; yield the commit of their rows."""
+        spark.sparkContext.setJobDescription(f"{self._table}: micro-batches {work.start} to {work.end - 1}")
+        if self._product.publish is Publish.FINAL:
+            written = self._final(spark, work)
+            yield append(work.table, work.marker, written.files)
+        else:
+            written, find_old = self._corrected(spark, work)
+            yield upsert(work.table, work.marker, written.files, find_old)
+        numbers = f"{work.start} to {work.end - 1}"
+        return {"product": self._product.name, "micro_batches": numbers, "rows": written.rows}
+
+    def _follow_contract(self, spark: SparkSession) -> None:
+        """Read the product under the current contract, which every row that silver has decided by now fits.
+
+        One may have been applied since the consumer was started.
+        """
+        digest = self._contracts.current(self._product.stream)
+        if digest is None or digest == self._digest:
+            return
+        contract = contract_of_silver(self._contracts, digest, self.source)
+        product = read_under(self._product, contract)
+        if product != self._product:
+            ensure_gold_table(spark, product, self._table)
+        self._product, self._digest = product, digest
+
+    def _corrected(self, spark: SparkSession, work: _Work) -> tuple[Written, Callable[[int], OldRows]]:
+        """Compute the windows that new rows touch, all of them if nothing is there yet."""
+        silver, product = self._load(self.source), self._product
+        if work.done is None:
+            return self._write(spark, silver, work), lambda _: OldRows()
+        windows = self._touched(spark, self._scan(silver, work, since=work.start), work.event_time)
+        if windows.empty:
+            return Written(), lambda _: OldRows()
+
+        def find_old(snapshot_id: int) -> OldRows:
+            with catalog_errors():
+                catalog = open_catalog(self._settings)
+                return old_rows(spark, catalog, self._table, snapshot_id, product, windows)
+
+        return self._write(spark, silver, work, windows), find_old
+
+    def _touched(self, spark: SparkSession, new: Scan, event_time: str) -> Windows | Sessions:
+        """The windows of new rows."""
+        if not self._product.window.session:
+            return touched_windows(spark, new, self._product, event_time)
+        return touched_sessions(spark, new, self._load(self._table), self._table, self._product, event_time)
+
+    def _final(self, spark: SparkSession, work: _Work) -> Written:
+        """Compute the windows whose end the horizon has passed since the newest micro-batch."""
+        size, horizon = micros(self._product.window.size), work.horizon or 0
+        first = _EARLIEST if work.published is None else work.published - size + 1
+        return self._write(spark, self._load(self.source), work, Windows([(first, horizon - size + 1)]))
+
+    def _load(self, name: str) -> "Table":
+        with catalog_errors():
+            return open_catalog(self._settings).load_table(name)
+
+    def _write(
+        self, spark: SparkSession, silver: "Table", work: _Work, windows: Windows | Sessions | None = None
+    ) -> Written:
+        """Compute windows, all of them by default, from what silver has kept; it may be ahead by now."""
+        spans = windows.spans(self._product) if windows else None
+        scan = self._scan(silver, work, within=within(work.event_time, spans) if spans else None)
+        wanted = Wanted(self._product, work.event_time, windows, datetime.now(UTC), work.target, self._settings.s3)
+        return write_windows(spark, scan, wanted)
+
+    def _scan(self, silver: "Table", work: _Work, since: int = 0, within: "BooleanExpression | None" = None) -> Scan:
+        renamed = renamed_columns(silver.properties)
+        columns = {name: renamed.get(name, name) for name in columns_of(self._product, work.event_time)}
+        with catalog_errors():
+            return plan(silver, self.source, columns, of_micro_batches(since, work.end), within=within)
+
+
+def _closes(product: Product, done: Committed | None, horizon: int | None) -> bool:
+    """Whether the horizon has passed the end of a window since the newest micro-batch."""
+    if horizon is None:
+        return False
+    every = micros(product.window.every)
+    return done is None or horizon // every > int(done.marker.contents) // every

@@ -1,0 +1,25 @@
+"""The layers that follow tables. A new one is a line here. Each query starts in this order."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from consumer.asked import Asked
+from consumer.layers.base import Layer
+from consumer.layers.gold.aggregate import GoldLayer
+from consumer.layers.samples.sample import SamplesLayer
+from consumer.layers.silver.decide import SilverLayer
+from consumer.layers.sinks.files import FileSink
+from consumer.layers.sinks.topic import TopicSink
+
+LAYERS: list[type[Layer[Any]]] = [
+    SilverLayer,
+    GoldLayer,
+    SamplesLayer,
+    TopicSink,
+    FileSink,
+]
+
+
+def layers_of(asked: Asked) -> Iterator[Layer[Any]]:
+    """Return the layers that a command is to fill, each after the one that it follows."""
+    return (layer for kind in LAYERS for layer in kind.asked(asked))

@@ -1,0 +1,232 @@
+"""A micro-batch of samples: what silver's horizon has passed since the newest one.
+
+Silver keeps no other record from before its horizon, so what is before it can be read as a whole: the windows that the
+horizon has passed, and the readings that it has passed since then. Nothing is kept from one micro-batch to the next but
+the marker. A reading is stored once, in silver.
+
+A micro-batch appends to the table of anomalies, then to that of samples, each fenced by the same marker. The table of
+samples says how far the product is. If a crash comes between the two, the same micro-batch is taken again, up to the
+same horizon, and the table that has it is left out.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from consumer.asked import Asked
+from consumer.iceberg.append import OpenTable, open_table
+from consumer.iceberg.data_files import DataFileWriter, Target
+from consumer.iceberg.marker import Marker, MarkerLostError
+from consumer.iceberg.tasks import Written, gathered, write_in_tasks, write_rows
+from consumer.layers.base import Commits, Layer, append
+from consumer.layers.gold.columns import START, micros
+from consumer.layers.gold.table import filled_for, rebuild_gold_hint
+from consumer.layers.gold.times import timestamp
+from consumer.layers.samples.columns import AT, DEVICE, VALUE, readings, sampled
+from consumer.layers.samples.detectors import Anomaly, anomalies
+from consumer.layers.samples.reading import Reading
+from consumer.layers.upstream import upstream_of
+from lakeproof.catalog import CATALOG
+from lakeproof.errors import LakeproofError
+from lakeproof.gold.samples import DETECTED_AT, DETECTOR, MAXIMUM, MINIMUM, Samples
+from lakeproof.settings import S3Settings, Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.lease import gold_lease
+from lakeproof.storage import open_storage
+from lakeproof.tables.names import (
+    MICRO_BATCH_ID,
+    UPDATED_AT,
+    SamplesTables,
+    gold_query,
+    samples_tables,
+    silver_query,
+    silver_tables,
+)
+from lakeproof.tables.schemas import ensure_samples_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+_ROWS_OF_A_BATCH = 10_000
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a micro-batch takes: readings from one horizon to before another, in microseconds since 1970."""
+
+    anomalies: OpenTable
+    samples: OpenTable
+    end: int  # the first micro-batch of silver that is not read
+    since: int | None  # None where nothing was taken before
+    until: int
+    marker: Marker
+
+
+class SamplesLayer(Layer[_Work]):
+    """Fills the two tables of a product of samples with what silver has."""
+
+    event = "samples micro-batch"
+
+    def __init__(self, settings: Settings, samples: Samples, names: SamplesTables) -> None:
+        self._settings = settings
+        self._samples = samples
+        self._names = names
+        self._contracts = ContractLog(settings.state.database)
+        self.stream = samples.stream
+        self.name = gold_query(samples.name)
+        self.lease_name = gold_lease(samples.name)
+        self.follows = silver_query(samples.stream)
+        self.remedy = rebuild_gold_hint(samples.name)
+        # Silver goes on all the time, and a micro-batch takes all that is there: a second one at once could wait.
+        self.every = samples.every.total_seconds()
+        self.tables = astuple(names)
+        self.source = silver_tables(samples.stream).kept
+
+    @classmethod
+    def asked(cls, asked: Asked) -> "Iterable[SamplesLayer]":
+        """One for each product of samples."""
+        return [cls(asked.settings, each, samples_tables(each.name, each.anomalies)) for each in asked.samples]
+
+    def beside(self, suffix: str) -> "SamplesLayer":
+        """The same over tables whose names have a suffix."""
+        names = samples_tables(self._samples.name, self._samples.anomalies, suffix)
+        return SamplesLayer(self._settings, self._samples, names)
+
+    def prepare(self, catalog: "Catalog") -> None:
+        """Create missing tables."""
+        ensure_samples_tables(catalog, self._samples, self._names)
+
+    def next(self, spark: SparkSession) -> _Work | None:
+        """Find what silver's horizon has passed: the rest of what was begun, up to the same horizon, or what is new."""
+        silver = upstream_of(spark, self.stream, self._contracts)
+        if silver is None:
+            return None
+        found, kept = (open_table(spark, name, self.name) for name in (self._names.anomalies, self._names.samples))
+        for table in (found, kept):
+            self._check_product(table)
+        begun, done = found.newest(), kept.newest()
+        start = silver.start_of(kept.name, begun, done)
+        since = int(done.marker.contents) if done else None
+        if begun and not (done and begun.marker.holds_the_same(done.marker)):
+            if int(begun.marker.start) != start:
+                raise MarkerLostError(
+                    f"{kept.name} is at micro-batch {start}, but {found.name} begins one at {begun.marker.start}: "
+                    "they are from different points in time."
+                )
+            end, until = int(begun.marker.end), int(begun.marker.contents)
+            return _Work(found, kept, end, since, until, self._marker(silver.id, start, end, until))
+        if done and not begun:
+            raise MarkerLostError(f"{found.name} has no marker, but {kept.name} has one.")
+        if silver.end == start:
+            return None
+        horizon = silver.horizon
+        if horizon is None or (since is not None and horizon <= since):
+            return None
+        marker = self._marker(silver.id, start, silver.end, horizon)
+        return _Work(found, kept, silver.end, since, horizon, marker)
+
+    def compute(self, spark: SparkSession, work: _Work) -> Commits:
+        """Write and commit anomalies, then samples; a table that has the micro-batch is left out."""
+        rows = dict.fromkeys(("samples", "anomalies"), 0)
+        steps: list[tuple[str, OpenTable, Callable[[SparkSession, _Work, Target], Written]]] = [
+            ("anomalies", work.anomalies, self._anomalies),
+            ("samples", work.samples, self._sampled),
+        ]
+        for what, table, write in steps:
+            if target := table.target(work.marker):
+                written = write(spark, work, target)
+                rows[what] = written.rows
+                yield append(table, work.marker, written.files)
+        numbers = f"{work.marker.start} to {work.end - 1}"
+        return {"product": self._samples.name, "micro_batches": numbers, **rows}
+
+    def _marker(self, silver: str, start: int, end: int, until: int) -> Marker:
+        return Marker(silver, end - 1, self._samples.digest, str(start), str(end), contents=str(until))
+
+    def _check_product(self, table: OpenTable) -> None:
+        """Refuse a table that was filled for another product."""
+        if filled_for(table) != self._samples.digest:
+            raise LakeproofError(
+                f"{table.name} was filled for another product than gold/{self._samples.name}.yaml and the contract of "
+                f"{self._samples.stream} declare now: other fields, windows, detectors or ranges.",
+                f"Restore them. Or: {rebuild_gold_hint(self._samples.name)}",
+            )
+
+    def _sampled(self, spark: SparkSession, work: _Work, target: Target) -> Written:
+        """Write the samples of the windows whose end the horizon has passed since the newest micro-batch."""
+        size = micros(self._samples.window.size)
+        end = F.col(START) + size
+        closed = end <= work.until
+        if work.since is not None:
+            closed &= end > work.since
+        rows = self._readings(spark, work, None if work.since is None else work.since - size)
+        return write_rows(sampled(rows, self._samples, closed, datetime.now(UTC)), target, self._settings.s3)
+
+    def _anomalies(self, spark: SparkSession, work: _Work, target: Target) -> Written:
+        """Write the anomalies from the horizon of the newest micro-batch on and before that of now."""
+        samples, s3, now = self._samples, self._settings.s3, datetime.now(UTC)
+        since, until = work.since, work.until  # a task gets what its function names, so no table
+        look_back = micros(samples.detectors.look_back)
+        rows = self._readings(spark, work, None if work.since is None else work.since - look_back)
+        ordered = rows.repartition(DEVICE).sortWithinPartitions(DEVICE, AT, VALUE)
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Written:
+            found = anomalies(_of(batches), samples, since, until)
+            return _write_anomalies(found, samples, target, s3, now)
+
+        return gathered(write_in_tasks(ordered, write))
+
+    def _readings(self, spark: SparkSession, work: _Work, since: int | None) -> DataFrame:
+        """What silver has kept from a time on and before the horizon; it may be ahead by now."""
+        event_time = F.col(f"`{self._samples.event_time.name}`")
+        used = (self._samples.device.name, self._samples.value.name)
+        renamed = open_table(spark, self.source, silver_query(self.stream)).renamed()
+        rows = spark.table(f"{CATALOG}.{self.source}").where(F.col(MICRO_BATCH_ID) < work.end)
+        rows = rows.withColumnsRenamed({new: old for old, new in renamed.items() if old in used})
+        rows = rows.where(event_time < timestamp(work.until))
+        if since is not None:
+            rows = rows.where(event_time >= timestamp(since))
+        return readings(rows, self._samples)
+
+
+def _of(batches: Iterator[pa.RecordBatch]) -> Iterator[Reading]:
+    for batch in batches:
+        columns = (batch.column(batch.schema.get_field_index(name)).to_pylist() for name in (AT, DEVICE, VALUE))
+        yield from map(Reading, *columns)
+
+
+def _write_anomalies(
+    found: Iterator[Anomaly], samples: Samples, target: Target, s3: S3Settings, now: datetime
+) -> Written:
+    written = Written()
+    try:
+        writer = DataFileWriter(target, open_storage(target.folder, s3))
+        while some := list(islice(found, _ROWS_OF_A_BATCH)):
+            writer.write(_rows(some, samples, now))
+            written.rows += len(some)
+        written.files = writer.close()
+    except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
+        written.failure = error
+    return written
+
+
+def _rows(found: Sequence[Anomaly], samples: Samples, now: datetime) -> pa.RecordBatch:
+    """Rows of the table of anomalies."""
+    at = pa.timestamp("us", tz="UTC")
+    columns: dict[str, pa.Array[Any]] = {
+        samples.device.name: pa.array([each.reading.device for each in found]),
+        samples.event_time.name: pa.array([each.reading.at for each in found], at),
+        samples.value.name: pa.array([each.reading.value for each in found], pa.float64()),
+        DETECTOR: pa.array([str(each.detector) for each in found]),
+        DETECTED_AT: pa.array([each.detected_at for each in found], at),
+        MINIMUM: pa.array([each.minimum for each in found], pa.float64()),
+        MAXIMUM: pa.array([each.maximum for each in found], pa.float64()),
+        UPDATED_AT: pa.array([now] * len(found), at),
+    }
+    return pa.RecordBatch.from_pydict(columns)
