@@ -10,11 +10,11 @@ from typing import Any
 
 import psutil
 import pytest
-from consumer.queries.silver import SilverQuery
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 from tests.consumer.lake import SessionOf, rows
+from tests.consumer.taking import layer_queries
 from tests.consumer.test_cli import land
 from tests.lakes import changed, variables
 
@@ -179,7 +179,7 @@ def test_plain_spark_gives_the_same_tables_and_leaves_nothing(
     }
     quick = changed(lake_settings, LAKE_SETTLE_SECONDS=0)
     once = Trigger(available_now=True)
-    queries: list[Query] = [BronzeQuery(quick, "events", once), SilverQuery(quick, "events", once)]
+    queries: list[Query] = [BronzeQuery(quick, "events", once), *layer_queries(quick, "events", once)]
     run_queries(quick, queries, lambda: session_of(quick), available_now=True)
     for table in ("bronze.events", "dead_letters.events", "ledger.events", "silver.events"):
         assert comparable(plain, table) == comparable(lake_settings, table), table
