@@ -137,8 +137,8 @@ class Collect:
                 f"Kafka did not acknowledge {record.failed} of {len(outcomes)} events in time. "
                 "Send the same post again, with the same Idempotency-Key."
             )
-            told = [Outcome(error=each) if isinstance(each, str) else Outcome(each) for each in outcomes]
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail, events=told, retry_after=_RETRY_SECONDS)
+            found = [Outcome(error=each) if isinstance(each, str) else Outcome(each) for each in outcomes]
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail, events=found, retry_after=_RETRY_SECONDS)
         return receipts
 
     def _client(self, scope: Scope, headers: dict[bytes, bytes], record: _Record) -> Client | None:

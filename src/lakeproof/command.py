@@ -51,7 +51,7 @@ def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
     """
     open_standard_streams()
     configure_logs()
-    threading.excepthook = _told_of_thread
+    threading.excepthook = _report_thread_error
     as_json = logs_are_json() and sys.argv[1:2] in [[command] for command in logs]
     if as_json:
         log_the_rest()
@@ -76,7 +76,7 @@ def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
             sys.stdout.flush()
     except BaseException as error:
         # Libraries may raise other errors on interruption, for example DuckDB.
-        code = _INTERRUPTED if interrupted else _told(error, as_json=as_json)
+        code = _INTERRUPTED if interrupted else _report(error, as_json=as_json)
         if code is None:
             raise
         sys.exit(code)
@@ -87,7 +87,7 @@ def print_error(error: LakeproofError) -> None:
     sys.stderr.write(f"Error: {printable(str(error))}\n")
 
 
-def _told(error: BaseException, *, as_json: bool) -> int | None:
+def _report(error: BaseException, *, as_json: bool) -> int | None:
     """Report an error; return the exit code, or None to let the interpreter handle it."""
     if isinstance(error, OutputError):
         drop_output()
@@ -133,7 +133,7 @@ def _user_error(error: BaseException) -> LakeproofError | None:
     return error if isinstance(error, LakeproofError) else None
 
 
-def _told_of_thread(failed: threading.ExceptHookArgs) -> None:
+def _report_thread_error(failed: threading.ExceptHookArgs) -> None:
     """Report the error of a helper thread; its caller reports unavailable resources with a hint."""
     if isinstance(failed.exc_value, OSError):
         name = failed.thread.name if failed.thread else "?"

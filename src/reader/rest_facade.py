@@ -139,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            body = self.server.answer(*self._asked())
+            body = self.server.answer(*self._parse_path())
         except _NoTokenError:
             self._refuse_token()
         except _NotFoundError as error:
@@ -158,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.close_connection = True  # the body stays unread
         try:
-            self._asked()
+            self._parse_path()
         except _NoTokenError:
             self._refuse_token()
         except _NotFoundError:
@@ -171,7 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Log nothing: the terminal belongs to the shell."""
 
-    def _asked(self) -> tuple[list[str], tuple[str, ...]]:
+    def _parse_path(self) -> tuple[list[str], tuple[str, ...]]:
         """The path after ``/v1/``, and the parent of the namespaces."""
         token = self.server.token
         if token is not None:

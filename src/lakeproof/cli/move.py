@@ -86,7 +86,7 @@ def _landing_zones(settings: Settings) -> list[str]:
     from lakeproof.landing.zone import landing_zone
     from lakeproof.tables.names import LANDING_ROOT, stream_tables
 
-    catalog, said = open_catalog(settings), []
+    catalog, done = open_catalog(settings), []
     for _, stream in catalog.list_tables("ledger") if catalog.namespace_exists("ledger") else ():
         recorded = catalog.load_table(stream_tables(stream).ledger).properties.get(LANDING_ROOT)
         zone = landing_zone(settings, stream)
@@ -95,8 +95,8 @@ def _landing_zones(settings: Settings) -> list[str]:
         try:
             check_same_files(catalog, stream, zone)
         except UsageError:
-            said.append(f"The landing zone of {stream} stays {recorded}. `lakeproof landing move {stream}` changes it.")
+            done.append(f"The landing zone of {stream} stays {recorded}. `lakeproof landing move {stream}` changes it.")
         else:
             record_landing_root(catalog, stream, zone)
-            said.append(f"The landing zone of {stream} is now {zone.root}.")
-    return said
+            done.append(f"The landing zone of {stream} is now {zone.root}.")
+    return done

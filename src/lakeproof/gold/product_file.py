@@ -143,7 +143,7 @@ def _as_used(field: Field, used: Container[str]) -> Field:
     return replace(field, name=name, type=kind, dropped=False)
 
 
-def told(error: "ErrorDetails") -> ContractError:
+def key_error(error: "ErrorDetails") -> ContractError:
     """Translate an error of pydantic about a key."""
     place, kind = located_at(error), error["type"]
     if kind == "missing":
@@ -162,7 +162,7 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
     if not isinstance(raw, dict):
         problems.add(ContractError((), "not a data product: the file has no keys.", PAGE))
         return None
-    document = validated(_Document, raw, problems, told)
+    document = validated(_Document, raw, problems, key_error)
     if document is None:
         return None
     with problems.caught():
@@ -266,12 +266,12 @@ def _sink(raw: object, place: YamlPath, product: str) -> Sink:
     raise ContractError(place, f"unknown sink {raw!r}.", f"Available sinks: {known}, and `kafka: TOPIC`.")
 
 
-def check_name(name: str, due: str) -> None:
+def check_name(name: str, stem: str) -> None:
     """Check that a product is named like its file."""
-    if identifier(name, ("name",), "a product") != due:
+    if identifier(name, ("name",), "a product") != stem:
         raise ContractError(
             ("name",),
-            f"the product is named {name!r}, but the file is the product {due!r}.",
+            f"the product is named {name!r}, but the file is the product {stem!r}.",
             "Use the same name for both. It is also the name of the table.",
         )
 

@@ -20,12 +20,12 @@ from lakeproof.gold.product_file import (
     WindowDocument,
     check_name,
     contract_with_silver,
+    key_error,
     names_of_kind,
     path_text,
     product_names,
     product_text,
     renamed_hint,
-    told,
 )
 from lakeproof.gold.samples import (
     DETECTED_AT,
@@ -115,7 +115,7 @@ def parse_samples(
 def _samples(
     raw: Any, name: str, contract_of: Callable[[str], Contract], others: Sequence[str], problems: Problems
 ) -> Samples | None:
-    document = validated(_Document, raw, problems, told)
+    document = validated(_Document, raw, problems, key_error)
     if document is None:
         return None
     with problems.caught():

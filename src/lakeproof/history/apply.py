@@ -134,8 +134,8 @@ def _check_version(contract: Contract, past: Sequence[Applied]) -> None:
 
 def _check_made_by(contract: Contract, bronze: "Table") -> None:
     """Tables without a recorded contract must have been made by this one."""
-    due, has = bronze_schema(contract), bronze.schema()
-    differ = {*lacking(has, due), *lacking(due, has)}
+    expected, found = bronze_schema(contract), bronze.schema()
+    differ = {*lacking(found, expected), *lacking(expected, found)}
     if fields := sorted(path for path in differ if not path.startswith("_")):
         raise UsageError(
             f"The lake has no record of the contract of bronze.{contract.stream}, and contract {contract.version} "

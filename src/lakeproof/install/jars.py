@@ -19,7 +19,7 @@ SPARK = "spark"
 """Configuration of ivy.xml for the programs. The others are for the servers of the tests."""
 _LISTED = "jars.sha256"
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
-_SAID = 3
+_PRINTED = 3
 """Lines of Ivy's output in an error message."""
 _DAMAGE = ("invalid sha1", "invalid md5", ".part", "report.Xml")
 """Ivy's messages about incomplete or damaged files."""
@@ -141,14 +141,14 @@ def _run_ivy(java: str, configuration: str, into: Path, log: Path, settings: Pat
     with log.open("wb") as output:
         done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
-        said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip(" \t:")]
-        if damage := next((line for line in said if any(sign in line for sign in _DAMAGE)), None):
+        printed = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip(" \t:")]
+        if damage := next((line for line in printed if any(sign in line for sign in _DAMAGE)), None):
             raise UnavailableError(
                 f"Cannot retrieve the jars, because a download or Ivy's cache is damaged: {damage} Log: {log}",
                 f"Remove {_ivy_home() / 'cache'}, then try again. If you use a mirror of Maven Central, check it.",
             )
         raise UnavailableError(
-            f"Cannot retrieve the jars: {' '.join(said[-_SAID:]) or 'Ivy failed'}. Log: {log}",
+            f"Cannot retrieve the jars: {' '.join(printed[-_PRINTED:]) or 'Ivy failed'}. Log: {log}",
             "Check the network and the disk, then try again. To use a mirror of Maven Central, set --ivy-settings.",
         )
 

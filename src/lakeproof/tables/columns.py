@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 _COMMIT_ATTEMPTS = 10
 
 
-def lacking(table: "Schema", due: "Schema") -> list[str]:
-    """Paths of columns of `due` that a table lacks or has with another type."""
+def lacking(table: "Schema", target: "Schema") -> list[str]:
+    """Paths of columns of `target` that a table lacks or has with another type."""
     kinds = {path: _kind(table, path) for path in table.column_names}
-    return [path for path in due.column_names if kinds.get(path) != _kind(due, path)]
+    return [path for path in target.column_names if kinds.get(path) != _kind(target, path)]
 
 
-def evolve(table: "Table", due: "Schema", renamed: Mapping[str, str] | None = None) -> None:
+def evolve(table: "Table", target: "Schema", renamed: Mapping[str, str] | None = None) -> None:
     """Rename, add and widen columns in one commit, so that a table follows a schema.
 
     New columns are placed before the first one of lakeproof's own, whose names begin with ``_``.
@@ -32,7 +32,7 @@ def evolve(table: "Table", due: "Schema", renamed: Mapping[str, str] | None = No
         names = [field.name for field in has.fields]
         pending = {old: new for old, new in (renamed or {}).items() if old in names and new not in names}
         own = next((name for name in names if name.startswith("_")), None)
-        before = _with_names(due, {new: old for old, new in pending.items()})
+        before = _with_names(target, {new: old for old, new in pending.items()})
         new = [field.name for field in before.fields if field.name not in names and not field.name.startswith("_")]
         described = {path for path in has.column_names if has.find_field(path).doc and path in before.column_names}
         try:

@@ -153,10 +153,10 @@ def _event_time(draft: Draft, asked: str | None) -> str:
             draft.use_as_time(asked)
         if asked in found:
             return asked
-        said = next((text for path, text in draft.notes if path == asked), "")
+        note = next((text for path, text in draft.notes if path == asked), "")
         known = ", ".join([*found, *draft.possible]) or "none"
         raise UsageError(
-            f"--event-time {asked}: too few values are a timestamp{f': {said}' if said else '.'}",
+            f"--event-time {asked}: too few values are a timestamp{f': {note}' if note else '.'}",
             f"Fields of the samples that can be: {known}. See docs/contracts/schema.md#times for the forms.",
         )
     if not found and draft.possible:

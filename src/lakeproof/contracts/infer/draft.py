@@ -209,8 +209,8 @@ class Draft:
         if kinds <= _TOGETHER[-1]:
             self._tell_times(seen, path)
             return {"logicalType": "string"}
-        said = ", ".join(f"{count:,} {kind}" for kind, count in seen.tokens.most_common())
-        self.notes.append((path, f"mixed types ({said}). Each value is kept as its text."))
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in seen.tokens.most_common())
+        self.notes.append((path, f"mixed types ({counts}). Each value is kept as its text."))
         return dict(_SCALAR)
 
     def _tell_times(self, seen: Observed, path: str) -> None:

@@ -104,7 +104,7 @@ def _plain_enums(part: Any) -> Any:
     return found
 
 
-def _told(error: "ErrorDetails") -> ContractError:
+def _key_error(error: "ErrorDetails") -> ContractError:
     place = located_at(error)
     name = next((str(step) for step in reversed(place) if isinstance(step, str)), "the file")
     if error["type"] != "extra_forbidden":
@@ -127,11 +127,11 @@ def _field_at(document: Any, place: YamlPath) -> str:
     return ".".join(names)
 
 
-def _contract(raw: Any, digest: str, due: str | None, problems: Problems) -> Contract | None:
+def _contract(raw: Any, digest: str, expected_name: str | None, problems: Problems) -> Contract | None:
     if not isinstance(raw, dict):
         problems.add(ContractError(_ROOT, "not a contract: the file has no keys.", _START))
         return None
-    document = validated(OpenDataContractStandard, raw, problems, _told)
+    document = validated(OpenDataContractStandard, raw, problems, _key_error)
     if document is None:
         return None
     check_names(raw, problems)
@@ -149,7 +149,7 @@ def _contract(raw: Any, digest: str, due: str | None, problems: Problems) -> Con
     table = document.schema_[0]
     stream = ""
     with problems.caught():
-        stream = _stream(table.name, due)
+        stream = _stream(table.name, expected_name)
     properties = table.properties or []
     fields = read_fields(properties, _FIELDS, problems)
     places = {item.name: (*_FIELDS, index) for index, item in enumerate(properties) if item.name}
@@ -174,7 +174,7 @@ def _contract(raw: Any, digest: str, due: str | None, problems: Problems) -> Con
     )
 
 
-def _stream(name: str | None, due: str | None) -> str:
+def _stream(name: str | None, expected_name: str | None) -> str:
     stream = identifier(name, (*_TABLE, "name"), "the schema object")
     if stream in RESERVED:
         raise ContractError(
@@ -182,10 +182,10 @@ def _stream(name: str | None, due: str | None) -> str:
             f"a stream cannot be named {stream}: `consumer run {stream}` is a mode of its own.",
             "Use another name, for the stream and for its file.",
         )
-    if due not in (None, stream):
+    if expected_name not in (None, stream):
         raise ContractError(
             (*_TABLE, "name"),
-            f"the schema object is named {stream!r}, but the file is the contract of {due!r}.",
+            f"the schema object is named {stream!r}, but the file is the contract of {expected_name!r}.",
             "Use the same name for both. It is also the name of the tables.",
         )
     return stream

@@ -69,11 +69,11 @@ def refused(source: Source, origin: str, errors: list[ContractError], path: Call
         what = path(error.place)
         message = f"{origin}:{span.line}:{span.column}: {f'{what}: ' if what else ''}{error.message}"
         located.append((span, (message, source.excerpt(span), error.hint)))
-    return RefusedError([told for _, told in sorted(located, key=lambda each: each[0])])
+    return RefusedError([problem for _, problem in sorted(located, key=lambda each: each[0])])
 
 
 def validated(
-    model: type[ModelT], document: Any, problems: Problems, told: "Callable[[ErrorDetails], ContractError]"
+    model: type[ModelT], document: Any, problems: Problems, translate: "Callable[[ErrorDetails], ContractError]"
 ) -> ModelT | None:
     """Validate a document; invalid parts are reported and removed, so that the rest is checked, too."""
     document = deepcopy(document)
@@ -85,7 +85,7 @@ def validated(
             found = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
         removed = 0
         for each in found:
-            problems.add(told(each))
+            problems.add(translate(each))
             place = located_at(each)
             if each["type"] != "missing" and _remove(document, place):
                 problems.removed.append(place)
