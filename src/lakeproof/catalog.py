@@ -29,7 +29,8 @@ _GZIP = b"\x1f\x8b"
 _OWN_TABLES = "SELECT name FROM sqlite_master WHERE name IN ('iceberg_tables', 'iceberg_namespace_properties')"
 # PyIceberg creates the tables of an SQL catalog without a lock, so one of two concurrent first starts may fail.
 _CATALOG_TABLES = 2
-_MADE_MEANWHILE = ("already exists", "pg_type_typname_nsp_index")
+# Of Postgres: duplicate_table, unique_violation (in its own tables). SQLite has no code of its own for it.
+_MADE_MEANWHILE = ("42P07", "23505", sqlite3.SQLITE_ERROR)
 
 
 def open_catalog(settings: Settings) -> "Catalog":
@@ -45,7 +46,7 @@ def open_catalog(settings: Settings) -> "Catalog":
             try:
                 return load_catalog(CATALOG, **properties)
             except Exception as error:
-                if not any(sign in str(error) for sign in _MADE_MEANWHILE):
+                if _code_of(error) not in _MADE_MEANWHILE:
                     raise
         return load_catalog(CATALOG, **properties)
     except Exception as error:
@@ -53,6 +54,13 @@ def open_catalog(settings: Settings) -> "Catalog":
             f"Cannot open the catalog {without_password(database)}: {_first_line(error)}.",
             "Check LAKE_CATALOG and LAKE_CATALOG_URI, and that the server is running.",
         ) from error
+
+
+def _code_of(error: Exception) -> str | int | None:
+    """What psycopg or sqlite3 say of an error that SQLAlchemy wraps."""
+    of_driver = getattr(error, "orig", None)
+    code: str | int | None = getattr(of_driver, "sqlstate", None) or getattr(of_driver, "sqlite_errorcode", None)
+    return code
 
 
 @contextmanager

@@ -226,6 +226,7 @@ def _wait_until_idle(running: Mapping[str, Running]) -> None:
 def _is_idle(query: Running) -> bool:
     """Whether no trigger is active, and the first one, which may repeat a micro-batch without asking, is over."""
     status = query.status
+    # Spark says it in no other way: tests/consumer/app/test_contracts.py holds the text.
     return not status["isTriggerActive"] and not status["message"].startswith("Initializing")
 
 

@@ -1,4 +1,4 @@
-"""Buckets of keys in RocksDB, on the driver's disk: a copy of what is safe elsewhere, and is made again from there."""
+"""A rebuildable key index in RocksDB, on the driver's disk, in buckets."""
 
 import shutil
 import struct
@@ -16,7 +16,8 @@ log = structlog.get_logger()
 
 _BLOCK_CACHE_BYTES = 64 << 20
 _WRITE_BUFFER_BYTES = 16 << 20
-# RocksDB has no other exceptions than these texts. They name the lock of another process, and of this one.
+# RocksDB has no types or codes of errors, only texts: here, of the lock of another process and of this one. A look at
+# the lock itself would release it where this process holds it, as POSIX has it.
 _LOCKED = ("IO error: While lock file", "IO error: lock hold by current process")
 _LOG_BLOCK_BYTES = 32 << 10
 _RECORD_HEADER = struct.Struct("<IHB")

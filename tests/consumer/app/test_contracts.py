@@ -66,3 +66,17 @@ def test_py4j_logs_to_the_root_logger() -> None:
 
     assert "logging.info(" in inspect.getsource(module), "session.py filters the root logger for this"
     assert module.__name__.rpartition(".")[2] == "java_gateway"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("ProgressContext", "Initializing StreamExecution"), ("StreamExecution", "Initializing sources")],
+)
+def test_spark_says_that_a_query_is_initializing_by_a_text_alone(spark: SparkSession, name: str, text: str) -> None:
+    """Of ``StreamingQuery.status``: consumer/app/application.py waits until the first trigger, which asks no source.
+
+    No other part of the status tells a query that has not looked at its checkpoint from one that waits.
+    """
+    path = f"org/apache/spark/sql/execution/streaming/runtime/{name}.class"
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+    assert text.encode() in bytes(loader.getResourceAsStream(path).readAllBytes())
