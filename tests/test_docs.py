@@ -16,6 +16,7 @@ import pytest
 from tests.collector.running import Collector, messages
 from tests.messages import event, received, send
 from tests.pages import blocks
+from tests.programs import folder
 from tests.servers import KafkaServer
 
 from lakeproof.catalog import open_catalog
@@ -28,11 +29,14 @@ ROOT = Path(__file__).parents[1]
 JARS = {"LAKE_JARS": str(ROOT / "target" / "jars" / "spark")}
 
 
-def shell(script: str, environment: dict[str, str]) -> str:
+def shell(script: str, environment: dict[str, str], programs: Path | None = None) -> str:
+    """What a script prints; its programs are forks, unless it is given the folder of real ones."""
     done = subprocess.run(
         ["bash", "-e", "-c", script],
         cwd=ROOT,
-        env=os.environ | {"PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"} | environment,
+        env=os.environ
+        | {"PATH": f"{programs or folder()}:{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"}
+        | environment,
         capture_output=True,
         text=True,
         timeout=600,
@@ -68,7 +72,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], st
     script, _ = walk("README.md", "console")
     own = "export LAKE_HOME=$(mktemp -d)\n"
     assert own in script
-    return environment, shell(script.replace(own, ""), environment)
+    return environment, shell(script.replace(own, ""), environment, ROOT / ".venv" / "bin")
 
 
 @pytest.mark.spark

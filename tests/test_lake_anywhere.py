@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.programs import forked
 from tests.selection import only_with_all
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +24,7 @@ def test_all_programs_find_the_same_lake(tmp_path: Path, name: str) -> None:
     }
 
     def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", *arguments]
+        command = [*forked(arguments[0]), *arguments[1:]]
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
         )

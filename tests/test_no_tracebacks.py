@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.logs import failure
+from tests.programs import forked
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {
@@ -29,7 +31,7 @@ def environment(folder: Path, **changes: str) -> dict[str, str]:
 
 def run(folder: Path, program: str, *arguments: str | bytes, **changes: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", program, *arguments],
+        [*forked(program), *arguments],
         cwd=folder,
         env=environment(folder, **changes),
         capture_output=True,
@@ -41,7 +43,7 @@ def run(folder: Path, program: str, *arguments: str | bytes, **changes: str) -> 
 
 def shell(folder: Path, command: str) -> "subprocess.CompletedProcess[str]":
     """Run `command` in bash, which ends with the exit code of its first program; $PROGRAM runs a program."""
-    program = f"{sys.executable} -m"
+    program = shlex.join(forked("")[:-1])
     return subprocess.run(
         ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
         cwd=folder,

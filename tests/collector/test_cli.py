@@ -5,7 +5,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from tests.collector.conftest import own_topics
 from tests.collector.running import Collector
 from tests.logs import failure
+from tests.programs import forked
 from tests.servers import KafkaServer, free_port
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 def run(folder: Path, *arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
     own = {f"LAKE_{name.upper()}": value for name, value in settings.items()}
     return subprocess.run(
-        [sys.executable, "-m", "collector", *arguments],
+        [*forked("collector"), *arguments],
         cwd=folder,
         env=os.environ | own,
         capture_output=True,
@@ -34,7 +34,7 @@ def run(folder: Path, *arguments: str, **settings: str) -> "subprocess.Completed
 def assert_told(done: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
     assert "Traceback" not in done.stderr
     assert done.returncode == code, done.stderr
-    if done.args[3] == "run":
+    if "run" in done.args:
         failed = failure(done.stderr)
         assert failed["hint"]
         assert all(word in failed["message"] for word in words), failed

@@ -14,6 +14,7 @@ from tests.consumer.lake import rows
 from tests.consumer.test_cli import environment
 from tests.evolving import NEW, OLD, V2, land, write_contract
 from tests.logs import failure
+from tests.programs import forked
 
 from lakeproof.settings import Settings
 
@@ -37,7 +38,7 @@ def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
 
 def run(settings: Settings, *command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", *command],
+        [*forked(command[0]), *command[1:]],
         env=environment(settings) | {"LAKE_GOLD": str(settings.gold)},
         capture_output=True,
         text=True,

@@ -3,11 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.logs import failure
+from tests.programs import forked
 
 from lakeproof.settings import Settings
 
@@ -27,7 +27,7 @@ def environment(settings: Settings) -> dict[str, str]:
 
 def consumer(settings: Settings, *arguments: str, **changes: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "consumer", *arguments],
+        [*forked("consumer"), *arguments],
         env=environment(settings) | changes,
         capture_output=True,
         text=True,

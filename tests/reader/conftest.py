@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,6 +12,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 from tests.lakes import variables
+from tests.programs import forked
 from tests.reader.lake import Append, Done, Run
 
 from lakeproof.catalog import open_catalog
@@ -68,7 +68,7 @@ def reader() -> Run:
     def run(settings: Settings, *arguments: str, text: str | None = None) -> Done:
         settings.home.mkdir(parents=True, exist_ok=True)
         return subprocess.run(
-            [sys.executable, "-m", "reader", *arguments],
+            [*forked("reader"), *arguments],
             env=environment(settings),
             cwd=settings.home,
             input=text,

@@ -2,11 +2,11 @@
 
 import gzip
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-
-import pytest
-from tests.reader.lake import Run
 
 from lakeproof.addresses import sqlite_path
 from lakeproof.catalog import CATALOG, open_catalog
@@ -74,12 +74,19 @@ def test_a_catalog_without_tables_is_empty_and_none_is_made(lake_settings: Setti
 
 
 def test_a_statement_imports_neither_pyiceberg_nor_sqlalchemy(
-    lake_settings: Settings, reader: Run, monkeypatch: pytest.MonkeyPatch
+    lake_settings: Settings, reader_environment: Callable[[Settings], dict[str, str]]
 ) -> None:
     """They take longer to import than the statement takes to run."""
     ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
-    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
-    done = reader(lake_settings, "sql", "SELECT count(*) AS n FROM bronze.events", "--format", "csv")
+    command = [sys.executable, "-X", "importtime", "-m", "reader", "sql", "SELECT count(*) AS n FROM bronze.events"]
+    done = subprocess.run(
+        [*command, "--format", "csv"],
+        env=reader_environment(lake_settings),
+        cwd=lake_settings.home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout == "n\n0\n"
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "duckdb" in imported

@@ -20,6 +20,7 @@ from tests.consumer.layers.silver.lakes import NOON, decide_all, land
 from tests.lakes import changed, variables
 from tests.messages import event, send
 from tests.operations import tables
+from tests.programs import forked
 from tests.servers import KafkaServer, free_port
 
 from consumer.app.status import Doing, QueryStatus, exit_code, status, write_table
@@ -127,7 +128,7 @@ def kill(settings: Settings, name: str) -> None:
 
 def run(settings: Settings, *arguments: str) -> "subprocess.CompletedProcess[str]":
     own = {name: str(value) for name, value in variables(settings).items()}
-    command = [sys.executable, "-m", "consumer", *arguments]
+    command = [*forked("consumer"), *arguments]
     environment = os.environ | own | {"COLUMNS": "200"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
 

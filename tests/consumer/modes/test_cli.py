@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.programs import forked
 from typer.testing import CliRunner
 
 from consumer import cli
@@ -27,7 +27,7 @@ from lakeproof.kafka.modes import ModeName, fields_of
     ],
 )
 def test_what_would_be_ignored_or_cannot_run_is_refused(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
-    command = [sys.executable, "-m", "consumer", "run", *arguments]
+    command = [*forked("consumer"), "run", *arguments]
     done = subprocess.run(
         command, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=60, check=False
     )

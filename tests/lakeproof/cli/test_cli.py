@@ -1,10 +1,10 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.programs import forked
 
 from lakeproof.settings_help import by_concern, settings_in_words
 
@@ -16,7 +16,7 @@ def lakeproof(tmp_path):
     def call(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         own = {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"}
         return subprocess.run(
-            [sys.executable, "-m", "lakeproof", *arguments],
+            [*forked("lakeproof"), *arguments],
             cwd=ROOT,
             env=os.environ | own | environment,
             capture_output=True,

@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.lakeproof.gold.products import CONTRACT, PRODUCT
+from tests.programs import forked
 
 ROOT = Path(__file__).parents[3]
 
@@ -19,7 +19,7 @@ def check(tmp_path):
 
     def run(*names: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-m", "lakeproof", "gold", "check", *names],
+            [*forked("lakeproof"), "gold", "check", *names],
             cwd=tmp_path,
             env=os.environ | environment,
             capture_output=True,

@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
@@ -15,6 +14,7 @@ from textwrap import indent
 import pytest
 import yaml
 from tests.judging import units_of
+from tests.programs import forked
 
 from consumer.judge.batch import Judge
 from lakeproof.contracts import (
@@ -225,7 +225,7 @@ def test_a_contract_is_changed_as_shown(tmp_path):
 
     def run(line):
         program, *arguments = shlex.split(line)
-        command = [sys.executable, "-m", program, *arguments]
+        command = [*forked(program), *arguments]
         done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -390,7 +390,7 @@ def counts(found):
 
 def lakeproof(*arguments: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "lakeproof", *arguments],
+        [*forked("lakeproof"), *arguments],
         cwd=cwd,
         env=os.environ,
         capture_output=True,

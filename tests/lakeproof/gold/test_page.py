@@ -3,12 +3,12 @@
 import os
 import re
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.pages import blocks
+from tests.programs import forked
 
 from lakeproof.contracts import DecimalType, Field, PrimitiveType, load_contract
 from lakeproof.contracts.constraints import ContractError
@@ -109,7 +109,7 @@ def test_each_mistake_is_told_so(mistake, said, monkeypatch):
 def test_the_command_prints_what_the_page_says():
     [(command, printed)] = re.findall(r"^```console\n\$ lakeproof (.*?)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     done = subprocess.run(
-        [sys.executable, "-m", "lakeproof", *command.split()],
+        [*forked("lakeproof"), *command.split()],
         cwd=ROOT,
         env=os.environ,
         capture_output=True,

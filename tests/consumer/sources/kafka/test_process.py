@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.consumer.lake import rows
 from tests.messages import event, send
+from tests.programs import forked
 from tests.servers import KafkaServer
 
 from lakeproof.settings import Settings
@@ -37,7 +38,7 @@ def test_wrong_options_are_refused_with_what_to_do(
     lake_settings: Settings, arguments: list[str], words: list[str]
 ) -> None:
     changes = {"LAKE_KAFKA_STARTING_OFFSETS": "yesterday"} if "LAKE_KAFKA_STARTING_OFFSETS" in words else {}
-    command = [sys.executable, "-m", "consumer", "run", *arguments]
+    command = [*forked("consumer"), "run", *arguments]
     done = subprocess.run(
         command, env=environment(lake_settings, **changes), capture_output=True, text=True, timeout=60, check=False
     )

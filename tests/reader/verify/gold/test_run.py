@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.programs import forked
 from tests.reader.verify.silver.lakes import SilverLake, batch
 from tests.reader.verify.silver.tables import KEPT, NOON
 from typer.testing import CliRunner
@@ -468,7 +469,7 @@ def test_a_broken_product_is_one_line(lake: GoldLake, reader_environment: Callab
     lake.create()
     (lake.settings.gold / "activity.yaml").write_text("name: activity\nsilver: events\n")
     done = subprocess.run(
-        [sys.executable, "-m", "reader", "verify"],
+        [*forked("reader"), "verify"],
         env=reader_environment(lake.settings) | {"LAKE_GOLD": str(lake.settings.gold)},
         capture_output=True,
         text=True,

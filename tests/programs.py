@@ -1,0 +1,168 @@
+"""The programs as commands that start at once: forks of a process that has imported them.
+
+A start of Python with the imports of a program takes one to two seconds of processor time, and the tests start programs
+hundreds of times. `forked` runs a program in a fork of `_serve`, with the arguments, folder, environment and standard
+streams of the caller, whose exit code is the program's. Tests that signal or kill a program start a real one, and so do
+tests/test_house.py and tests/test_wheel.py for each program.
+"""
+
+import array
+import atexit
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+NAMES = ("producer", "consumer", "reader", "lakeproof", "collector")
+_CLIENT = Path(__file__).with_name("program_client.py")
+_IMPORTED_LATER = (
+    "lakeproof.catalog",
+    "pyiceberg.catalog.sql",
+    "reader.connect",
+    "reader.output",
+    "reader.tables",
+    "reader.verify.streams",
+)
+"""What many commands import once they run."""
+_MOST_BYTES = 1 << 22
+
+
+def forked(name: str) -> list[str]:
+    """What to run in place of ``python -m NAME``."""
+    return [sys.executable, "-I", "-S", str(_CLIENT), str(_server()), name]
+
+
+@cache
+def folder() -> Path:
+    """A folder with an executable file for each program, for the PATH of a shell."""
+    made = _server().parent / "bin"
+    made.mkdir()
+    for name in NAMES:
+        words = " ".join(f"'{word}'" for word in forked(name))
+        (made / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        (made / name).chmod(0o755)
+    return made
+
+
+@cache
+def _server() -> Path:
+    """Start the process that forks; return the address of its socket."""
+    own = Path(tempfile.mkdtemp(prefix="lakeproof-programs-"))  # short: an address has 107 bytes at most
+    address = own / "socket"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("LAKE_", "AWS_"))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.programs", str(address)],
+        cwd=Path(__file__).parents[1],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    def stop() -> None:
+        process.kill()
+        process.wait()
+        shutil.rmtree(own, ignore_errors=True)
+
+    atexit.register(stop)
+    while not address.exists():
+        if process.poll() is not None:
+            raise RuntimeError(f"the process of the programs ended with {process.returncode}")
+        time.sleep(0.02)
+    return address
+
+
+def _serve(address: str) -> str:
+    """Fork for each connection, for ever; return the name of the program in the fork that is to run it."""
+    for name in (*(f"{name}.cli" for name in NAMES), *_IMPORTED_LATER):
+        importlib.import_module(name)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{address}.new")
+    listener.listen(64)
+    Path(f"{address}.new").rename(address)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks of this process
+    while True:
+        connection, _ = listener.accept()
+        if os.fork():
+            connection.close()
+            continue
+        listener.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if name := _answer(connection):
+            return name
+
+
+def _answer(connection: socket.socket) -> str | None:
+    """Take a request; return the program's name in the fork that runs it. The other one waits for that, and ends."""
+    descriptors = array.array("i")
+    data, control, _, _ = connection.recvmsg(_MOST_BYTES, socket.CMSG_LEN(3 * descriptors.itemsize))
+    for _, _, items in control:
+        descriptors.frombytes(items)
+    while not data.endswith(b"\n"):
+        data += connection.recv(_MOST_BYTES)
+    request = json.loads(data)
+    child = os.fork()
+    if child:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            if select.select([connection], [], [], 0.02)[0]:  # the caller was ended
+                os.kill(child, signal.SIGKILL)
+        with suppress(OSError):
+            connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(ended[1]))
+        os._exit(0)
+    connection.close()
+    _become(request, descriptors)
+    return str(request["name"])
+
+
+def _become(request: dict[str, object], descriptors: "array.array[int]") -> None:
+    """Take over the caller's streams, folder, environment and arguments."""
+    opened = dict(zip(request["open"], descriptors, strict=True))  # type: ignore[call-overload]
+    for number, stream in enumerate(("stdin", "stdout", "stderr")):
+        if number in opened:
+            os.dup2(opened[number], number)
+        else:
+            os.close(number)
+            setattr(sys, stream, None)  # as the interpreter does at its start
+            setattr(sys, f"__{stream}__", None)
+    for descriptor in descriptors:
+        if descriptor > 2:
+            os.close(descriptor)
+    os.chdir(str(request["folder"]))
+    os.environ.clear()
+    os.environ.update(request["environment"])  # type: ignore[call-overload]
+    time.tzset()
+    sys.argv = [str(request["name"]), *request["arguments"]]  # type: ignore[misc]
+
+
+def _run(name: str) -> None:
+    """Run a program, and end as the interpreter would; taking all its modules apart would cost as much as the rest."""
+    sys.modules["__main__"].__package__ = None  # as of a script: the usage shows its name
+    code: object = 0
+    try:
+        sys.modules[f"{name}.cli"].main()
+    except SystemExit as asked:
+        code = asked.code
+    except BaseException:  # noqa: BLE001 - whatever it is
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        code = 1
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+if __name__ == "__main__":
+    _run(_serve(sys.argv[1]))
