@@ -134,6 +134,11 @@ def _starting_offsets(text: str) -> str:
     return text
 
 
+def _with_prefix(prefix: str) -> Callable[[str], str]:
+    """Name the variables of a model after its fields."""
+    return lambda name: f"{prefix}{name.upper()}"
+
+
 def _in_home(name: str) -> Callable[[dict[str, Any]], Any]:
     """Default value below the folder LAKE_HOME."""
     return lambda fields: fields["home"] / name
@@ -210,10 +215,7 @@ class LandingSettings(_InHome, title="Landing zone"):
         300.0, gt=0, alias="LAKE_SWEEP_SECONDS", description="time between two looks at the whole landing zone"
     )
     max_files_per_micro_batch: int = Field(
-        10_000,
-        ge=1,
-        alias="LAKE_MAX_FILES_PER_MICRO_BATCH",
-        description="files that one micro-batch takes at most",
+        10_000, ge=1, alias="LAKE_MAX_FILES_PER_MICRO_BATCH", description="files that one micro-batch takes at most"
     )
     max_bytes_per_micro_batch: int = Field(
         512 * 1024**2,
@@ -223,62 +225,42 @@ class LandingSettings(_InHome, title="Landing zone"):
     )
 
 
-class KafkaSettings(_Concern, title="Kafka"):
+class KafkaSettings(_Concern, title="Kafka", alias_generator=_with_prefix("LAKE_KAFKA_")):
     """How to reach Kafka, and what is read from it."""
 
     secrets = ("sasl_password", "ssl_key_password")
 
     bootstrap_servers: str = Field(
-        "localhost:9092",
-        alias="LAKE_KAFKA_BOOTSTRAP_SERVERS",
-        description="addresses of Kafka brokers: HOST:PORT, separated by commas",
+        "localhost:9092", description="addresses of Kafka brokers: HOST:PORT, separated by commas"
     )
     topic: str | None = Field(
         None,
-        alias="LAKE_KAFKA_TOPIC",
         description="topic of a stream; if it is not set, the name of the stream, or LAKE_COLLECTOR_TOPIC for the "
         "clickstream",
     )
     starting_offsets: Annotated[str, _checked(_starting_offsets)] = Field(
         "earliest",
-        alias="LAKE_KAFKA_STARTING_OFFSETS",
         description="where the first run of a stream begins: earliest, latest, a time (2026-11-22T06:00:00Z), or "
         'offsets by partition ({"0": 42}). Later runs resume from the tables',
     )
     max_offsets_per_micro_batch: int = Field(
-        500_000,
-        ge=1,
-        alias="LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH",
-        description="offsets that one micro-batch takes at most, of all partitions",
+        500_000, ge=1, description="offsets that one micro-batch takes at most, of all partitions"
     )
     timeout_seconds: float = Field(
-        120.0,
-        gt=0,
-        alias="LAKE_KAFKA_TIMEOUT_SECONDS",
-        description="how long a running consumer waits for brokers that do not respond",
+        120.0, gt=0, description="how long a running consumer waits for brokers that do not respond"
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        "PLAINTEXT",
-        alias="LAKE_KAFKA_SECURITY_PROTOCOL",
-        description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+        "PLAINTEXT", description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
-        "PLAIN", alias="LAKE_KAFKA_SASL_MECHANISM", description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+        "PLAIN", description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
     )
-    sasl_username: str | None = Field(None, alias="LAKE_KAFKA_SASL_USERNAME", description="user for SASL")
-    sasl_password: SecretStr | None = Field(None, alias="LAKE_KAFKA_SASL_PASSWORD", description="password for SASL")
-    ssl_ca: _Folder | None = Field(
-        None, alias="LAKE_KAFKA_SSL_CA", description="PEM file of the authorities that sign the brokers' certificates"
-    )
-    ssl_certificate: _Folder | None = Field(
-        None, alias="LAKE_KAFKA_SSL_CERTIFICATE", description="PEM file of the client's certificate"
-    )
-    ssl_key: _Folder | None = Field(
-        None, alias="LAKE_KAFKA_SSL_KEY", description="PEM file of the certificate's private key, in PKCS #8"
-    )
-    ssl_key_password: SecretStr | None = Field(
-        None, alias="LAKE_KAFKA_SSL_KEY_PASSWORD", description="password of the private key"
-    )
+    sasl_username: str | None = Field(None, description="user for SASL")
+    sasl_password: SecretStr | None = Field(None, description="password for SASL")
+    ssl_ca: _Folder | None = Field(None, description="PEM file of the authorities that sign the brokers' certificates")
+    ssl_certificate: _Folder | None = Field(None, description="PEM file of the client's certificate")
+    ssl_key: _Folder | None = Field(None, description="PEM file of the certificate's private key, in PKCS #8")
+    ssl_key_password: SecretStr | None = Field(None, description="password of the private key")
 
 
 class CatalogSettings(_InHome, title="Catalog and tables"):
@@ -378,9 +360,7 @@ class SparkSettings(_Concern, title="Spark"):
     """How Spark is started."""
 
     master: Annotated[str, _checked(_master)] = Field(
-        "local[*]",
-        alias="LAKE_SPARK_MASTER",
-        description="Spark master: local[4], spark://HOST:PORT, yarn, k8s://…",
+        "local[*]", alias="LAKE_SPARK_MASTER", description="Spark master: local[4], spark://HOST:PORT, yarn, k8s://…"
     )
     ui_port: int = Field(
         4040, ge=0, le=65535, alias="LAKE_SPARK_UI_PORT", description="port of Spark's web page; 0: any"
@@ -406,43 +386,32 @@ class SparkSettings(_Concern, title="Spark"):
         return self.without is None or not {shortcut, "all"} & set(self.without.split(","))
 
 
-class TopicSettings(_Concern, title="Kafka topics"):
+class TopicSettings(_Concern, title="Kafka topics", alias_generator=_with_prefix("LAKE_TOPIC_")):
     """Configuration of new topics. Existing topics are never changed."""
 
-    partitions: int = Field(6, ge=1, alias="LAKE_TOPIC_PARTITIONS", description="partitions of a new topic")
-    replication: int | None = Field(
-        None, ge=1, alias="LAKE_TOPIC_REPLICATION", description="replicas of a new topic; none: the broker's default"
-    )
+    partitions: int = Field(6, ge=1, description="partitions of a new topic")
+    replication: int | None = Field(None, ge=1, description="replicas of a new topic; none: the broker's default")
     min_insync_replicas: int | None = Field(
         None,
         ge=1,
-        alias="LAKE_TOPIC_MIN_INSYNC_REPLICAS",
         description="replicas that must have a message before it is acknowledged; none: the broker's default",
     )
-    retention_hours: float = Field(
-        168.0, gt=0, alias="LAKE_TOPIC_RETENTION_HOURS", description="how long a new topic keeps its messages"
-    )
+    retention_hours: float = Field(168.0, gt=0, description="how long a new topic keeps its messages")
     cleanup: Literal["delete", "compact", "compact,delete"] = Field(
-        "delete",
-        alias="LAKE_TOPIC_CLEANUP",
-        description="what becomes of old messages of a new topic; compact keeps the newest of a key",
+        "delete", description="what becomes of old messages of a new topic; compact keeps the newest of a key"
     )
 
 
-class RegistrySettings(_Concern, title="Schema registry"):
+class RegistrySettings(_Concern, title="Schema registry", alias_generator=_with_prefix("LAKE_SCHEMA_REGISTRY_")):
     """How to reach a schema registry with Confluent's API."""
 
     secrets = ("password",)
 
     url: Annotated[str, _checked(_web)] | None = Field(
-        None,
-        alias="LAKE_SCHEMA_REGISTRY_URL",
-        description="address of a schema registry, of Confluent's API; none: contracts are not registered",
+        None, description="address of a schema registry, of Confluent's API; none: contracts are not registered"
     )
-    username: str | None = Field(None, alias="LAKE_SCHEMA_REGISTRY_USERNAME", description="user of the registry")
-    password: SecretStr | None = Field(
-        None, alias="LAKE_SCHEMA_REGISTRY_PASSWORD", description="password of the registry's user"
-    )
+    username: str | None = Field(None, description="user of the registry")
+    password: SecretStr | None = Field(None, description="password of the registry's user")
 
 
 class SinkSettings(_InHome, title="Sinks"):
@@ -465,20 +434,16 @@ class SinkSettings(_InHome, title="Sinks"):
     )
 
 
-class CollectorSettings(_Concern, title="Collector"):
+class CollectorSettings(_Concern, title="Collector", alias_generator=_with_prefix("LAKE_COLLECTOR_")):
     """Limits and addresses of the collector."""
 
-    host: str = Field("127.0.0.1", alias="LAKE_COLLECTOR_HOST", description="address that the collector listens on")
-    port: int = Field(
-        8080, ge=0, le=65535, alias="LAKE_COLLECTOR_PORT", description="port that the collector listens on; 0: any"
-    )
+    host: str = Field("127.0.0.1", description="address that the collector listens on")
+    port: int = Field(8080, ge=0, le=65535, description="port that the collector listens on; 0: any")
     topic: Annotated[str, _checked(topic_name)] = Field(
-        "acme.clickstream.raw.events", alias="LAKE_COLLECTOR_TOPIC", description="Kafka topic of the events"
+        "acme.clickstream.raw.events", description="Kafka topic of the events"
     )
     probe_topic: Annotated[str, _checked(topic_name)] = Field(
-        "acme.clickstream.raw.probes",
-        alias="LAKE_COLLECTOR_PROBE_TOPIC",
-        description="Kafka topic of the probes, which show that the brokers acknowledge",
+        "acme.clickstream.raw.probes", description="Kafka topic of the probes, which show that the brokers acknowledge"
     )
 
     @field_validator("probe_topic")
@@ -493,76 +458,40 @@ class CollectorSettings(_Concern, title="Collector"):
             return probe_topic
 
     deadline_seconds: float = Field(
-        10.0,
-        ge=1,
-        le=300,
-        alias="LAKE_COLLECTOR_DEADLINE_SECONDS",
-        description="how long the collector tries to deliver an event to Kafka",
+        10.0, ge=1, le=300, description="how long the collector tries to deliver an event to Kafka"
     )
     ready_seconds: float = Field(
-        5.0,
-        ge=2,
-        alias="LAKE_COLLECTOR_READY_SECONDS",
-        description="how long Kafka may acknowledge nothing before the collector refuses posts",
+        5.0, ge=2, description="how long Kafka may acknowledge nothing before the collector refuses posts"
     )
-    body_seconds: float = Field(
-        10.0, gt=0, alias="LAKE_COLLECTOR_BODY_SECONDS", description="how long a client may take for head or body"
-    )
-    max_body_bytes: int = Field(
-        1024**2, ge=2, le=64 * 1024**2, alias="LAKE_COLLECTOR_MAX_BODY_BYTES", description="bytes of a body as sent"
-    )
-    max_unpacked_bytes: int = Field(
-        4 * 1024**2,
-        ge=2,
-        le=64 * 1024**2,
-        alias="LAKE_COLLECTOR_MAX_UNPACKED_BYTES",
-        description="bytes of a body, unpacked",
-    )
-    max_events: int = Field(1000, ge=1, alias="LAKE_COLLECTOR_MAX_EVENTS", description="events of a post")
+    body_seconds: float = Field(10.0, gt=0, description="how long a client may take for head or body")
+    max_body_bytes: int = Field(1024**2, ge=2, le=64 * 1024**2, description="bytes of a body as sent")
+    max_unpacked_bytes: int = Field(4 * 1024**2, ge=2, le=64 * 1024**2, description="bytes of a body, unpacked")
+    max_events: int = Field(1000, ge=1, description="events of a post")
     max_event_bytes: int = Field(
-        512 * 1024,
-        ge=32,
-        le=900_000,
-        alias="LAKE_COLLECTOR_MAX_EVENT_BYTES",
-        description="bytes of an event; Kafka must accept messages of this size",
+        512 * 1024, ge=32, le=900_000, description="bytes of an event; Kafka must accept messages of this size"
     )
     max_queue_bytes: int = Field(
-        128 * 1024**2,
-        ge=1024**2,
-        alias="LAKE_COLLECTOR_MAX_QUEUE_BYTES",
-        description="memory for all posts that are not answered yet",
+        128 * 1024**2, ge=1024**2, description="memory for all posts that are not answered yet"
     )
-    max_connections: int = Field(
-        12_000, ge=1, alias="LAKE_COLLECTOR_MAX_CONNECTIONS", description="connections at the same time"
-    )
-    keys: _Folder | None = Field(
-        None, alias="LAKE_COLLECTOR_KEYS", description="file of API keys; none: no key is required"
-    )
+    max_connections: int = Field(12_000, ge=1, description="connections at the same time")
+    keys: _Folder | None = Field(None, description="file of API keys; none: no key is required")
     events_per_second: float | None = Field(
-        None,
-        gt=0,
-        alias="LAKE_COLLECTOR_EVENTS_PER_SECOND",
-        description="events that each client may send per second, with API keys; none: no limit",
+        None, gt=0, description="events that each client may send per second, with API keys; none: no limit"
     )
     origins: Annotated[str, _checked(_origins)] | None = Field(
-        None,
-        alias="LAKE_COLLECTOR_ORIGINS",
-        description="origins of pages that may post, separated by commas (https://shop.example), or *",
+        None, description="origins of pages that may post, separated by commas (https://shop.example), or *"
     )
 
 
-class ServeSettings(_Concern, title="Serve"):
+class ServeSettings(_Concern, title="Serve", alias_generator=_with_prefix("LAKE_SERVE_")):
     """Address and token of `reader serve`."""
 
     secrets = ("token",)
 
-    host: str = Field("127.0.0.1", alias="LAKE_SERVE_HOST", description="address that `reader serve` listens on")
-    port: int = Field(
-        8181, ge=0, le=65535, alias="LAKE_SERVE_PORT", description="port that `reader serve` listens on; 0: any"
-    )
+    host: str = Field("127.0.0.1", description="address that `reader serve` listens on")
+    port: int = Field(8181, ge=0, le=65535, description="port that `reader serve` listens on; 0: any")
     token: Annotated[SecretStr, _checked(_token)] | None = Field(
         None,
-        alias="LAKE_SERVE_TOKEN",
         description="token that clients of `reader serve` must send; none: it makes one at each start, and prints it",
     )
 
@@ -592,7 +521,7 @@ class ModeSettings(_InHome):
     )
 
 
-class DedupeSettings(ModeSettings, title="Mode dedupe", alias_generator=lambda name: f"LAKE_DEDUPE_{name.upper()}"):
+class DedupeSettings(ModeSettings, title="Mode dedupe", alias_generator=_with_prefix("LAKE_DEDUPE_")):
     """The mode `dedupe`: each event of a topic once."""
 
     aside: _Location = Field(
@@ -600,7 +529,7 @@ class DedupeSettings(ModeSettings, title="Mode dedupe", alias_generator=lambda n
     )
 
 
-class WindowsSettings(ModeSettings, title="Mode windows", alias_generator=lambda name: f"LAKE_WINDOWS_{name.upper()}"):
+class WindowsSettings(ModeSettings, title="Mode windows", alias_generator=_with_prefix("LAKE_WINDOWS_")):
     """The mode `windows`: each event of a topic once, in windows of each user."""
 
     user_id: str = Field(
@@ -616,18 +545,16 @@ class WindowsSettings(ModeSettings, title="Mode windows", alias_generator=lambda
     )
 
 
-class S3Settings(_Concern, title="S3"):
+class S3Settings(_Concern, title="S3", alias_generator=_with_prefix("AWS_")):
     """How to reach S3 or MinIO. Unset values are found as by the AWS tools."""
 
     secrets = ("access_key_id", "secret_access_key", "session_token")
 
-    endpoint_url: str | None = Field(None, alias="AWS_ENDPOINT_URL", description="S3 endpoint, for MinIO and others")
-    access_key_id: str | None = Field(None, alias="AWS_ACCESS_KEY_ID", description="name of the S3 key")
-    secret_access_key: SecretStr | None = Field(None, alias="AWS_SECRET_ACCESS_KEY", description="the S3 key's secret")
-    session_token: SecretStr | None = Field(
-        None, alias="AWS_SESSION_TOKEN", description="token of an S3 key that is temporary"
-    )
-    region: str = Field("us-east-1", alias="AWS_REGION", description="S3 region")
+    endpoint_url: str | None = Field(None, description="S3 endpoint, for MinIO and others")
+    access_key_id: str | None = Field(None, description="name of the S3 key")
+    secret_access_key: SecretStr | None = Field(None, description="the S3 key's secret")
+    session_token: SecretStr | None = Field(None, description="token of an S3 key that is temporary")
+    region: str = Field("us-east-1", description="S3 region")
 
 
 class Settings(_InHome, title="General"):
