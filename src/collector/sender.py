@@ -22,7 +22,7 @@ from lakeproof.settings import CollectorSettings, Settings
 
 Headers = list[tuple[str, str | bytes | None]]
 
-_SERVE_SECONDS = 0.001
+_SERVE_SECONDS = 0.001  # adds to the latency of a post
 _PROBE_SECONDS = 1.0
 _PREPARE_SECONDS = 1.0
 _PRODUCER = {
@@ -33,6 +33,7 @@ _PRODUCER = {
     "retry.backoff.ms": 100,
     "retry.backoff.max.ms": 1_000,
     "reconnect.backoff.ms": 100,
+    # By default 10 s: as long as a post may take.
     "reconnect.backoff.max.ms": 1_000,
     "log.connection.close": False,
     "log_level": 4,

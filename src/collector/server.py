@@ -25,10 +25,10 @@ from lakeproof.settings import Settings
 from lakeproof.signals import end_at_once, ending_signals
 
 _BACKLOG = 4096
-_MOST_HEAD_BYTES = 64 * 1024
+_MOST_HEAD_BYTES = 64 * 1024  # httptools accepts heads of any size
 _MOST_PIPELINED = 100
 _MOST_FILES = 65_536
-_SPARE_FILES = 256
+_SPARE_FILES = 256  # for brokers, logs and the listener
 
 
 def run(settings: Settings) -> None:

@@ -24,7 +24,7 @@ CATALOG = "lake"
 HIDDEN = r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]key"
 """Pattern for names of secret properties, valid in Python and Java."""
 _OF_FILES = ("s3.", "client.", "py-io-impl")
-_BUSY_SECONDS = 60
+_BUSY_SECONDS = 60  # SQLite: commits that gave up earlier on a locked catalog left orphan files
 _GZIP = b"\x1f\x8b"
 _OWN_TABLES = "SELECT name FROM sqlite_master WHERE name IN ('iceberg_tables', 'iceberg_namespace_properties')"
 # PyIceberg creates the tables of an SQL catalog without a lock, so one of two concurrent first starts may fail.

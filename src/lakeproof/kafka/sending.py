@@ -24,7 +24,7 @@ _OPTIONS: dict[str, Any] = {
     "message.max.bytes": 1_000_000_000,  # the topic decides what is too large
     "partitioner": "murmur2_random",  # as in Java's clients, so that a key is always in the same partition
     "queue.buffering.max.messages": 100_000,
-    "queue.buffering.max.kbytes": 64 * 1024,
+    "queue.buffering.max.kbytes": 64 * 1024,  # limits memory: a full queue blocks the sender
 }
 
 

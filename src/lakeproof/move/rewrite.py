@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.io import FileIO
 
-_DELETED = 2
-_POSITION_DELETES = 1
+_DELETED = 2  # status of a manifest entry
+_POSITION_DELETES = 1  # content of a data file
 _PATH_IN_DELETES = 2147483546
 """Field id of the file path in position deletes."""
 _PUFFIN = b"PFA1"
-_FOOTER_END = 12
+_FOOTER_END = 12  # size of the payload, flags and magic, 4 bytes each
 _MOVED = re.compile(r"^moved-[0-9a-f]{12}-")
 """Prefix of an earlier move, which is removed so that names do not grow."""
 

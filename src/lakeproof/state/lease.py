@@ -28,7 +28,7 @@ LEASE_SECONDS = 30.0
 """Lifetime of a lease without renewal: how long a dead machine blocks the next consumer."""
 
 _GIVEN_BACK = 0.0
-_RENEWALS = 6  # per lifetime of a lease
+_RENEWALS = 6  # per lifetime, so that some may fail without losing the lease
 
 
 def silver_lease(stream: str) -> str:

@@ -28,6 +28,7 @@ _HINTS = {
     "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
 }
 
+# Metadata by which a put that is repeated after a lost answer recognizes its own object.
 _PUT_ID = "lakeproof-put-id"
 
 
