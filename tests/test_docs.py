@@ -24,7 +24,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.settings import settings_of
 from lakeproof.settings_help import as_markdown
 from lakeproof.storage.s3 import s3_client
-from reader.verify.receipts.findings import Outcome
+from reader.verify.checks.receipts import Outcome
 
 ROOT = Path(__file__).parents[1]
 JARS = {"LAKE_JARS": str(ROOT / "target" / "jars" / "spark")}

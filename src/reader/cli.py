@@ -188,8 +188,8 @@ def verify(
 
     Exit code 0: clean. 1: a source, a silver table, a table of gold or a receipt has a problem. 2: could not check.
     """
+    from reader.verify.driver import verify as verify_streams
     from reader.verify.report import write_report
-    from reader.verify.streams import verify as verify_streams
 
     settings = load_settings()
     warn_of_tables(settings)

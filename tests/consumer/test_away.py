@@ -17,7 +17,7 @@ from tests.selection import only_with_all
 from tests.servers import PostgresServer, RestCatalogServer, Server
 
 from lakeproof.settings import Settings
-from reader.verify.streams import verify
+from reader.verify.driver import verify
 
 pytestmark = pytest.mark.spark
 

@@ -28,7 +28,7 @@ for envelope in envelopes(listed, zone, limits):
 """
 READER = """
 import pyarrow
-from reader.verify.landing import recount
+from reader.verify.landed.files import recount
 
 files = {name: file for name, file in zone.list() if file.size <= limits.unpacked_bytes}
 list(recount(zone, {}, {}, set(), limits))

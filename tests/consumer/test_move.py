@@ -35,7 +35,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
 from reader.cli import app as reader_app
 from reader.connect import connect
-from reader.verify.streams import verify
+from reader.verify.driver import verify
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError, expected
 from lakeproof.state.lease import LeaseHeldError
 from lakeproof.storage.errors import FileAbsentError
-from reader.verify.streams import CannotCheckError, CannotCheckYetError
+from reader.verify.driver import CannotCheckError, CannotCheckYetError
 
 SRC = Path(__file__).parents[2] / "src"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.consumer.lake import rows
 
 from lakeproof.settings import Settings
-from reader.verify.streams import verify
+from reader.verify.driver import verify
 
 EVENT = {"user_id": "u", "event_id": "e", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view"}
 _ODD = {"all-bad.json": b"{}", "none.json": b"[]"}
@@ -34,7 +34,7 @@ def check(settings: Settings, names: set[str]) -> None:
         (name, len(units), sum(where == "bronze" for _, where in units)) for name, units in expected.items()
     )
     (verified,) = verify(settings, "events")
-    assert (verified.off, verified.problems) == ([], ())
+    assert (verified.off, verified.landed.problems) == ([], ())
     assert verified.clean
 
 

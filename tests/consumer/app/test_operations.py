@@ -29,7 +29,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage.errors import FileAbsentError
 from reader.cli import app as reader_app
-from reader.verify.streams import verify
+from reader.verify.driver import verify
 
 pytestmark = pytest.mark.spark
 
@@ -130,8 +130,8 @@ def test_an_older_catalog_is_told_by_verify_and_at_the_start(
     if files == "one new":
         land(landing, "3.json")
     (verified,) = verify(lake_settings, "events")
-    assert [(found.source, found.status) for found in verified.off] == [("2.json", "lost")]
-    assert "consumer reset events" in verified.problems[0]
+    assert [(found.place, found.what) for found in verified.off] == [("2.json", "lost")]
+    assert "consumer reset events" in verified.landed.problems[0]
     with pytest.raises(LakeproofError, match=r"position 2 .* position 1\."):
         drain(lake_settings)
     reset(lake_settings, "events")
@@ -366,7 +366,7 @@ def test_files_that_were_only_touched_are_read(
     check(lake_settings, {"1.json", "2.json"})
     (landing / "1.json").write_bytes((landing / "1.json").read_bytes().replace(b"page_view", b"page_vieW"))
     (verified,) = verify(lake_settings, "events")
-    assert [(found.source, found.status) for found in verified.off] == [("1.json", "changed")]
+    assert [(found.place, found.what) for found in verified.off] == [("1.json", "changed")]
 
 
 @grid(
@@ -392,7 +392,7 @@ def test_files_touched_between_crash_and_restart_keep_their_dead_letters(
     drain(lake_settings)
     if changed_too:
         (verified,) = verify(lake_settings, "events")
-        assert {found.source for found in verified.off} >= {"1.json"}
+        assert {found.place for found in verified.off} >= {"1.json"}
     else:
         check(lake_settings, {"1.json", "2.json"})
 
@@ -427,7 +427,7 @@ def test_a_file_that_was_given_up_and_is_back_is_told(
     drain(lake_settings)
     (landing / "2.json.tmp").rename(landing / "2.json")
     (verified,) = verify(lake_settings, "events")
-    assert [(found.source, found.status) for found in verified.off] == [("2.json", "lost")]
+    assert [(found.place, found.what) for found in verified.off] == [("2.json", "lost")]
 
 
 def test_a_linked_folder_that_became_a_folder_has_landed_again(
@@ -442,14 +442,14 @@ def test_a_linked_folder_that_became_a_folder_has_landed_again(
     outside.rename(landing / "a")
     drain(lake_settings)
     (verified,) = verify(lake_settings, "events")
-    assert verified.resent == ((f"{outside}/1.json", "a/1.json"),)
+    assert verified.landed.facts["resent"] == ((f"{outside}/1.json", "a/1.json"),)
 
 
 def test_hidden_names_are_no_batches_and_are_counted(lake_settings: Settings, landing: Path, drain: Drain) -> None:
     land(landing, "1.json", "_SUCCESS", ".1.json.crc", "_temporary/2.json")
     drain(lake_settings)
     (verified,) = verify(lake_settings, "events")
-    assert (verified.clean, verified.hidden) == (True, 3)
+    assert (verified.clean, verified.landed.facts["hidden_files"]) == (True, 3)
     assert {row["source"] for row in rows(lake_settings, "ledger.events")} == {"1.json"}
 
 

@@ -2,12 +2,14 @@
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import astuple
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
@@ -22,14 +24,14 @@ from consumer.app.trigger import Trigger
 from consumer.asked import asked_to_run
 from consumer.layers.registry import layers_of
 from lakeproof.catalog import open_catalog
+from lakeproof.kafka.offsets import source_name
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings, settings_of
 from lakeproof.storage.s3 import s3_client
 from lakeproof.tables.names import silver_tables
-from reader.verify import run as run_module
-from reader.verify.kafka import run as kafka_run_module
-from reader.verify.run import Verification
-from reader.verify.streams import verify
+from reader.verify.check import Verification
+from reader.verify.driver import CannotCheckError, verify
+from reader.verify.tables import accounts
 
 pytestmark = pytest.mark.spark
 
@@ -72,6 +74,7 @@ def reading(number: int, time: str, level: float = 1.0) -> dict[str, object]:
 
 
 # A batch is a file or a message, and a micro-batch of its own. The horizon is an hour before what came before it.
+# That of one record is a message as the collector sends it, with a receipt.
 BATCHES = [
     [
         *(reading(number, f"10:{number}0") for number in range(3)),
@@ -79,6 +82,7 @@ BATCHES = [
         {"id": 0},
     ],
     [reading(0, "10:00"), reading(1, "10:10", 2.0), reading(2, "10:20", 2.0), reading(3, "14:00"), {"id": 1}],
+    [reading(30, "14:05")],
     [
         *(reading(20 + number, f"11:{number}0") for number in range(3)),
         reading(3, "14:00", 2.0),
@@ -89,7 +93,8 @@ BATCHES = [
 ]
 
 Findings = dict[str, set[str]]
-OF_FILES = {"0.json changed", "1.json lost", "2.json doubled"}
+OF_FILES = {"0.json changed", "1.json lost", "3.json doubled"}
+OF_FILES_IN_LEDGER = {"0.json changed", "2.json lost", "3.json doubled"}
 OF_WINDOWS = {"wrong highest", "missing", "several rows of one window"}
 # By table: a column and the value that its first row gets; and what verify reports of that row, of one that was
 # deleted and of one that was doubled. Faults of one table show in those that are filled from it, so each group is
@@ -112,7 +117,7 @@ GROUPS: dict[str, dict[str, tuple[str, Any, set[str]]]] = {
         ),
     },
     "ledger and the rest of silver": {
-        "ledger": ("bronze", 9, {"bronze: ledger 9", "no row for offsets 1 to 1", "two rows for offsets 2 to 2"}),
+        "ledger": ("bronze", 9, {"bronze: ledger 9", "no row for offsets 2 to 2", "two rows for offsets 3 to 3"}),
         "silver.readings_conflicts": (
             "_winner_position",
             9,
@@ -131,8 +136,9 @@ GROUPS: dict[str, dict[str, tuple[str, Any, set[str]]]] = {
 class Lake:
     """A lake of readings, filled through all layers."""
 
-    def __init__(self, settings: Settings, spark: SparkSession, source: str) -> None:
+    def __init__(self, settings: Settings, spark: SparkSession, source: str, topic: str | None) -> None:
         self.settings = settings
+        self.topic = topic
         self.catalog = open_catalog(settings)
         self.source = source
         self._spark = spark
@@ -144,25 +150,17 @@ class Lake:
         ]
         run_queries(settings, queries, lambda: spark, available_now=True)
 
-    def verified(self) -> Verification:
-        (found,) = verify(self.settings, STREAM, values=True)
+    def verified(self, receipts: Path | None = None) -> Verification:
+        (found,) = verify(self.settings, STREAM, values=True, receipts=receipts)
         return found
 
     @contextmanager
-    def planted(self, table: str, column: str, value: object) -> Iterator[None]:
-        """Alter a row, delete another one and double a third one; roll back at the end."""
+    def changed(self, table: str, change: Callable[[pa.Table], pa.Table]) -> Iterator[None]:
+        """Change the rows of a table; roll back at the end."""
         loaded = self.catalog.load_table(table)
         before = loaded.current_snapshot()
         assert before
-        rows = loaded.scan().to_arrow()
-        order = ("_micro_batch_id", "micro_batch_id", "window_start", "at")
-        rows = rows.sort_by([(name, "ascending") for name in order if name in rows.schema.names])
-        altered, deleted, doubled = rows.slice(0, 1), len(rows) // 2, rows.slice(len(rows) - 1)
-        assert 0 < deleted < len(rows) - 1
-        field = rows.schema.field(column)
-        altered = altered.set_column(rows.schema.get_field_index(column), field, pa.array([value], field.type))
-        parts = [altered, rows.slice(1, deleted - 1), rows.slice(deleted + 1), doubled]
-        faulty = pa.concat_tables(parts).combine_chunks()
+        faulty = change(loaded.scan().to_arrow()).combine_chunks()
         if loaded.format_version == 2:
             loaded.overwrite(faulty)
         else:  # PyIceberg does not write it
@@ -173,13 +171,28 @@ class Lake:
             self._spark.sql(f"CALL lake.system.rollback_to_snapshot('{table}', {before.snapshot_id})")
 
 
+def faulty(column: str, value: object) -> Callable[[pa.Table], pa.Table]:
+    """Alter a row, delete another one and double a third one."""
+
+    def change(rows: pa.Table) -> pa.Table:
+        order = ("_micro_batch_id", "micro_batch_id", "window_start", "at")
+        rows = rows.sort_by([(name, "ascending") for name in order if name in rows.schema.names])
+        altered, deleted, doubled = rows.slice(0, 1), len(rows) // 2, rows.slice(len(rows) - 1)
+        assert 0 < deleted < len(rows) - 1
+        field = rows.schema.field(column)
+        altered = altered.set_column(rows.schema.get_field_index(column), field, pa.array([value], field.type))
+        parts = [altered, rows.slice(1, deleted - 1), rows.slice(deleted + 1), doubled]
+        return pa.concat_tables(parts)
+
+    return change
+
+
 def found_in_tables(found: Verification) -> Findings:
     """What verify reports, by table of silver and gold."""
     tables: Findings = {}
-    for layer in (found.silver, *found.gold):
-        assert layer
-        for finding in layer.findings:
-            tables.setdefault(finding.table, set()).add(finding.what)
+    for result in (*found.of("silver"), *found.of("gold")):
+        for finding in result.findings:
+            tables.setdefault(finding.place, set()).add(finding.what)
     return tables
 
 
@@ -200,6 +213,7 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         "LAKE_MAX_FILES_PER_MICRO_BATCH": 1,
         "LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH": 1,
     }
+    topic = None
     if request.param == "kafka":
         kafka: KafkaServer = request.getfixturevalue("kafka")
         topic = kafka.new_topic()
@@ -214,44 +228,83 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         settings = settings_of(own).model_copy(update={"s3": minio.settings()})
     else:
         settings = settings_of(own)
-    if request.param != "kafka":
+    if topic is None:
         zone = landing_zone(settings, STREAM)
         for number, batch in enumerate(batches):
             zone.storage.write_new(f"{zone.root}/{number}.json", batch)
-    return Lake(settings, session_of(settings), "kafka" if request.param == "kafka" else "files")
+    return Lake(settings, session_of(settings), "kafka" if topic else "files", topic)
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_each_fault_is_found(lake: Lake, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (run_module, kafka_run_module):  # for a micro-batch that is being committed
-        monkeypatch.setattr(module, "_WAIT_SECONDS", 0)
+    monkeypatch.setattr(accounts, "_WAIT_SECONDS", 0)  # for a micro-batch that is being committed
     with ExitStack() as planted:
         for table, (column, value, _) in GROUPS[group].items():
-            planted.enter_context(lake.planted(table if "." in table else f"{table}.{STREAM}", column, value))
+            name = table if "." in table else f"{table}.{STREAM}"
+            planted.enter_context(lake.changed(name, faulty(column, value)))
         found = lake.verified()
     assert not found.clean
     landed, *tables = GROUPS[group]
     if lake.source == "files":
-        assert {f"{each.source} {each.status}" for each in found.off} == OF_FILES
+        expected = OF_FILES_IN_LEDGER if landed == "ledger" else OF_FILES
+        assert {f"{each.place} {each.what}" for each in found.off} == expected
     else:
         details = "\n".join(text for each in found.off for text in each.details)
         assert [text for text in GROUPS[group][landed][2] if text not in details] == []
     of_tables = found_in_tables(found)
     assert {table: of_tables[table] for table in tables} == {table: GROUPS[group][table][2] for table in tables}
     if "ledger.readings_silver" in tables:
-        (counts,) = [each for each in found.silver.findings if each.table == "ledger.readings_silver"]
-        assert [text.rpartition(": ")[2] for text in counts.examples] == ["ledger 9, recounted 6", "no row", "2 rows"]
+        (silver,) = found.of("silver")
+        (counts,) = [each for each in silver.findings if each.place == "ledger.readings_silver"]
+        assert [text.rpartition(": ")[2] for text in counts.details] == ["ledger 9, recounted 6", "no row", "2 rows"]
+
+
+def without(source: str) -> Callable[[pa.Table], pa.Table]:
+    return lambda rows: rows.filter(pc.field("_source") != source)
+
+
+def twice(source: str) -> Callable[[pa.Table], pa.Table]:
+    return lambda rows: pa.concat_tables([rows, rows.filter(pc.field("_source") == source)])
+
+
+def test_each_fault_of_a_receipt_is_found(lake: Lake, tmp_path: Path) -> None:
+    receipts = tmp_path / "receipts.jsonl"
+    topic = lake.topic or "none"
+    receipts.write_text(json.dumps({"topic": topic, "partition": 0, "offset": 2}))
+    if lake.topic is None:
+        with pytest.raises(CannotCheckError, match="does not come from a topic, so it has no receipts"):
+            lake.verified(receipts)
+        return
+    found = lake.verified(receipts)
+    (result,) = found.of("receipts")
+    assert (found.complete, result.facts["receipts"], result.facts["outcomes"]["kept"]) == (True, 1, 1)
+    source = source_name(topic, 0, 2)
+    for table, change, expected in (
+        (f"bronze.{STREAM}", without(source), "lost"),
+        (f"bronze.{STREAM}", twice(source), "doubled"),
+        (f"silver.{STREAM}", without(source), "lost in silver"),
+        (f"silver.{STREAM}", twice(source), "doubled in silver"),
+    ):
+        with lake.changed(table, change):
+            (result,) = lake.verified(receipts).of("receipts")
+        assert [(each.what, each.details) for each in result.findings] == [(expected, (source,))]
 
 
 def test_a_table_that_was_lost_is_a_problem(lake: Lake) -> None:
     """The last test of each lake: it drops tables."""
     found = lake.verified()
-    assert (found.complete, found.silver and found.silver.exists, len(found.gold)) == (True, True, 4)
+    assert found.complete
+    assert {section.key: len(results) for section, results in found.results.items()} == {
+        "": 1,
+        "silver": 1,
+        "gold": 4,
+        "receipts": 0,
+    }
     (lake.settings.gold / "closed.yaml").unlink()
     for name in ("gold.corrected", "gold.samples"):
         lake.catalog.drop_table(name)
     found = lake.verified()
-    assert {each.product: (each.exists, each.clean) for each in found.gold} == {
+    assert {each.name: (not each.missing, each.clean) for each in found.of("gold")} == {
         "closed": (True, False),
         "corrected": (False, False),
         "samples": (False, False),
@@ -261,6 +314,6 @@ def test_a_table_that_was_lost_is_a_problem(lake: Lake) -> None:
     for name in astuple(silver_tables(STREAM)):
         lake.catalog.drop_table(name)
     found = lake.verified()
-    assert found.silver
-    assert (found.clean, found.silver.exists, found.silver.undecided) == (False, False, 16)
-    assert [len(each.problems) for each in (found.silver, *found.gold)] == [1, 1, 1, 1]
+    (silver,) = found.of("silver")
+    assert (found.clean, silver.missing, silver.waiting) == (False, f"silver.{STREAM}", 17)
+    assert [len(each.problems) for each in (silver, *found.of("gold"))] == [1, 1, 1, 1]

@@ -13,7 +13,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings
 from reader.connect import connect
 from reader.summary import print_summary
-from reader.verify.streams import verify
+from reader.verify.driver import verify
 
 pytestmark = pytest.mark.spark
 

@@ -25,7 +25,7 @@ from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
 from reader.connect import connect
-from reader.verify.streams import verify
+from reader.verify.driver import verify
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,8 @@ from tests.judging import units_of
 
 from consumer.judge.batch import Judge
 from lakeproof.contracts import Contract, Field, PrimitiveType
-from reader.verify.parsed import as_units
-from reader.verify.units import find_units
+from reader.verify.landed.parsed import as_units
+from reader.verify.landed.units import find_units
 
 ID, VALUE = Field("id", PrimitiveType.STRING, required=True), Field("value", PrimitiveType.SCALAR)
 JUDGE = Judge(Contract("s", "1", "", (ID, VALUE), ("id",), "at"))

@@ -24,8 +24,8 @@ from lakeproof.contracts import (
     ObjectType,
     PrimitiveType,
 )
-from reader.verify.parsed import as_units
-from reader.verify.units import find_units
+from reader.verify.landed.parsed import as_units
+from reader.verify.landed.units import find_units
 
 DOUBLE = PrimitiveType.DOUBLE
 CONTRACT = Contract(

@@ -16,7 +16,7 @@ from tests.judging import units_of
 
 from consumer.judge.batch import Judge
 from lakeproof.contracts import Contract, DriftPolicy, Field, PrimitiveType, TimeForm, TimeFormat
-from reader.verify.values import Sample
+from reader.verify.landed.values import Sample
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

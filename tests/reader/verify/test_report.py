@@ -4,13 +4,14 @@ import io
 
 import pytest
 
-from reader.verify.findings import Finding, Status
+from reader.verify.check import Finding, Status, Verification
+from reader.verify.checks.sources import SECTION, result_of
 from reader.verify.report import ReportFormat, write_report
-from reader.verify.run import Verification
 
 
 def printed(capsys: pytest.CaptureFixture[str], *findings: Finding, resent: tuple[tuple[str, ...], ...] = ()) -> str:
-    write_report([Verification("events", findings, (), 1, 0, 0, 0, 0, resent)], ReportFormat.TABLE, io.StringIO())
+    found = Verification("events", {SECTION: (result_of(findings, hidden=1, resent=resent),)})
+    write_report([found], ReportFormat.TABLE, io.StringIO())
     return capsys.readouterr().out
 
 
@@ -28,13 +29,13 @@ def test_what_is_not_consumed_yet_has_the_noun_of_its_source(
     files: int, offsets: list[int], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = [Finding(f"{number}.json", Status.PENDING) for number in range(files)]
-    found += [Finding(f"shop/{number}", Status.PENDING, (), waiting) for number, waiting in enumerate(offsets)]
+    found += [Finding(f"shop/{number}", Status.PENDING, waiting) for number, waiting in enumerate(offsets)]
     assert printed(capsys, *found).endswith(f"Nothing is lost or doubled so far. {said}\n")
 
 
 def test_what_a_terminal_would_obey_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     name = "[red]\u202efdp.json"
-    out = printed(capsys, Finding(name, Status.LOST, ("at \x1b[2J",)), resent=((name, "b.json"),))
+    out = printed(capsys, Finding(name, Status.LOST, details=("at \x1b[2J",)), resent=((name, "b.json"),))
     assert out.count(r"[red]\u202efdp.json") == 2
     assert r"at \x1b[2J" in out
     assert "1 file is a copy of another file" in out

@@ -1,180 +1,157 @@
-"""Compare a table of gold with the windows that were recomputed, slice by slice."""
+"""Compare rows of a table of gold with those that were recomputed, slice by slice."""
 
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from lakeproof.contracts import Contract, PrimitiveType
 from lakeproof.contracts.model import Type
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
 from reader.connect import Session
-from reader.verify.gold import findings
+from reader.verify.check import SHOWN_EXAMPLES, Findings
 from reader.verify.gold.sessions import Sessions
 from reader.verify.gold.windows import END, EXPECTED, START, Taken, Windows, key_columns, measure_columns
 from reader.verify.silver.content import microseconds
-from reader.verify.tables import SHOWN_EXAMPLES, Findings
 from reader.views import MEMORY, identifier, quoted
 
-_FOUND = f"{MEMORY}.main.verify_found_windows"
+FOUND = f"{MEMORY}.main.verify_found_windows"
+"""Rows of the table in a slice, with the columns of keys and values."""
+MISSING = "missing"
+SURPLUS = "not expected"
+REPEATED = "several rows of one window"
+
 _WRONG = f"{MEMORY}.main.verify_wrong_windows"
 _SHOWN_TEXT = 60
 
 
-class Part(Protocol):
-    """A part of the windows of a product."""
-
-    def of_table(self, product: Product) -> str:
-        """SQL of whether a row of the product's table is in it."""
+def wrong(column: str) -> str:
+    """Of rows whose value in a column is not the one that was recomputed."""
+    return f"wrong {column}"
 
 
-_PartT = TypeVar("_PartT", bound=Part)
+@dataclass(frozen=True)
+class Key:
+    """A column that tells rows apart, its name for people, and SQL of its value as text."""
+
+    column: str
+    name: str
+    text: str
 
 
-class _Recomputed(Protocol[_PartT]):
-    """The windows of a product, recomputed part by part."""
+@dataclass(frozen=True)
+class Value:
+    """A column that is compared: its name, SQL of both values, and SQL of the text of one."""
 
-    def slices(self) -> list[_PartT]: ...
+    name: str
+    found: str
+    expected: str
+    text: Callable[[str], str]
+    is_signed: bool = False
 
-    def expect(self, part: _PartT) -> int: ...
+    @property
+    def differs(self) -> str:
+        """SQL of whether the values differ. If the value is signed, a zero has no sign, so a negative one differs."""
+        differs = f"{self.found} IS DISTINCT FROM {self.expected}"
+        return f"({differs} OR ({self.found} = 0 AND signbit({self.found})) IS TRUE)" if self.is_signed else differs
 
-    def close(self) -> None: ...
+
+def compare_rows(session: Session, table: str, keys: Sequence[Key], values: Sequence[Value], found: Findings) -> None:
+    """Compare :data:`FOUND` with :data:`EXPECTED`, aliases ``_f`` and ``_e``; the first key is a time, never null."""
+    time, *others = keys
+    columns = ", ".join(key.column for key in keys)
+    place = f"coalesce(make_timestamptz({time.column})::VARCHAR, {quoted(f'no {time.name}')})"
+    place += "".join(f" || {quoted(f', {key.name} ')} || {key.text}" for key in others)
+
+    def report(condition: str, what: str, text: str) -> None:
+        rows = session.fetch(
+            f"SELECT count(*) OVER (), {text} FROM {_WRONG} WHERE {condition} ORDER BY {columns} LIMIT {SHOWN_EXAMPLES}"  # noqa: S608
+        )
+        if rows:
+            found.add(table, what, rows[0][0], [example for _, example in rows])
+
+    session.fetch(
+        f"CREATE OR REPLACE TABLE {_WRONG} AS SELECT {columns}, count(*) AS rows FROM {FOUND} GROUP BY {columns} "  # noqa: S608
+        "HAVING count(*) > 1"
+    )
+    report("true", REPEATED, f"{place} || ': ' || rows || ' rows'")
+    selected = [f"coalesce(_f.{key.column}, _e.{key.column}) AS {key.column}" for key in keys]
+    selected += ["_f.here IS NOT NULL AS _found", "_e.here IS NOT NULL AS _expected"]
+    for number, value in enumerate(values):
+        differs = f"CASE WHEN _f.here AND _e.here AND {value.differs}"
+        selected.append(f"{differs} THEN {value.text(value.found)} END AS _has_{number}")
+        selected.append(f"{differs} THEN {value.text(value.expected)} END AS _expected_{number}")
+    same = [f"_f.{time.column} = _e.{time.column}"]
+    same += [f"_f.{key.column} IS NOT DISTINCT FROM _e.{key.column}" for key in others]
+    session.fetch(
+        f"CREATE OR REPLACE TABLE {_WRONG} AS SELECT {', '.join(selected)} "  # noqa: S608
+        f"FROM (SELECT true AS here, * FROM {FOUND}) AS _f FULL JOIN (SELECT true AS here, * FROM {EXPECTED}) AS _e "
+        f"ON {' AND '.join(same)} "
+        f"WHERE _f.here IS NULL OR _e.here IS NULL OR {' OR '.join(value.differs for value in values)}"
+    )
+    report("NOT _found", MISSING, place)
+    report("NOT _expected", SURPLUS, place)
+    for number, value in enumerate(values):
+        text = f"{place} || ': has ' || _has_{number} || ', expected ' || _expected_{number}"
+        report(f"_has_{number} IS NOT NULL", wrong(value.name), text)
+
+
+def drop_compared(session: Session) -> None:
+    """Free the memory of a comparison."""
+    for table in (FOUND, EXPECTED, _WRONG):
+        session.fetch(f"DROP TABLE IF EXISTS {table}")
 
 
 def compare_gold(
     session: Session, product: Product, contract: Contract, gold: str, taken: Taken, name: str, found: Findings
 ) -> int:
-    """Recompute the windows of a product, and add what is wrong with the rows of its table to what was found.
+    """Recompute the windows of a product from the rows of silver that its table has; return how many there are.
 
-    Parameters
-    ----------
-    session
-        The open session.
-    product
-        The product.
-    contract
-        The contract of its stream.
-    gold
-        SQL of the rows of its table.
-    taken
-        The rows of silver that the table has.
-    name
-        Name of the table, for the findings.
-    found
-        Gets what is wrong.
-
-    Returns
-    -------
-    int
-        How many windows were recomputed.
+    What is wrong with the rows of the table, `gold` in SQL and `name` for people, is added to what was found.
     """
-    comparison = _Comparison(session, product, gold, name, found)
-    if product.window.session:
-        return _compared(Sessions(session, product, contract, taken), comparison)
-    return _compared(Windows(session, product, contract, taken), comparison)
-
-
-def _compared(recomputed: _Recomputed[_PartT], comparison: "_Comparison") -> int:
+    keys = list(zip(key_columns(product), product.keys, strict=True))
+    measures = list(zip(measure_columns(product), product.measures, strict=True))
+    columns = {START: microseconds(WINDOW_START), END: WINDOW_END}
+    columns |= {column: identifier(key.name) for column, key in keys}
+    columns |= {column: identifier(measure.name) for column, measure in measures}
+    selected = ", ".join(f"{sql} AS {column}" for column, sql in columns.items())
+    key_texts = [Key(START, WINDOW_START, ""), *(Key(name, key.name, text_of(key.type, name)) for name, key in keys)]
+    values = [Value(WINDOW_END, f"_f.{END}", f"make_timestamptz(_e.{END})", partial(text_of, PrimitiveType.TIMESTAMP))]
+    values += [
+        Value(
+            measure.name,
+            f"_f.{column}",
+            f"_e.{column}",
+            partial(text_of, measure.type),
+            is_signed=measure.type is PrimitiveType.DOUBLE,
+        )
+        for column, measure in measures
+    ]
+    windows = 0
     try:
-        windows = 0
-        for part in recomputed.slices():
-            windows += recomputed.expect(part)
-            comparison.compare(part)
-        return windows
+        for within, count in _recomputed(session, product, contract, taken):
+            session.fetch(f"CREATE OR REPLACE TABLE {FOUND} AS SELECT {selected} FROM {gold} WHERE {within}")  # noqa: S608
+            compare_rows(session, name, key_texts, values, found)
+            windows += count
     finally:
-        recomputed.close()
-        comparison.close()
+        drop_compared(session)
+    return windows
 
 
-class _Comparison:
-    def __init__(self, session: Session, product: Product, gold: str, name: str, found: Findings) -> None:
-        self._session = session
-        self._product = product
-        self._gold = gold
-        self._name = name
-        self._found = found
-        self._keys = dict(zip(key_columns(product), product.keys, strict=True))
-        self._measures = dict(zip(measure_columns(product), product.measures, strict=True))
-
-    def compare(self, part: Part) -> None:
-        """Compare the rows of a slice with what is expected of it."""
-        self._read(part)
-        self._find_repeated()
-        self._join()
-        place = self._place()
-        self._report("NOT _found", findings.MISSING, place)
-        self._report("NOT _expected", findings.SURPLUS, place)
-        for column, name in {
-            END: WINDOW_END,
-            **{each: measure.name for each, measure in self._measures.items()},
-        }.items():
-            has, expected = f"_has{column}", f"_expected{column}"
-            text = f"{place} || ': has ' || {has} || ', expected ' || {expected}"
-            self._report(f"{has} IS NOT NULL", findings.wrong(name), text)
-
-    def close(self) -> None:
-        """Give the memory back."""
-        for table in (_FOUND, _WRONG):
-            self._session.fetch(f"DROP TABLE IF EXISTS {table}")
-
-    def _read(self, part: Part) -> None:
-        """Put the rows of the table that are in a slice into memory."""
-        columns = {START: microseconds(WINDOW_START), END: WINDOW_END}
-        columns |= {column: identifier(key.name) for column, key in self._keys.items()}
-        columns |= {column: identifier(measure.name) for column, measure in self._measures.items()}
-        within = part.of_table(self._product)
-        selected = ", ".join(f"{sql} AS {column}" for column, sql in columns.items())
-        self._session.fetch(f"CREATE OR REPLACE TABLE {_FOUND} AS SELECT {selected} FROM {self._gold} WHERE {within}")  # noqa: S608
-
-    def _find_repeated(self) -> None:
-        window = ", ".join([START, *self._keys])
-        self._session.fetch(
-            f"CREATE OR REPLACE TABLE {_WRONG} AS SELECT {window}, count(*) AS rows FROM {_FOUND} GROUP BY {window} "  # noqa: S608
-            "HAVING count(*) > 1"
-        )
-        self._report("true", findings.REPEATED, f"{self._place()} || ': ' || rows || ' rows'")
-
-    def _join(self) -> None:
-        """Put what differs into a table: windows, whether each side has them, and texts of the values that differ."""
-        columns = [f"coalesce(_g.{START}, _e.{START}) AS {START}"]
-        columns += [f"coalesce(_g.{column}, _e.{column}) AS {column}" for column in self._keys]
-        columns += ["_g.here IS NOT NULL AS _found", "_e.here IS NOT NULL AS _expected"]
-        differences = []
-        values: dict[str, tuple[str, Type]] = {END: (f"make_timestamptz(_e.{END})", PrimitiveType.TIMESTAMP)}
-        values |= {column: (f"_e.{column}", measure.type) for column, measure in self._measures.items()}
-        for column, (expected, kind) in values.items():
-            differs = _differs(f"_g.{column}", expected, kind)
-            differences.append(differs)
-            differs = f"CASE WHEN _g.here AND _e.here AND {differs}"
-            columns.append(f"{differs} THEN {_text(f'_g.{column}', kind)} END AS _has{column}")
-            columns.append(f"{differs} THEN {_text(expected, kind)} END AS _expected{column}")
-        same = [f"_g.{START} = _e.{START}", *(f"_g.{column} IS NOT DISTINCT FROM _e.{column}" for column in self._keys)]
-        self._session.fetch(
-            f"CREATE OR REPLACE TABLE {_WRONG} AS SELECT {', '.join(columns)} "  # noqa: S608
-            f"FROM (SELECT true AS here, * FROM {_FOUND}) AS _g "
-            f"FULL JOIN (SELECT true AS here, * FROM {EXPECTED}) AS _e "
-            f"ON {' AND '.join(same)} WHERE _g.here IS NULL OR _e.here IS NULL OR {' OR '.join(differences)}"
-        )
-
-    def _report(self, condition: str, what: str, text: str) -> None:
-        order = ", ".join([START, *self._keys])
-        rows = self._session.fetch(
-            f"SELECT count(*) OVER (), {text} FROM {_WRONG} WHERE {condition} ORDER BY {order} LIMIT {SHOWN_EXAMPLES}"  # noqa: S608
-        )
-        if rows:
-            self._found.add(self._name, what, rows[0][0], [example for _, example in rows])
-
-    def _place(self) -> str:
-        """SQL of a window and its keys, for people."""
-        parts = [f"coalesce(make_timestamptz({START})::VARCHAR, 'no {WINDOW_START}')"]
-        parts += [f"{quoted(f', {key.name} ')} || {_text(column, key.type)}" for column, key in self._keys.items()]
-        return " || ".join(parts)
+def _recomputed(session: Session, product: Product, contract: Contract, taken: Taken) -> Iterator[tuple[str, int]]:
+    """For each slice whose windows are expected: SQL of whether a row of the table is in it, and how many there are."""
+    if product.window.session:
+        sessions = Sessions(session, product, contract, taken)
+        for some in sessions.slices():
+            count = sessions.expect(some)
+            yield some.holds([identifier(key.name) for key in product.keys]), count
+    else:
+        windows = Windows(session, product, contract, taken)
+        for span in windows.slices():
+            count = windows.expect(span)
+            yield span.holds_time(WINDOW_START), count
 
 
-def _differs(found: str, expected: str, kind: Type) -> str:
-    """SQL of whether a value is another one. A zero has no sign, so a negative one is another."""
-    differs = f"{found} IS DISTINCT FROM {expected}"
-    return f"({differs} OR ({found} = 0 AND signbit({found})) IS TRUE)" if kind is PrimitiveType.DOUBLE else differs
-
-
-def _text(value: str, kind: Type) -> str:
+def text_of(kind: Type, value: str) -> str:
     """SQL of a value for people: text with quotes and escapes, cut if it is long."""
     if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR):
         cut = (

@@ -13,23 +13,16 @@ from reader.verify.gold.windows import (
     Taken,
     key_columns,
     measures_of,
-    micros,
     selected_of,
     slice_count,
 )
-from reader.verify.silver.content import event_time
+from reader.verify.silver.content import event_time, micros
 from reader.views import identifier
 
 
 @dataclass(frozen=True)
 class SomeKeys:
-    """A part of all keys: a session may be of any length, so times cannot be cut.
-
-    Parameters
-    ----------
-    number, of
-        Which part, of how many.
-    """
+    """A part of all keys: which one, of how many. A session may be of any length, so times cannot be cut."""
 
     number: int
     of: int
@@ -39,25 +32,9 @@ class SomeKeys:
         texts = ", ".join(f"CAST({key} AS VARCHAR)" for key in keys)
         return f"hash([{texts}]) % {self.of} = {self.number}" if keys and self.of > 1 else "true"
 
-    def of_table(self, product: Product) -> str:
-        """SQL of whether a row of a product's table is in it."""
-        return self.holds([identifier(key.name) for key in product.keys])
-
 
 class Sessions:
-    """Recomputes the sessions of a product; see :class:`reader.verify.gold.windows.Windows`.
-
-    Parameters
-    ----------
-    session
-        The open session of DuckDB.
-    product
-        The product.
-    contract
-        The contract of its stream.
-    taken
-        The rows that the sessions are computed from.
-    """
+    """Recomputes the sessions of a product from the rows of silver that were taken."""
 
     def __init__(self, session: Session, product: Product, contract: Contract, taken: Taken) -> None:
         self._session = session
@@ -93,7 +70,3 @@ class Sessions:
         )
         ((count,),) = self._session.fetch(f"SELECT count(*) FROM {EXPECTED}")  # noqa: S608
         return int(count)
-
-    def close(self) -> None:
-        """Give the memory back."""
-        self._session.fetch(f"DROP TABLE IF EXISTS {EXPECTED}")

@@ -1,14 +1,14 @@
 """The windows of a product, recomputed from silver, slice by slice, so that memory does not grow with silver."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from lakeproof.contracts import Contract
-from lakeproof.gold.model import WINDOW_START, Product
+from lakeproof.gold.model import Product
 from lakeproof.tables.names import MICRO_BATCH_ID
 from reader.connect import Session
 from reader.verify.gold.sql import aggregate_of, value_of
-from reader.verify.silver.content import event_time
+from reader.verify.silver.content import event_time, micros
+from reader.verify.spans import Span
 from reader.views import MEMORY, identifier
 
 START, END = "_start", "_end"
@@ -21,39 +21,10 @@ _SLICE_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Span:
-    """Times from a start to before an end, in microseconds since 1970; None for no limit."""
-
-    start: int | None = None
-    end: int | None = None
-
-    def holds(self, micros: str) -> str:
-        """SQL of whether a time is in the span, from SQL of its microseconds."""
-        limits = [f"{micros} >= {self.start}"] * (self.start is not None)
-        limits += [f"{micros} < {self.end}"] * (self.end is not None)
-        return " AND ".join(limits) or "true"
-
-    def of_table(self, product: Product) -> str:  # noqa: ARG002 - that of sessions depends on it
-        """SQL of whether a row of a product's table is in it; times are compared as such, to prune files."""
-        limits = [f"{WINDOW_START} >= make_timestamptz({self.start})"] * (self.start is not None)
-        limits += [f"{WINDOW_START} < make_timestamptz({self.end})"] * (self.end is not None)
-        within = " AND ".join(limits) or "true"
-        # A row without a start is in the first slice.
-        return within if self.start is not None else f"({WINDOW_START} IS NULL OR {within})"
-
-
-@dataclass(frozen=True)
 class Taken:
-    """What a table of gold has of silver.
+    """The rows of `silver` (SQL) that a table of gold has: those of micro-batches before `end`.
 
-    Parameters
-    ----------
-    silver
-        SQL of the rows that silver kept.
-    end
-        The micro-batch of silver before which the table has all rows.
-    horizon
-        In microseconds since 1970: windows that end later are not published yet. None if all windows are published.
+    Windows that end after `horizon`, in microseconds since 1970, are not published yet; None if all are published.
     """
 
     silver: str
@@ -62,19 +33,7 @@ class Taken:
 
 
 class Windows:
-    """Recomputes the windows of a product.
-
-    Parameters
-    ----------
-    session
-        The open session.
-    product
-        The product.
-    contract
-        The contract of its stream.
-    taken
-        The rows that the windows are computed from.
-    """
+    """Recomputes the windows of a product from the rows of silver that were taken."""
 
     def __init__(self, session: Session, product: Product, contract: Contract, taken: Taken) -> None:
         self._session = session
@@ -114,10 +73,6 @@ class Windows:
         end = f"least({self._newest} + {self._size}, {horizon - horizon % self._every})"
         return self._count(f"{end} > {self._newest} AND {'true' if before is None else f'{end} > {before}'}")
 
-    def close(self) -> None:
-        """Give the memory back."""
-        self._session.fetch(f"DROP TABLE IF EXISTS {EXPECTED}")
-
     def _count(self, condition: str) -> int:
         ((count,),) = self._session.fetch(f"SELECT count(*) FROM {self._rows(Span())} AND {condition}")  # noqa: S608
         return int(count)
@@ -144,14 +99,8 @@ class Windows:
 def slices(session: Session, newest: str, rows: str, overlap: int) -> list[Span]:
     """Spans of window starts, which together are all times, with about the same number of rows each.
 
-    Parameters
-    ----------
-    session
-        The open session.
-    newest, rows
-        SQL of the start of the newest window that a row is in, and of the rows, behind ``FROM``.
-    overlap
-        How many windows a row is in.
+    `newest` and `rows` are SQL of the start of the newest window that a row is in, and of the rows, behind ``FROM``;
+    `overlap` is how many windows a row is in.
     """
     starts = session.fetch(
         f"SELECT min(start) FROM (SELECT start, (sum(rows) OVER (ORDER BY start) - 1) // {_SLICE_ROWS} AS part "  # noqa: S608
@@ -201,8 +150,3 @@ def key_columns(product: Product) -> list[str]:
 def measure_columns(product: Product) -> list[str]:
     """Names of the columns of measures while windows are compared."""
     return [f"_measure_{index}" for index in range(len(product.measures))]
-
-
-def micros(length: timedelta) -> int:
-    """A length of time in microseconds."""
-    return length // timedelta(microseconds=1)

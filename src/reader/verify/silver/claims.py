@@ -17,18 +17,8 @@ class Verdict(StrEnum):
 class Claim:
     """A row of bronze whose key others have, too.
 
-    Parameters
-    ----------
-    number
-        Its place in the order of all claims: by key, then by the order of the stream.
-    key
-        Number of its key.
-    event_time
-        In microseconds since 1970; None if it has none.
-    horizon
-        Of its micro-batch, likewise.
-    content
-        A number that rows of the same key have in common if their content is the same.
+    `number` and `key` are in the order of the stream, times are in microseconds since 1970, and rows of the same key
+    have the same `content` number if their content is the same.
     """
 
     number: int

@@ -23,16 +23,45 @@ from lakeproof.tables.names import (
     stream_tables,
 )
 from reader.connect import Session
-from reader.verify.silver import findings
+from reader.verify.check import SHOWN_EXAMPLES, Findings
 from reader.verify.silver.claims import Verdict
 from reader.verify.silver.content import comparable, entries, event_time, microseconds
-from reader.verify.silver.findings import place
-from reader.verify.silver.verdicts import EXPECTED, VERDICT, Slice
-from reader.verify.tables import SHOWN_EXAMPLES, Findings
+from reader.verify.silver.verdicts import EXPECTED, VERDICT
+from reader.verify.spans import Span
 from reader.views import MEMORY, quoted
 
 _FOUND = f"{MEMORY}.main.verify_found_verdicts"
 _PLACE = (MICRO_BATCH_ID, SOURCE, POSITION)
+
+NOT_IN_BRONZE = "not in bronze"
+DIFFERS = "differs from its row in bronze"
+REPEATED = "several rows of one record"
+WRONG_WINNER = "wrong winner"
+WRONG_HORIZON = "wrong horizon"
+WRONG_COUNTS = "wrong counts"
+
+_EACH = {
+    Verdict.KEPT: "kept",
+    Verdict.DUPLICATES: "a duplicate",
+    Verdict.CONFLICTS: "a conflict",
+    Verdict.LATE: "late",
+}
+
+
+def should_be(verdict: Verdict) -> str:
+    """Of rows that are in the table of another verdict."""
+    return f"should be {_EACH[verdict]}"
+
+
+def missing(verdict: Verdict) -> str:
+    """Of rows that are in no table."""
+    return f"missing: should be {_EACH[verdict]}"
+
+
+def place(source: str | None, position: int | None, text: str = "") -> str:
+    """A row of bronze, with what is said of it."""
+    where = f"{source}, position {position}" if source is not None else "no source"
+    return f"{where}: {text}" if text else where
 
 
 class _Row(NamedTuple):
@@ -52,18 +81,8 @@ class _Row(NamedTuple):
     columns: list[str] | None
 
 
-class Comparison:
-    """Compares the tables of one stream.
-
-    Parameters
-    ----------
-    session
-        The open session.
-    contract
-        The contract that decides.
-    found
-        Gets what is wrong.
-    """
+class SilverComparison:
+    """Compares the silver tables of one stream, and adds what is wrong to what was found."""
 
     def __init__(self, session: Session, contract: Contract, found: Findings) -> None:
         self._session = session
@@ -78,24 +97,24 @@ class Comparison:
         self._source = f"regexp_replace({SOURCE}, '/[0-9]+$', '')" if of_topic else SOURCE
         self._has_rescued = all(RESCUED in self._session.columns(name) for name in every)
 
-    def compare(self, part: Slice) -> None:
+    def compare(self, part: Span) -> None:
         """Compare a slice, whose verdicts are in :data:`reader.verify.silver.verdicts.EXPECTED`."""
         for verdict, rows in self._session.fetch(f"SELECT {VERDICT}, count(*) FROM {EXPECTED} GROUP BY ALL"):  # noqa: S608
             self.verdicts[Verdict(verdict)] += rows
         self._gather(part)
-        self._report("verdict IS NULL", findings.NOT_IN_BRONZE)
+        self._report("verdict IS NULL", NOT_IN_BRONZE)
         for verdict in Verdict:
-            self._report(f"verdict = '{verdict}' AND found <> '{verdict}'", findings.should_be(verdict), _why(verdict))
-        self._report("columns IS NOT NULL", findings.DIFFERS, lambda row: ", ".join(row.columns or ()))
+            self._report(f"verdict = '{verdict}' AND found <> '{verdict}'", should_be(verdict), _why(verdict))
+        self._report("columns IS NOT NULL", DIFFERS, lambda row: ", ".join(row.columns or ()))
         self._report(
             f"found = verdict AND found = '{Verdict.CONFLICTS}' "
             "AND (found_source = winner_source AND found_position = winner_position) IS NOT TRUE",
-            findings.WRONG_WINNER,
+            WRONG_WINNER,
             lambda row: f"points to {place(row.found_source, row.found_position)}, expected {_winner(row)}",
         )
         self._report(
             f"found = verdict AND found = '{Verdict.LATE}' AND found_horizon IS DISTINCT FROM horizon",
-            findings.WRONG_HORIZON,
+            WRONG_HORIZON,
             lambda row: f"has {row.found_horizon or 'none'}, expected {row.horizon}",
         )
         self._find_repeated()
@@ -106,7 +125,7 @@ class Comparison:
         """Give the memory back."""
         self._session.fetch(f"DROP TABLE IF EXISTS {_FOUND}")
 
-    def _gather(self, part: Slice) -> None:
+    def _gather(self, part: Span) -> None:
         """Put the rows of the three tables into one, with what is expected of each."""
         differences = self._differences()
         columns = ", ".join(f"CASE WHEN {differs} THEN {quoted(name)} END" for name, differs in differences.items())
@@ -125,7 +144,7 @@ class Comparison:
                 f"CASE WHEN _expected.{VERDICT} IS NOT NULL AND ({' OR '.join(differences.values())}) "
                 f"THEN list_filter([{columns}], LAMBDA name: name IS NOT NULL) END AS columns "
                 f"FROM {table} AS _silver LEFT JOIN {EXPECTED} AS _expected ON {same_place} "
-                f"WHERE {_in_slice(part, f'_silver.{MICRO_BATCH_ID}')}"
+                f"WHERE {part.holds_row(f'_silver.{MICRO_BATCH_ID}')}"
             )
         self._session.fetch(f"CREATE OR REPLACE TABLE {_FOUND} AS {' UNION ALL '.join(selects)}")
 
@@ -159,7 +178,7 @@ class Comparison:
             f"FROM {_FOUND} GROUP BY ALL HAVING count(*) > 1) GROUP BY found"
         ):
             examples = [place(each["source"], each["position"], f"{each['value']:,} rows") for each in first]
-            self._found.add(self._tables[Verdict(found)], findings.REPEATED, records, examples)
+            self._found.add(self._tables[Verdict(found)], REPEATED, records, examples)
 
     def _find_missing(self) -> None:
         """Find rows of bronze that are in no table, though they are no duplicates."""
@@ -173,9 +192,9 @@ class Comparison:
             f"WHERE verdict <> '{Verdict.DUPLICATES}' GROUP BY verdict"
         ):
             examples = [place(each["source"], each["position"]) for each in first]
-            self._found.add(self._tables[Verdict(verdict)], findings.missing(Verdict(verdict)), rows, examples)
+            self._found.add(self._tables[Verdict(verdict)], missing(Verdict(verdict)), rows, examples)
 
-    def _compare_ledger(self, part: Slice) -> None:
+    def _compare_ledger(self, part: Span) -> None:
         """Compare the counts of each source and micro-batch."""
         counts = ("bronze", *Verdict)
         recounted = ", ".join(f"count(*) FILTER ({VERDICT} = '{verdict}') AS {verdict}" for verdict in Verdict)
@@ -185,7 +204,7 @@ class Comparison:
             f"WITH _recounted AS (SELECT {MICRO_BATCH_ID} AS micro_batch, {self._source} AS source, "  # noqa: S608
             f"count(*) AS bronze, {recounted} FROM {EXPECTED} GROUP BY ALL), "
             "_booked AS (SELECT micro_batch_id AS micro_batch, source, "
-            f"count(*) AS times, {booked} FROM {self._ledger} WHERE {_in_slice(part, 'micro_batch_id')} GROUP BY ALL) "
+            f"count(*) AS times, {booked} FROM {self._ledger} WHERE {part.holds_row('micro_batch_id')} GROUP BY ALL) "
             "SELECT count(*) OVER (), coalesce(_recounted.source, _booked.source) AS source, "
             "coalesce(_recounted.micro_batch, _booked.micro_batch) AS micro_batch, coalesce(_booked.times, 0), "
             f"_recounted.source IS NOT NULL, [{both}] FROM _recounted FULL JOIN _booked "
@@ -205,18 +224,13 @@ class Comparison:
             text = text if is_known else "bronze has no rows of it"
             examples.append(f"{source}, micro-batch {micro_batch}: {text}")
         if rows:
-            self._found.add(self._ledger, findings.WRONG_COUNTS, rows[0][0], examples)
+            self._found.add(self._ledger, WRONG_COUNTS, rows[0][0], examples)
 
 
 def tables_of_verdicts(stream: str) -> dict[Verdict, str]:
     """Names of the tables that have rows of bronze, by their verdict."""
     names = silver_tables(stream)
     return {Verdict.KEPT: names.kept, Verdict.CONFLICTS: names.conflicts, Verdict.LATE: names.late}
-
-
-def _in_slice(part: Slice, number: str) -> str:
-    """SQL of whether a row is in a slice; one without a micro-batch is in the first."""
-    return f"({number} IS NULL OR {part.holds(number)})" if part.start is None else part.holds(number)
 
 
 def _time(microseconds: str) -> str:

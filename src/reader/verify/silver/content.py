@@ -1,19 +1,14 @@
 """SQL of values in a form in which equal ones are the same: of maps, the order of entries does not count."""
 
+from datetime import timedelta
+
 from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.tables.names import INGESTED_AT
 from reader.views import identifier, quoted
 
 
 def comparable(contract: Contract, columns: str) -> dict[str, str]:
-    """SQL of each field of a contract, by its name, in a comparable form.
-
-    Parameters
-    ----------
-    contract
-        The contract.
-    columns
-        Alias of the table.
-    """
+    """SQL of each field of a contract, by its name, in a comparable form; `columns` is the alias of the table."""
     return {field.name: _value(field.type, f"{columns}.{identifier(field.name)}", 0) for field in contract}
 
 
@@ -38,6 +33,18 @@ def event_time(contract: Contract, columns: str) -> str:
 def microseconds(timestamp: str) -> str:
     """SQL of a timestamp in microseconds since 1970: Python's datetime does not have every year that bronze has."""
     return f"epoch_us({timestamp})"
+
+
+def micros(length: timedelta) -> int:
+    """A length of time in microseconds."""
+    return length // timedelta(microseconds=1)
+
+
+def counted_time(contract: Contract, columns: str) -> str:
+    """SQL of the time of a row of bronze that moves the horizon: its event time, but no time of the future."""
+    time = event_time(contract, columns)
+    # Where there is no event time, DuckDB's least would be the time of ingestion.
+    return f"CASE WHEN {time} IS NOT NULL THEN least({time}, {microseconds(f'{columns}.{INGESTED_AT}')}) END"
 
 
 def entries(value: str) -> str:

@@ -6,13 +6,10 @@ held at once, about 100 bytes each. The rest is done slice by slice, so that mem
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import timedelta
 
 from lakeproof.contracts import Contract
 from lakeproof.tables.names import (
     HORIZON,
-    INGESTED_AT,
     MICRO_BATCH_ID,
     POSITION,
     SOURCE,
@@ -22,7 +19,8 @@ from lakeproof.tables.names import (
 )
 from reader.connect import Session
 from reader.verify.silver.claims import Arbiter, Claim, Verdict
-from reader.verify.silver.content import content, event_time, key, microseconds
+from reader.verify.silver.content import content, counted_time, event_time, key, micros
+from reader.verify.spans import Span
 from reader.views import MEMORY
 
 VERDICT = "_verdict"
@@ -37,30 +35,8 @@ _SLICE_ROWS = 200_000
 _CHUNK_ROWS = 50_000
 
 
-@dataclass(frozen=True)
-class Slice:
-    """Micro-batches from one number to before another; the first slice has no start."""
-
-    start: int | None
-    end: int
-
-    def holds(self, number: str) -> str:
-        """SQL of whether a micro-batch is in the slice."""
-        return f"{number} < {self.end}" if self.start is None else f"{number} >= {self.start} AND {number} < {self.end}"
-
-
-class Recount:
-    """The verdicts on the rows of bronze in the micro-batches before a number.
-
-    Parameters
-    ----------
-    session
-        The open session.
-    contract
-        The contract that decides; it declares silver.
-    end
-        Number of the first micro-batch that is not decided.
-    """
+class RecomputedVerdicts:
+    """The verdicts on the rows of bronze in the micro-batches before `end`, under a contract that declares silver."""
 
     def __init__(self, session: Session, contract: Contract, end: int) -> None:
         self._session = session
@@ -68,14 +44,14 @@ class Recount:
         self._end = end
         self._bronze = stream_tables(contract.stream).bronze
 
-    def slices(self) -> list[Slice]:
+    def slices(self) -> list[Span]:
         """Decide the claims; return the slices whose verdicts :meth:`expect` gives, in their order."""
         self._find_horizons()
         self._find_claims()
         self._decide_claims()
         return list(self._cut())
 
-    def expect(self, part: Slice) -> None:
+    def expect(self, part: Span) -> None:
         """Put the rows of a slice into :data:`EXPECTED`."""
         time = event_time(self._contract, "_bronze")
         # Bronze may hold a row twice, which is reported elsewhere: it has one claim here.
@@ -114,10 +90,8 @@ class Recount:
         """For each micro-batch: the greatest time before it, less the time that the contract declares."""
         silver = self._contract.silver
         length = silver.horizon if silver else None
-        less = "NULL" if length is None else length // timedelta(microseconds=1)
-        time = event_time(self._contract, "_bronze")
-        # Where there is no event time, DuckDB's least would be the other one.
-        counted = f"CASE WHEN {time} IS NOT NULL THEN least({time}, {microseconds(f'_bronze.{INGESTED_AT}')}) END"
+        less = "NULL" if length is None else micros(length)
+        counted = counted_time(self._contract, "_bronze")
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_HORIZONS} AS SELECT micro_batch, rows, max(newest) OVER "  # noqa: S608
             f"(ORDER BY micro_batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) - {less}::BIGINT AS horizon "
@@ -166,11 +140,11 @@ class Recount:
             self._session.connection.unregister("verify_chunk")
             first += _CHUNK_ROWS
 
-    def _cut(self) -> Iterator[Slice]:
+    def _cut(self) -> Iterator[Span]:
         start, rows = None, 0
         for number, more in self._session.fetch(f"SELECT micro_batch, rows FROM {_HORIZONS} ORDER BY micro_batch"):  # noqa: S608
             if rows and rows + more > _SLICE_ROWS:
-                yield Slice(start, number)
+                yield Span(start, number)
                 start, rows = number, 0
             rows += more
-        yield Slice(start, self._end)
+        yield Span(start, self._end)

@@ -13,7 +13,7 @@ from consumer.layers.bronze.ledger import DRIFT_COUNTS
 from lakeproof.contracts import DriftPolicy
 from lakeproof.settings import Settings
 from reader.connect import connect
-from reader.verify.streams import verify
+from reader.verify.driver import verify
 
 pytestmark = pytest.mark.spark
 
@@ -83,7 +83,9 @@ def test_each_policy_does_what_the_page_says(
     assert left == right
     assert len(left) == 3
     found = verify(settings, values=True)
-    assert [(each.stream, each.off, each.landed_units, each.sampled_rows) for each in found] == [
+    assert [
+        (each.stream, each.off, each.landed.facts["landed_units"], each.landed.facts["sampled_rows"]) for each in found
+    ] == [
         (policy, [], len(DRIFT), len(DRIFT) - sum(cell.startswith("`") and "→" not in cell for cell in seen[policy]))
         for policy in sorted(DriftPolicy)
     ]

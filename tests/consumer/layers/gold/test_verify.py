@@ -18,8 +18,9 @@ from lakeproof.settings import Settings
 from lakeproof.tables.names import stream_tables
 from lakeproof.tables.schemas import ensure_tables
 from reader.connect import connect
-from reader.verify.gold.findings import ProductVerification
-from reader.verify.gold.run import verify_gold
+from reader.verify.check import Result, Scope
+from reader.verify.checks import gold
+from reader.verify.checks.products import result_of
 
 pytestmark = pytest.mark.spark
 
@@ -47,9 +48,9 @@ class Bronze(Silver):
         return pa.schema([field.with_nullable(True) for field in schema])
 
 
-def verified(lake: Settings) -> dict[str, ProductVerification]:
+def verified(lake: Settings) -> dict[str, Result]:
     with connect(lake) as session:
-        return {found.product: found for found in verify_gold(lake, session, "orders")}
+        return {found.name: found for found in gold.check(Scope(lake, session, "orders"))}
 
 
 def test_what_spark_fills_is_what_verify_expects(
@@ -65,17 +66,16 @@ def test_what_spark_fills_is_what_verify_expects(
         for spec in NAMES.values():
             fill(spark, lake, spec)
         assert verified(lake) == {
-            name: ProductVerification(name, len(windows(silver.orders, spec, silver.horizon)))
-            for name, spec in NAMES.items()
+            name: result_of(name, len(windows(silver.orders, spec, silver.horizon))) for name, spec in NAMES.items()
         }
     silver.keep([order(now), order(now)], [order(None)])
     found = verified(lake)
-    assert [(found[name].behind, found[name].clean) for name in NAMES] == [(2, True), (2, True), (0, True), (2, True)]
+    assert [(found[name].waiting, found[name].clean) for name in NAMES] == [(2, True), (2, True), (0, True), (2, True)]
     for spec in NAMES.values():
         fill(spark, lake, spec)
     for name in NAMES:
         tables.maintain(spark, f"gold.{name}")
-    assert all(each.clean and not each.behind for each in verified(lake).values())
+    assert all(each.clean and not each.waiting for each in verified(lake).values())
     spark.sql("UPDATE lake.gold.spending SET spent = spent + 0.01 WHERE customer IS NULL AND spent IS NOT NULL")
     spark.sql("DELETE FROM lake.gold.sliding WHERE window_start < (SELECT max(window_start) FROM lake.gold.sliding)")
     spark.sql("INSERT INTO lake.gold.closed SELECT * FROM lake.gold.closed")

@@ -17,9 +17,9 @@ from lakeproof.settings import Settings
 from lakeproof.tables.names import stream_tables
 from lakeproof.tables.schemas import ensure_tables
 from reader.connect import connect
+from reader.verify.check import Result, Scope
+from reader.verify.checks import samples as samples_module
 from reader.verify.gold import windows
-from reader.verify.gold.findings import ProductVerification
-from reader.verify.gold.run import verify_gold
 
 pytestmark = pytest.mark.spark
 
@@ -42,14 +42,14 @@ class Bronze(Silver):
         self._table.append(pa.Table.from_pylist(rows, schema))
 
 
-def verified(lake: Settings) -> list[ProductVerification]:
+def verified(lake: Settings) -> list[Result]:
     with connect(lake) as session:
-        return list(verify_gold(lake, session, "sensors"))
+        return list(samples_module.check(Scope(lake, session, "sensors")))
 
 
 def what(lake: Settings) -> list[tuple[str, str, int]]:
     (found,) = verified(lake)
-    return [(each.table.removeprefix("gold.sensor_"), each.what, each.rows) for each in found.findings]
+    return [(each.place.removeprefix("gold.sensor_"), each.what, each.rows) for each in found.findings]
 
 
 @pytest.mark.parametrize("text", [TEXT, BY_WINDOW], ids=["by device", "by window"])
@@ -68,12 +68,12 @@ def test_what_spark_fills_is_what_verify_expects(
     of_windows, of_detectors = check(lake, silver, samples)
     assert min(of_windows, of_detectors) > 20
     (found,) = verified(lake)
-    assert (found.clean, found.behind, found.windows > 10) == (True, 0, True), found
+    assert (found.clean, found.waiting, found.facts["windows"] > 10) == (True, 0, True), found
     monkeypatch.setattr(windows, "_SLICE_ROWS", 20)  # many slices have the same result
     assert verified(lake) == [found]
     silver.keep([at(now + 30, -1), at(now + 300)])
     (behind,) = verified(lake)
-    assert (behind.clean, behind.behind > 0) == (True, True)
+    assert (behind.clean, behind.waiting > 0) == (True, True)
     fill(spark, lake, samples)
     assert what(lake) == []
     spark.sql("UPDATE lake.gold.sensor_samples SET roles = array('last') WHERE roles = array('first')")

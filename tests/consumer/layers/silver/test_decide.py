@@ -32,7 +32,7 @@ from lakeproof.history.apply import carry_out, plan
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables.names import NEXT_MICRO_BATCH
-from reader.verify.streams import verify
+from reader.verify.driver import verify
 
 pytestmark = pytest.mark.spark
 
@@ -304,8 +304,8 @@ def test_fields_that_are_renamed_and_dropped(
 def off(settings: Settings) -> list[str]:
     """What verification finds."""
     [checked] = verify(settings, "orders", values=True)
-    assert checked.silver
-    return [*checked.off, *checked.silver.findings, *checked.silver.problems]
+    (silver,) = checked.of("silver")
+    return [*checked.off, *silver.findings, *silver.problems]
 
 
 def test_bronze_that_was_read_again_needs_another_silver(

@@ -11,7 +11,8 @@ from tests.lakes import changed
 
 from lakeproof.settings import Settings
 from reader.connect import connect
-from reader.verify.silver.run import verify_silver
+from reader.verify.check import Scope
+from reader.verify.checks import silver
 
 pytestmark = pytest.mark.spark
 
@@ -97,7 +98,6 @@ def test_it_is_clean(
             decide_all(session_of(settings), settings, "samples")
     decide_all(session_of(settings), settings, "samples")
     with connect(settings) as session:
-        found = verify_silver(settings, session, "samples")
-    assert found
-    assert (found.findings, found.problems, found.undecided) == ((), (), 0)
-    assert {verdict.value: rows for verdict, rows in found.verdicts.items()} == COUNTS
+        (found,) = silver.check(Scope(settings, session, "samples"))
+    assert (found.findings, found.problems, found.waiting) == ((), (), 0)
+    assert found.facts["verdicts"] == COUNTS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.selection import examples
 
 from consumer.sources.files.unpack import TooLargeError, UnpackError, unpack
-from reader.verify import unpack as reader_unpack
+from reader.verify.landed import unpack as reader_unpack
 
 MEMBER = gzip.compress(b"lake", mtime=0)
 TOO_LARGE, DAMAGED = "too large", "damaged"

@@ -23,10 +23,10 @@ from lakeproof.gold.model import Product
 from lakeproof.gold.product_file import parse_product
 from lakeproof.tables.schemas import bronze_schema, gold_schema
 from reader.connect import Session
+from reader.verify.check import Finding, Findings
 from reader.verify.gold import windows as windows_module
 from reader.verify.gold.compare import compare_gold
 from reader.verify.gold.windows import Taken, Windows
-from reader.verify.tables import Findings, TableFinding
 
 ORDERS = parse_contract(CONTRACT.encode(), "orders.yaml", "orders")
 SILVER = bronze_schema(ORDERS).as_arrow()
@@ -99,7 +99,7 @@ class Lake:
         connection.execute(f"CREATE OR REPLACE TABLE {name} AS FROM written")
         connection.unregister("written")
 
-    def verify(self, rows: list[Row] | None = None) -> dict[str, TableFinding]:
+    def verify(self, rows: list[Row] | None = None) -> dict[str, Finding]:
         """What is found if the table has these rows; by kind."""
         schema = gold_schema(self.product).as_arrow()
         self._write(TABLE, schema, self.rows if rows is None else rows)
@@ -219,7 +219,7 @@ def test_a_planted_fault_is_found(lake: Lake, change: str, slice_rows: int, monk
     lake.rows.sort(key=lambda row: (row["window_start"], row["customer"] is not None, row["customer"] or ""))
     rows = [dict(row) for row in lake.rows]
     plant(rows)
-    assert lake.verify(rows) == {what: TableFinding(TABLE, what, 1, (example,))}
+    assert lake.verify(rows) == {what: Finding(TABLE, what, 1, (example,))}
 
 
 @pytest.mark.parametrize("measure", SPENDING.measures)
@@ -244,7 +244,7 @@ def test_a_key_that_another_window_has(lake: Lake) -> None:
     rows = [row | {"customer": "" if row["customer"] is None else row["customer"]} for row in lake.rows]
     found = lake.verify(rows)
     assert found.keys() == {"missing", "several rows of one window", "wrong spent", "wrong cheapest", "wrong large"}
-    assert found["missing"].examples == ("2026-11-20 12:00:00+00, customer null, count 1",)
+    assert found["missing"].details == ("2026-11-20 12:00:00+00, customer null, count 1",)
 
 
 def test_a_window_that_is_there_with_two_values(lake: Lake) -> None:
@@ -278,10 +278,10 @@ def test_examples_are_few_and_short(session: Session) -> None:
     long = "\x1b[31m" + "é" * 1_000
     lake = Lake(session, spec, [order(NOON, f"{number}{long}") for number in range(7)])
     (finding,) = lake.verify([row | {"orders": "short"} for row in lake.rows]).values()
-    assert (finding.rows, len(finding.examples)) == (7, 5)
-    assert finding.examples[0].startswith('2026-11-20 12:00:00+00, customer "0\\u001B[31mé')
-    assert finding.examples[0].endswith('é…"')
-    assert '…", count 1: has "short", expected "0' in finding.examples[0]
+    assert (finding.rows, len(finding.details)) == (7, 5)
+    assert finding.details[0].startswith('2026-11-20 12:00:00+00, customer "0\\u001B[31mé')
+    assert finding.details[0].endswith('é…"')
+    assert '…", count 1: has "short", expected "0' in finding.details[0]
 
 
 PLANTED_IN_SESSIONS: dict[str, tuple[Callable[[list[Row]], Any], set[str]]] = {

@@ -27,10 +27,9 @@ from tests.reader.verify.silver.tables import (
 )
 
 from lakeproof.contracts import Contract, Silver, SilverStrategy, load_contract
+from reader.verify.check import Findings, Result
+from reader.verify.checks.silver import compare_silver
 from reader.verify.silver import verdicts
-from reader.verify.silver.findings import SilverVerification
-from reader.verify.silver.run import compare_silver
-from reader.verify.tables import Findings
 
 EVENTS = load_contract(Path(__file__).parents[4] / "contracts", "events")
 WEEK = timedelta(days=7)
@@ -57,7 +56,7 @@ def contract(horizon: timedelta | None = WEEK) -> Contract:
 
 def verify(
     connection: duckdb.DuckDBPyConnection, tables: Tables, horizon: timedelta | None = WEEK, end: int = 10
-) -> SilverVerification:
+) -> Result:
     return compare_silver(in_memory(connection, contract(horizon), tables), contract(horizon), end, Findings())
 
 
@@ -89,9 +88,9 @@ def test_what_the_model_decides_is_clean(
     tables = decided(known, horizon)
     found = verify(connection, tables | {BRONZE: bronze}, horizon, end)
     assert found.findings == ()
-    assert found.undecided == len(bronze) - len(known)
+    assert found.waiting == len(bronze) - len(known)
     counted = Counter({name: sum(row[name] for row in tables[LEDGER]) for name in VERDICTS})
-    assert {verdict.value: rows for verdict, rows in found.verdicts.items()} == counted
+    assert {verdict.value: rows for verdict, rows in found.facts["verdicts"].items()} == counted
 
 
 def test_the_horizon_itself_is_still_decided(connection: duckdb.DuckDBPyConnection) -> None:
@@ -272,7 +271,7 @@ def test_each_fault_is_found(connection: duckdb.DuckDBPyConnection, name: str) -
     assert verify(connection, tables).clean
     fault(tables)
     found = verify(connection, tables).findings
-    assert [(each.table, each.what, each.rows, *each.examples) for each in found] == expected
+    assert [(each.place, each.what, each.rows, *each.details) for each in found] == expected
 
 
 def test_examples_are_few_and_all_rows_are_counted(connection: duckdb.DuckDBPyConnection) -> None:
@@ -281,19 +280,19 @@ def test_examples_are_few_and_all_rows_are_counted(connection: duckdb.DuckDBPyCo
     tables = decided(bronze, WEEK)
     tables[KEPT] = [row | {"user_id": "b"} for row in tables[KEPT]]
     [finding] = verify(connection, tables).findings
-    assert (finding.rows, len(finding.examples)) == (20, 5)
-    assert finding.examples[0] == "s0, position 0: user_id"
-    assert finding.examples[4] == "s1, position 0: user_id"
+    assert (finding.rows, len(finding.details)) == (20, 5)
+    assert finding.details[0] == "s0, position 0: user_id"
+    assert finding.details[4] == "s1, position 0: user_id"
 
 
 def test_an_empty_stream_is_clean(connection: duckdb.DuckDBPyConnection) -> None:
     found = verify(connection, decided([], WEEK), end=0)
-    assert (found.findings, found.undecided, sum(found.verdicts.values())) == ((), 0, 0)
+    assert (found.findings, found.waiting, sum(found.facts["verdicts"].values())) == ((), 0, 0)
 
 
 def test_rows_of_silver_without_any_of_bronze_are_found(connection: duckdb.DuckDBPyConnection) -> None:
     found = verify(connection, decided(CLEAN, WEEK) | {BRONZE: []})
-    assert {(each.table, each.what, each.rows) for each in found.findings} == {
+    assert {(each.place, each.what, each.rows) for each in found.findings} == {
         (KEPT, "not in bronze", 3),
         (CONFLICTS, "not in bronze", 2),
         (LATE, "not in bronze", 1),

@@ -32,10 +32,9 @@ from lakeproof.contracts import (
 from lakeproof.tables.names import silver_tables
 from lakeproof.tables.schemas import bronze_schema
 from reader.connect import Session
+from reader.verify.check import Findings, Result
+from reader.verify.checks.silver import compare_silver
 from reader.verify.silver.content import content, event_time, key
-from reader.verify.silver.findings import SilverVerification
-from reader.verify.silver.run import compare_silver
-from reader.verify.tables import Findings
 
 EVENTS = load_contract(Path(__file__).parents[4] / "contracts", "events")
 NUMBERS = MapType(PrimitiveType.DOUBLE)
@@ -171,7 +170,7 @@ def test_fields_may_have_any_name(connection: duckdb.DuckDBPyConnection) -> None
         contract,
         {"bronze.select": [first, second], "silver.select": [first], "silver.select_conflicts": [second]},
     )
-    assert (found.findings, list(found.verdicts.values())) == ((), [1, 0, 1, 0])
+    assert (found.findings, list(found.facts["verdicts"].values())) == ((), [1, 0, 1, 0])
 
 
 def test_a_row_without_event_time_is_never_late_nor_behind_the_horizon(connection: duckdb.DuckDBPyConnection) -> None:
@@ -183,7 +182,7 @@ def test_a_row_without_event_time_is_never_late_nor_behind_the_horizon(connectio
         replace(EVENTS, silver=SILVER),
         {BRONZE: rows, KEPT: [rows[0], rows[1], rows[4]], CONFLICTS: lost},
     )
-    assert (found.findings, list(found.verdicts.values())) == ((), [3, 1, 2, 0])
+    assert (found.findings, list(found.facts["verdicts"].values())) == ((), [3, 1, 2, 0])
 
 
 def test_what_was_rescued_is_compared_where_all_tables_have_it(connection: duckdb.DuckDBPyConnection) -> None:
@@ -192,15 +191,15 @@ def test_what_was_rescued_is_compared_where_all_tables_have_it(connection: duckd
     kept = row | {"_rescued": row["_rescued"][::-1]}
     assert verify(connection, contract, {BRONZE: [row], KEPT: [kept]}).findings == ()
     [finding] = verify(connection, contract, {BRONZE: [row], KEPT: [row | {"_rescued": None}]}).findings
-    assert finding.examples == ("a, position 0: _rescued",)
+    assert finding.details == ("a, position 0: _rescued",)
     connection.execute(f"ALTER TABLE {KEPT} DROP COLUMN _rescued")
     found = compare_silver(Session(connection, []), contract, 10, Findings()).findings
-    assert [each.table for each in found] == ["ledger.events_silver"]
+    assert [each.place for each in found] == ["ledger.events_silver"]
 
 
-def verify(connection: duckdb.DuckDBPyConnection, contract: Contract, tables: Tables) -> SilverVerification:
+def verify(connection: duckdb.DuckDBPyConnection, contract: Contract, tables: Tables) -> Result:
     """Verify tables but for the ledger."""
     session = in_memory(connection, contract, tables)
     found = compare_silver(session, contract, 10, Findings())
     ledger = silver_tables(contract.stream).ledger
-    return replace(found, findings=tuple(each for each in found.findings if each.table != ledger))
+    return replace(found, findings=tuple(each for each in found.findings if each.place != ledger))

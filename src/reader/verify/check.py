@@ -1,0 +1,258 @@
+"""What a check is, and what it returns. Neither the driver nor the report knows a check by name."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeproof.kafka.recorded import Recorded, recorded_topic
+from lakeproof.settings import Settings
+from lakeproof.tables.names import stream_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from reader.connect import Session
+
+SHOWN_EXAMPLES = 5
+
+Show = Callable[[str, int, int], None]
+"""Called with what is being done, and the bytes or offsets that are done and to be done; 0 and 0 if unknown."""
+
+
+class Status(StrEnum):
+    """What a source is. Of several, the one that is listed first counts."""
+
+    LOST = "lost"
+    """A landed unit is in no table, or the ledger's row is missing."""
+    DOUBLED = "doubled"
+    """A row has no landed unit of its own: a position comes twice, does not exist, or the source never landed."""
+    CHANGED = "changed"
+    """The file is not the one that was read, or the tables or the ledger differ from what landed."""
+    EXPIRED = "expired"
+    """The file is gone; tables and ledger agree."""
+    PENDING = "pending"
+    """Landed, and not consumed yet."""
+    OK = "ok"
+    """Each landed unit is in one table, once, and the ledger agrees."""
+
+
+_NO_FAULTS = (Status.EXPIRED, Status.PENDING, Status.OK)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault of a source or of rows of a table, or the status of a source without one.
+
+    Parameters
+    ----------
+    place
+        Name of the source or of the table.
+    what
+        Status of the source, or the kind of fault.
+    rows
+        How many rows have the fault; of a pending partition, how many offsets are not consumed yet.
+    details
+        Why, or examples.
+    """
+
+    place: str
+    what: str
+    rows: int = 0
+    details: tuple[str, ...] = ()
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something is wrong."""
+        return self.what not in _NO_FAULTS
+
+
+@dataclass
+class Findings:
+    """Collects findings of tables, with the first examples of each kind."""
+
+    _rows: dict[tuple[str, str], int] = field(default_factory=dict)
+    _examples: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+
+    def add(self, table: str, what: str, rows: int, examples: Sequence[str]) -> None:
+        """Add rows of a table."""
+        kind = (table, what)
+        self._rows[kind] = self._rows.get(kind, 0) + rows
+        found = self._examples.setdefault(kind, [])
+        found += examples[: SHOWN_EXAMPLES - len(found)]
+
+    def whole(self) -> tuple[Finding, ...]:
+        """All findings, by table."""
+        return tuple(Finding(*kind, rows, tuple(self._examples[kind])) for kind, rows in sorted(self._rows.items()))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a check found in a stream, or in one of its products.
+
+    Parameters
+    ----------
+    facts
+        What it counted: members of the JSON report.
+    findings
+        What is wrong with sources, or with rows of tables.
+    problems
+        What is wrong as a whole, in words.
+    waiting
+        How many sources or rows have not reached the layer yet.
+    missing
+        Name of the layer's table if it does not exist.
+    name
+        Name of the product, by which results are sorted.
+    remarks, warnings
+        What else to say, in words.
+    """
+
+    facts: Mapping[str, Any]
+    findings: tuple[Finding, ...] = ()
+    problems: tuple[str, ...] = ()
+    waiting: int = 0
+    missing: str = ""
+    name: str = ""
+    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def faults(self) -> list[Finding]:
+        """The findings with which something is wrong."""
+        return [finding for finding in self.findings if finding.is_fault]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults and not self.problems
+
+
+def _no_text(_: Sequence[Result]) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report; several checks may write to it.
+
+    Parameters
+    ----------
+    key
+        Its member of each stream in the JSON report; empty if its facts are members of the stream itself.
+    title, columns, rows
+        The table of its numbers: title, headings behind the name of the stream, and the rows of a result.
+    faults
+        Title of the table of faults.
+    wrong, right
+        What the last line says if it has faults, and if it is clean.
+    pending, caveat
+        What the last line says of rows that are not there yet, and of results that are clean and not as expected.
+    is_list
+        Whether a stream can have several results, as it has several products.
+    has_problems
+        Whether the JSON report has its problems.
+    """
+
+    key: str
+    title: str
+    columns: tuple[str, ...]
+    rows: Callable[[Result], Iterable[Sequence[str | int]]]
+    faults: str
+    wrong: str
+    right: str
+    pending: Callable[[Sequence[Result]], str] = _no_text
+    caveat: Callable[[Sequence[Result]], str] = _no_text
+    is_list: bool = False
+    has_problems: bool = True
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a check may look at: a stream of a lake.
+
+    Parameters
+    ----------
+    settings, session, stream
+        The lake, an open session of it, and the name of the stream.
+    values
+        Whether to compare the values of a sample of bronze rows.
+    receipts
+        File of the collector's receipts.
+    show
+        Told of the progress.
+    """
+
+    settings: Settings
+    session: "Session"
+    stream: str
+    values: bool = False
+    receipts: Path | None = None
+    show: Show = lambda *_: None
+
+    @cached_property
+    def catalog(self) -> "Catalog":
+        """The catalog of the lake."""
+        from lakeproof.catalog import catalog_errors, open_catalog
+
+        with catalog_errors():
+            return open_catalog(self.settings)
+
+    @cached_property
+    def topic(self) -> Recorded | None:
+        """The topic that the stream comes from; None if it comes from files."""
+        return recorded_topic(self.ledger_properties())
+
+    def ledger_properties(self) -> Mapping[str, str]:
+        """Properties of the ledger, as they are now."""
+        from lakeproof.catalog import catalog_errors
+
+        with catalog_errors():
+            return self.catalog.load_table(stream_tables(self.stream).ledger).properties
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check: its name, its part of the report, and the function that returns what it finds."""
+
+    name: str
+    section: Section
+    run: Callable[[Scope], tuple[Result, ...]]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What all checks found in a stream, by part of the report."""
+
+    stream: str
+    results: Mapping[Section, tuple[Result, ...]]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(result.clean for result in self._all())
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is wrong, and all layers have everything that landed."""
+        return all(result.clean and not result.waiting and not result.missing for result in self._all())
+
+    def of(self, key: str) -> tuple[Result, ...]:
+        """The results of a part of the report, by its key; empty for what landed."""
+        return next(results for section, results in self.results.items() if section.key == key)
+
+    @property
+    def landed(self) -> Result:
+        """What was found between what landed and bronze."""
+        (result,) = self.of("")
+        return result
+
+    @property
+    def off(self) -> list[Finding]:
+        """Sources with which something is wrong."""
+        return self.landed.faults
+
+    def _all(self) -> list[Result]:
+        return [result for results in self.results.values() for result in results]

@@ -1,0 +1,351 @@
+"""Landing: recount the files of the landing zone, and compare each with bronze, dead letters and ledger.
+
+Everything is read in the order that a running consumer cannot disturb: the checkpoint before the ledger, which is never
+behind it; the ledger before the tables; all of them before the files are listed.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from sqlalchemy import select
+
+from lakeproof.checkpoint import Checkpoint, bronze_query, read_checkpoint
+from lakeproof.errors import UnavailableError
+from lakeproof.landing.zone import LandingZone, is_hidden, landing_zone
+from lakeproof.reasons import Reason
+from lakeproof.settings import Limits, Settings
+from lakeproof.state.landing_log import Position
+from lakeproof.state.schema import FILES
+from lakeproof.storage import StoredFile
+from lakeproof.storage.local import local_path
+from lakeproof.tables.names import LANDING_ROOT, MARKER
+from reader.verify.check import Check, Finding, Result, Scope, Status
+from reader.verify.checks.sources import SECTION, first_of, result_of, sample_of, worst_of
+from reader.verify.landed.files import recount, same_size
+from reader.verify.landed.units import Units
+from reader.verify.landed.values import Sample
+from reader.verify.tables.accounts import Account, Booking, difference, settle
+from reader.verify.tables.files import Positions, TablesOfFiles
+from reader.verify.tables.layers import read_state
+
+_NOT_READ = {Reason.CHANGED, Reason.ABSENT}
+
+Letters = Mapping[str, Mapping[int, Sequence[str | None]]]
+"""SHA-256 of the bytes of dead letters, by source and position."""
+
+
+def check(scope: Scope) -> tuple[Result, ...]:
+    """Compare the landing zone of a stream of files with its tables."""
+    if scope.topic is not None:
+        return ()
+    settings, stream = scope.settings, scope.stream
+    zone = landing_zone(settings, stream)
+    checkpoint = read_checkpoint(settings, bronze_query(stream))
+    ledger = scope.ledger_properties()
+    tables = TablesOfFiles(scope.session, stream)
+    settle(tables)
+    listed = dict(zone.list())
+    landed = {name: file for name, file in listed.items() if not is_hidden(name)}
+    _check_folder(zone, ledger.get(LANDING_ROOT), tables, landed)
+    pending = landed.keys() - tables.bookings.keys() - tables.accounts.keys()
+    passed, problems = _passed(settings, stream, checkpoint, _accounted(ledger, stream), pending)
+    sample = sample_of(scope)
+    letters: dict[str, dict[int, list[str | None]]] = {}
+    for source, position, raw_hash in tables.letters():
+        letters.setdefault(source, {}).setdefault(position, []).append(raw_hash)
+    found = _Recount(zone, tables, landed, letters, sample, settings.limits)
+    found.read(lambda done, due: scope.show(f"{stream}: landing zone", done, due))
+    accounts = tables.accounts.values()
+    return (
+        result_of(
+            _findings(tables, found, passed),
+            problems,
+            units=sum(units.count for units in found.units.values()),
+            bronze=sum(account.bronze for account in accounts),
+            dead_letters=sum(account.rows - account.bronze for account in accounts),
+            sampled=len(sample) if sample else 0,
+            hidden=len(listed) - len(landed),
+            resent=found.resent(),
+        ),
+    )
+
+
+def _check_folder(
+    zone: LandingZone, recorded: str | None, tables: TablesOfFiles, landed: Mapping[str, StoredFile]
+) -> None:
+    """Tell an empty landing zone from one that does not exist, or is another one."""
+    if tables.bookings and not landed and not zone.is_there():
+        raise UnavailableError(
+            f"The ledger has sources, but the landing zone {local_path(zone.root)} does not exist.",
+            "Check LAKE_LANDING, and that its disk is mounted.",
+        )
+    if recorded and recorded != zone.root:
+        raise UnavailableError(
+            f"The files landed in {recorded}, but LAKE_LANDING is now {zone.root}.",
+            "Change LAKE_LANDING back, or see `lakeproof landing move --help`.",
+        )
+
+
+def _accounted(ledger: Mapping[str, str], stream: str) -> Position | None:
+    """The position up to which a ledger has everything; None before its first micro-batch."""
+    text = ledger.get(MARKER + bronze_query(stream))
+    return Position.parse(json.loads(text)["marker"]["end"]) if text else None
+
+
+def _passed(
+    settings: Settings,
+    stream: str,
+    checkpoint: Checkpoint[Position] | None,
+    accounted: Position | None,
+    pending: AbstractSet[str],
+) -> tuple[AbstractSet[str], tuple[str, ...]]:
+    """Which of the pending files will not be read, since a position is behind them; and what is wrong with it."""
+    reached = checkpoint.passed if checkpoint else None
+    behind = accounted.seq if accounted else 0
+    problems = []
+    if reached and reached.seq >= behind and reached != accounted and reached.seq:
+        problems.append(
+            f"The checkpoint is at position {reached.seq:,} of the landing log, but the tables are at position "
+            f"{behind:,}. The files in between will not be read. Run `consumer reset {stream}`, then the consumer."
+        )
+    end = max(behind, reached.seq if reached else 0)
+    names: frozenset[str] = frozenset()
+    if pending and end:
+        before = select(FILES.c.name).where(FILES.c.stream == stream, FILES.c.seq <= end)
+        # Where the database cannot be read, the problem is reported in any case.
+        names = read_state(settings, lambda connection: frozenset(connection.scalars(before)), frozenset())
+    return names & pending, tuple(problems)
+
+
+@dataclass
+class _Recount:
+    """Counts the files that were consumed and are still what was read; hashes those that may have landed twice."""
+
+    zone: LandingZone
+    tables: TablesOfFiles
+    landed: dict[str, StoredFile]
+    letters: Letters
+    sample: Sample | None
+    limits: Limits
+    units: dict[str, Units] = field(default_factory=dict)
+    contents: dict[str, list[str]] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
+    gone: dict[str, Booking] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gone = {name: each for name, each in self.tables.bookings.items() if name not in self.landed}
+
+    def read(self, advanced: Callable[[int, int], None]) -> None:
+        """Read the files; `advanced` is called with the bytes that are done and to be done."""
+        wanted, hashed = self._plan()
+        files = {
+            name: file
+            for name, file in self.landed.items()
+            if name in wanted or (name in hashed and file.size <= self.limits.unpacked_bytes)
+        }
+        due, done = sum(file.size for file in files.values()), 0
+        advanced(0, due)
+        for counted in recount(self.zone, files, wanted, hashed, self.limits):
+            name = counted.name
+            if counted.content_hash:
+                self.hashes[name] = counted.content_hash
+            if counted.units:
+                self._compare(name, counted.file, counted.units)
+            elif name in wanted:  # no longer what was listed
+                self._list_again(name)
+            done += counted.file.size
+            advanced(done, due)
+
+    def resent(self) -> tuple[tuple[str, ...], ...]:
+        """Names of files with the same bytes; one that was moved has landed again."""
+        copies: dict[str, list[str]] = {}
+        for name, content_hash in self.hashes.items():
+            copies.setdefault(content_hash, []).append(name)
+        for name, booking in self.gone.items():
+            if booking.content_hash in copies:
+                copies[booking.content_hash].append(name)
+        return tuple(sorted(tuple(sorted(names)) for names in copies.values() if len(names) > 1))
+
+    def _plan(self) -> tuple[dict[str, AbstractSet[int]], set[str]]:
+        """The positions whose bytes are needed, by file to be counted; and the files to be hashed."""
+        wanted: dict[str, AbstractSet[int]] = {}
+        sizes = {booking.size for booking in self.gone.values() if booking.content_hash}
+        hashed = same_size(self.landed) | {name for name, file in self.landed.items() if file.size in sizes}
+        for name, file in self.landed.items():
+            account, booking = self.tables.accounts.get(name), self.tables.bookings.get(name)
+            copied = _may_be_a_copy(file, booking)
+            if copied:
+                hashed.add(name)
+            if file.size > self.limits.unpacked_bytes:  # it is not read: tables and ledger say what it had
+                if account and account.by_reference:
+                    self.units[name] = Units(1, whole=True)
+            elif (account or booking) and (copied or not _is_changed(file, account, booking)):
+                sampled = self.sample.positions(name) if self.sample else frozenset()
+                wanted[name] = self.letters.get(name, {}).keys() | sampled
+        return wanted, hashed
+
+    def _compare(self, name: str, file: StoredFile, units: Units) -> None:
+        account, booking = self.tables.accounts.get(name), self.tables.bookings.get(name)
+        if _is_changed(file, account, booking, self.hashes.get(name)):
+            return  # it has the size of what was read, and other bytes
+        # The limit was lower, or higher, when it was judged.
+        if account and (not units.whole if account.by_reference else units.too_large):
+            return
+        altered = [
+            f"the dead letter of unit {position} differs from the landed bytes"
+            for position, raw_hashes in sorted(self.letters.get(name, {}).items())
+            if position in units.picked and set(raw_hashes) != {hashlib.sha256(units.picked[position]).hexdigest()}
+        ]
+        discarded, rows = booking.discarded if booking else 0, account.bronze if account else 0
+        differences = list(self.sample.differences(name, units.picked, discarded, rows)) if self.sample else []
+        self.contents[name] = first_of(altered) + first_of(differences)
+        self.units[name] = Units(units.count, units.whole)
+
+    def _list_again(self, name: str) -> None:
+        file = self.zone.stat(name)
+        if file:
+            self.landed[name] = file
+        else:
+            del self.landed[name]
+
+
+def _findings(tables: TablesOfFiles, found: _Recount, passed: AbstractSet[str]) -> list[Finding]:
+    accounts, bookings, landed = tables.accounts, tables.bookings, found.landed
+    units = {name: booking.units for name, booking in bookings.items()}
+    units |= {name: counted.count for name, counted in found.units.items()}
+
+    def is_even(name: str, count: int) -> bool:
+        """Whether as many units as there should be are in the tables, each once."""
+        account = accounts.get(name, Account())
+        if _is_changed(landed.get(name), account, bookings.get(name), found.hashes.get(name)):
+            # Its units cannot be recounted, and the ledger says how many were read, not which.
+            return account.rows == account.positions == count
+        return account.is_exactly(count)
+
+    uneven = {name: count for name, count in units.items() if not is_even(name, count)}
+    missing, extra = tables.compare(uneven) if uneven else ({}, {})
+    return [
+        _judge(
+            name,
+            _Evidence(
+                landed=landed.get(name),
+                account=accounts.get(name),
+                booking=bookings.get(name),
+                content_hash=found.hashes.get(name),
+                passed=name in passed,
+                units=units.get(name, 0),
+                whole=name in found.units and found.units[name].whole,
+                missing=missing.get(name, (0, [])),
+                extra=extra.get(name, (0, [])),
+                contents=found.contents.get(name, ()),
+            ),
+        )
+        for name in sorted({*bookings, *accounts, *landed})
+    ]
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """All that is known about a source.
+
+    Parameters
+    ----------
+    landed, account, booking
+        The file in the landing zone, what the tables hold, what the ledger says; each None if there is nothing.
+    content_hash
+        Hash of the file's bytes; None if they were not read.
+    passed
+        Whether a position is behind it already, so that it will not be read.
+    units, whole
+        How many units it has, recounted or as the ledger says; and whether it is a batch that cannot be split.
+    missing, extra
+        Positions that no table has, and of rows that have no unit of their own.
+    contents
+        In what the tables differ from what landed, in words.
+    """
+
+    landed: StoredFile | None
+    account: Account | None
+    booking: Booking | None
+    content_hash: str | None
+    passed: bool
+    units: int
+    whole: bool
+    missing: Positions
+    extra: Positions
+    contents: Sequence[str]
+
+
+def _judge(source: str, evidence: _Evidence) -> Finding:
+    landed, account, booking = evidence.landed, evidence.account, evidence.booking
+    if not booking and not account:
+        if evidence.passed:
+            text = "it is in no table, and the consumer is already past its position"
+            return Finding(source, Status.LOST, details=(text,))
+        return Finding(source, Status.PENDING)
+    if not booking and not landed:
+        text = "it has rows, but is neither in the landing zone nor in the ledger"
+        return Finding(source, Status.DOUBLED, details=(text,))
+    if told := _faults(evidence, account or Account()):
+        return worst_of(source, told)
+    return Finding(source, Status.OK if landed else Status.EXPIRED)
+
+
+def _faults(evidence: _Evidence, account: Account) -> list[tuple[Status, str]]:
+    landed, booking = evidence.landed, evidence.booking
+    told = []
+    if evidence.missing[0]:
+        told.append((Status.LOST, f"of {evidence.units:,} units, {_listed(evidence.missing)} are in no table"))
+    if evidence.extra[0]:
+        text = f"it has {evidence.units:,} units; rows without a unit of their own: {_listed(evidence.extra)}"
+        told.append((Status.DOUBLED, text))
+    if evidence.whole and account.bronze:
+        told.append((Status.LOST, "the batch cannot be split, so it is one dead letter, but bronze has rows of it"))
+    if not booking:
+        told.append((Status.LOST, "the ledger has no row for it"))
+    elif booking.rows > 1:
+        told.append((Status.DOUBLED, f"the ledger has {booking.rows} rows for it"))
+    if Reason.CHANGED in account.dead:
+        told.append((Status.CHANGED, "it was overwritten after it was listed and before it was read"))
+    elif Reason.ABSENT in account.dead:
+        if landed:  # somebody said that it is gone for good
+            told.append((Status.LOST, "it was given up, but is back: land it again under another name"))
+    elif booking and landed and _is_changed(landed, account, booking, evidence.content_hash):
+        how = "another size" if landed.size != booking.size else "the same size, other bytes"
+        told.append((Status.CHANGED, f"it was overwritten after it was read: {how}"))
+    told += [(Status.CHANGED, text) for text in evidence.contents]
+    if booking and booking.rows == 1 and (text := difference(booking, account)):
+        told.append((Status.CHANGED, text))
+    return told
+
+
+def _is_changed(
+    landed: StoredFile | None, account: Account | None, booking: Booking | None, content_hash: str | None = None
+) -> bool:
+    """Whether the file is known not to be what was read.
+
+    A copy of the file, or a restored one, may have another tag: then `content_hash` of its bytes decides.
+    """
+    if account and not _NOT_READ.isdisjoint(account.dead):
+        return True
+    if not landed or not booking or landed.etag == booking.etag or (account and account.by_reference):
+        return bool(landed and booking and landed.size != booking.size)
+    return landed.size != booking.size or content_hash is None or content_hash != booking.content_hash
+
+
+def _may_be_a_copy(landed: StoredFile, booking: Booking | None) -> bool:
+    """Whether only the bytes can tell that a file is what was read."""
+    if not booking or not booking.content_hash:
+        return False
+    return landed.size == booking.size and landed.etag != booking.etag
+
+
+def _listed(positions: Positions) -> str:
+    count, first = positions
+    return f"{count:,} (at {', '.join(map(str, first))}{', …' if count > len(first) else ''})"
+
+
+CHECK = Check("landing", SECTION, check)

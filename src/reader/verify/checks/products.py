@@ -1,0 +1,130 @@
+"""What the checks of data products have in common: their part of the report, and why a table cannot be compared."""
+
+from collections.abc import Sequence
+
+from lakeproof.catalog import catalog_errors
+from lakeproof.contracts import Contract
+from lakeproof.state.lease import State, gold_lease
+from lakeproof.tables.names import MICRO_BATCH_ID, PRODUCT, gold_table, silver_query, silver_tables
+from reader.connect import Session
+from reader.verify.check import Finding, Result, Scope, Section
+from reader.verify.tables.layers import Layer, layer_of, query_state, silver_contract
+from reader.verify.wording import count_of
+
+
+def result_of(
+    product: str,
+    windows: int = 0,
+    behind: int = 0,
+    findings: tuple[Finding, ...] = (),
+    problems: tuple[str, ...] = (),
+    exists: bool = True,
+) -> Result:
+    """What was found in the table of a product.
+
+    `windows` were recomputed, one for each combination of keys; `behind` are the rows of silver that it does not have
+    yet: of windows that are published once, only if one of them can be; if it does not exist, all rows.
+    """
+    facts = {"product": product, "exists": exists, "windows": windows, "behind": behind}
+    missing = "" if exists else gold_table(product)
+    return Result(facts, findings, problems, behind, missing, name=product)
+
+
+def silver_now(scope: Scope) -> Layer | None:
+    """The table of the rows that silver has kept."""
+    with catalog_errors():
+        return layer_of(scope.catalog, silver_tables(scope.stream).kept, silver_query(scope.stream))
+
+
+def contract_of(scope: Scope) -> Contract | None:
+    """The contract that silver was filled under; None without silver, as the consumer ignores products then."""
+    silver = silver_now(scope)
+    with catalog_errors():
+        contract = silver_contract(scope.settings, scope.catalog, scope.stream, silver.marker if silver else {})
+    return contract if contract.silver else None
+
+
+def without_table(scope: Scope, product: str, silver: Layer | None, *, has_part: bool = False) -> tuple[Result, ...]:
+    """What is said of a product without its table: it was lost, or has not been filled yet."""
+    rows = 0
+    if silver and silver.rows:
+        ((rows,),) = scope.session.fetch(
+            f"SELECT count(*) FROM {silver.rows} WHERE {MICRO_BATCH_ID} < {silver.end}"  # noqa: S608
+        )
+    state = query_state(scope.settings, gold_lease(product))
+    is_lost = state in (State.STOPPED, State.DIED) or (has_part and state is State.NEVER)
+    if not rows and (silver or not is_lost):
+        return ()  # if silver does not exist either, that is reported
+    text = f"{gold_table(product)} does not exist, but a consumer has run its query. {rebuild_hint(product)}"
+    return (result_of(product, behind=rows, problems=(text,) * is_lost, exists=False),)
+
+
+def rebuild_hint(product: str) -> str:
+    """What to do where the tables of a product cannot be compared."""
+    return f"Run `consumer rebuild gold {product}`, to fill it again from silver."
+
+
+def problem_of(
+    session: Session, product: str, digest: str, table: Layer, columns: Sequence[str], other: str
+) -> str | None:
+    """Why the rows of a table cannot be compared; `other` is said if it was filled for another digest."""
+    if {table.properties.get(PRODUCT), table.marker.get("contract")} - {None, digest}:
+        return f"{table.name} {other} Or: {rebuild_hint(product)}"
+    if lacking := [name for name in columns if name not in table.columns]:
+        return f"{table.name} has no column {lacking[0]}. {rebuild_hint(product)}"
+    if table.rows and not table.marker and session.fetch(f"SELECT 1 FROM {table.rows} LIMIT 1"):  # noqa: S608
+        return f"{table.name} has rows, but its marker was removed. {rebuild_hint(product)}"
+    return None
+
+
+def problem_of_silver(product: str, stream: str, table: Layer, silver: Layer | None) -> str | None:
+    """Why a table with a marker cannot be compared with silver."""
+    name = silver_tables(stream).kept
+    if not silver:
+        return f"{table.name} was filled from {name}, which does not exist. Restore that, or rebuild it."
+    if table.marker["checkpoint_id"] != silver.id:
+        return f"{table.name} was filled from another {name}, which was replaced since then. {rebuild_hint(product)}"
+    return None
+
+
+def published(table: Layer) -> int | None:
+    """The horizon up to which a table has what is published once, according to its marker."""
+    return int(table.marker["contents"]) if table.marker else None
+
+
+def problem_of_horizon(session: Session, product: str, table: Layer, has: str, then: int | None) -> str | None:
+    """What is wrong if a marker has another horizon than the one that was recomputed."""
+    said = published(table)
+    if said == then or not table.marker:
+        return None
+    return (
+        f"{table.name} has {has} {_time_text(session, said)}, according to its marker, but the horizon was "
+        f"{_time_text(session, then)}. {rebuild_hint(product)}"
+    )
+
+
+def _time_text(session: Session, at: int | None) -> str:
+    """A time for people: Python's datetime does not have every year."""
+    ((text,),) = session.fetch("SELECT coalesce(make_timestamptz(?::BIGINT)::VARCHAR, 'never')", [at])
+    return str(text)
+
+
+def _pending(results: Sequence[Result]) -> str:
+    return " ".join(
+        f"{gold_table(each.name)} is behind by {count_of(each.waiting, 'row', 'rows')} of silver."
+        for each in results
+        if each.waiting and not each.missing
+    )
+
+
+SECTION = Section(
+    key="gold",
+    title="Recomputed windows",
+    columns=("product", "windows", "behind by rows of silver"),
+    rows=lambda result: [(result.name, result.facts["windows"], result.facts["behind"])],
+    faults="tables of gold with problems",
+    wrong="gold is not what silver makes it",
+    right="Each window of gold agrees with silver.",
+    pending=_pending,
+    is_list=True,
+)

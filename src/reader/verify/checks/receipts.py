@@ -1,0 +1,282 @@
+"""Receipts: check that each event which the collector accepted is where it should be, once.
+
+The ledger is read before the tables, and the marker of silver before its tables. So what they say is done must be in
+the tables, and what is behind them is on its way.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+from lakeproof.catalog import catalog_errors
+from lakeproof.contracts import Contract
+from lakeproof.errors import UsageError
+from lakeproof.kafka.offsets import OFFSET_DIGITS
+from lakeproof.tables.names import (
+    HEADERS,
+    MICRO_BATCH_ID,
+    REASONS,
+    SOURCE,
+    silver_query,
+    silver_tables,
+    stream_tables,
+)
+from reader.connect import Session
+from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
+from reader.verify.landed.receipts import read_receipts
+from reader.verify.silver.content import key
+from reader.verify.tables.layers import marker_end, missing_silver, newest_marker, silver_contract
+from reader.verify.wording import are
+from reader.views import MEMORY, identifier, quoted
+
+_GIVEN = f"{MEMORY}.main.verify_given_receipts"
+_ENDS = f"{MEMORY}.main.verify_receipt_ends"
+_RECEIPTS = f"{MEMORY}.main.verify_receipts"
+_ROWS = f"{MEMORY}.main.verify_receipt_rows"
+_FOUND = f"{MEMORY}.main.verify_receipt_outcomes"
+
+_WRONG_ID = "wrong correlation id"
+
+
+class Outcome(StrEnum):
+    """What became of an event that has a receipt."""
+
+    KEPT = "kept"
+    """In bronze once, and in silver."""
+    DUPLICATE = "duplicate"
+    """In bronze once; silver has another copy of it."""
+    CONFLICT = "conflict"
+    """In bronze once, and among the conflicts: silver has another event with its key."""
+    LATE = "late"
+    """In bronze once, and among the late rows."""
+    BRONZE = "bronze"
+    """In bronze once; the stream has no silver."""
+    DEAD_LETTER = "dead letter"
+    """It does not meet its contract."""
+    UNDECIDED = "undecided"
+    """In bronze once; silver has not read it yet."""
+    PENDING = "pending"
+    """Not consumed yet."""
+    LOST = "lost"
+    """In no table."""
+    DOUBLED = "doubled"
+    """In several rows of bronze and the dead letters."""
+    LOST_IN_SILVER = "lost in silver"
+    """Silver has read it, and no table of silver has it."""
+    DOUBLED_IN_SILVER = "doubled in silver"
+    """Silver has several rows with its key."""
+    FOREIGN = "foreign"
+    """Of a topic that the stream does not come from."""
+
+
+_BROKEN = {Outcome.LOST, Outcome.DOUBLED, Outcome.LOST_IN_SILVER, Outcome.DOUBLED_IN_SILVER, Outcome.FOREIGN}
+
+
+def check(scope: Scope) -> tuple[Result, ...]:
+    """Check each receipt of a file against the tables; no result without a file."""
+    if not scope.receipts:
+        return ()
+    if scope.topic is None:
+        raise UsageError(
+            f"The stream {scope.stream} does not come from a topic, so it has no receipts.", "Leave out --receipts."
+        )
+    receipts = _Receipts(scope.session, scope.stream)
+    try:
+        receipts.take(scope.receipts, scope.topic.topic)
+        with catalog_errors():
+            contract, end = _silver(scope)
+        receipts.find_rows(contract)
+        receipts.judge(contract, end)
+        found = Findings()
+        outcomes, conflicts = receipts.outcomes(found)
+        receipts.compare_ids(contract, found)
+        return (result_of(outcomes, found, conflicts),)
+    finally:
+        receipts.close()
+
+
+def result_of(outcomes: Mapping[Outcome, int], found: Findings, conflicts: Sequence[str] = ()) -> Result:
+    """What became of all receipts; `conflicts` are some events whose client sent another one with the same identity."""
+    warnings = []
+    if conflicts:
+        more = ", …" * (outcomes[Outcome.CONFLICT] > len(conflicts))
+        warnings = [f"silver has another event with the same key as {', '.join(conflicts)}{more}"]
+    facts = {"receipts": sum(outcomes.values()), "outcomes": outcomes, "conflicts": list(conflicts)}
+    waiting = outcomes[Outcome.PENDING] + outcomes[Outcome.UNDECIDED]
+    return Result(facts, found.whole(), waiting=waiting, warnings=tuple(warnings))
+
+
+def _silver(scope: Scope) -> tuple[Contract, int | None]:
+    """The contract, and the micro-batch before which silver has decided all; None if there is no silver."""
+    settings, catalog, stream = scope.settings, scope.catalog, scope.stream
+    if missing_silver(catalog, stream):
+        return silver_contract(settings, catalog, stream, {}), None
+    marker = newest_marker(catalog.load_table(silver_tables(stream).kept), silver_query(stream))
+    contract = silver_contract(settings, catalog, stream, marker)
+    return contract, marker_end(marker) if contract.silver else None
+
+
+class _Receipts:
+    """The receipts of one file."""
+
+    def __init__(self, session: Session, stream: str) -> None:
+        self._session = session
+        self._stream = stream
+        self._names = stream_tables(stream)
+        self._silver = silver_tables(stream)
+
+    def take(self, path: Path, topic: str) -> None:
+        """Read the file, and up to where the ledger says that partitions were consumed."""
+        fetch = self._session.fetch
+        fetch(f"CREATE OR REPLACE TABLE {_GIVEN} (topic VARCHAR, part INTEGER, place BIGINT)")
+        for chunk in read_receipts(path):
+            self._session.connection.register("given_receipts", chunk)
+            fetch(f"INSERT INTO {_GIVEN} FROM given_receipts")
+            self._session.connection.unregister("given_receipts")
+        source = f"topic || '/' || part || '/' || lpad(place::VARCHAR, {OFFSET_DIGITS}, '0')"
+        fetch(
+            f"CREATE OR REPLACE TABLE {_RECEIPTS} AS SELECT DISTINCT {source} AS source, part, place, "  # noqa: S608
+            f"topic <> {quoted(topic)} AS is_foreign FROM {_GIVEN}"
+        )
+        fetch(
+            f"CREATE OR REPLACE TABLE {_ENDS} AS SELECT split_part(source, '/', -2)::INTEGER AS part, "  # noqa: S608
+            f"max(etag::BIGINT) AS behind FROM {self._names.ledger} GROUP BY ALL"
+        )
+
+    def find_rows(self, contract: Contract) -> None:
+        """Find the rows of bronze of the receipts, with their keys."""
+        keys = "".join(f", any_value({value}) AS key_{index}" for index, value in enumerate(key(contract, "_bronze")))
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {_ROWS} AS SELECT {SOURCE} AS source, count(*) AS rows, "  # noqa: S608
+            f"max({MICRO_BATCH_ID}) AS micro_batch{keys} FROM {self._names.bronze} AS _bronze "
+            f"SEMI JOIN {_RECEIPTS} AS receipt ON receipt.source = _bronze.{SOURCE} GROUP BY {SOURCE}"
+        )
+
+    def judge(self, contract: Contract, end: int | None) -> None:
+        """Find what became of each."""
+        # An offset that was given up is not accounted for: its event is lost.
+        letters = (
+            f"SELECT {SOURCE} AS source, count(*) AS rows FROM {self._names.dead_letters} AS letter "  # noqa: S608
+            f"SEMI JOIN {_RECEIPTS} AS receipt ON receipt.source = letter.{SOURCE} "
+            f"WHERE NOT list_contains([reason.code FOR reason IN {REASONS}], 'absent') GROUP BY ALL"
+        )
+        in_silver, joins = f"WHEN true THEN '{Outcome.BRONZE}'", ""
+        if end is not None:
+            in_silver, joins = self._judge_in_silver(contract, end)
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {_FOUND} AS SELECT receipt.source, CASE "  # noqa: S608
+            f"WHEN is_foreign THEN '{Outcome.FOREIGN}' "
+            f"WHEN coalesce(landed.rows, 0) + coalesce(letters.rows, 0) > 1 THEN '{Outcome.DOUBLED}' "
+            f"WHEN letters.rows = 1 THEN '{Outcome.DEAD_LETTER}' "
+            f"WHEN landed.rows IS NULL AND place >= coalesce(behind, 0) THEN '{Outcome.PENDING}' "
+            f"WHEN landed.rows IS NULL THEN '{Outcome.LOST}' "
+            f"{in_silver} END AS outcome "
+            f"FROM {_RECEIPTS} AS receipt LEFT JOIN {_ENDS} USING (part) "
+            f"LEFT JOIN {_ROWS} AS landed ON landed.source = receipt.source "
+            f"LEFT JOIN ({letters}) AS letters ON letters.source = receipt.source {joins}"
+        )
+
+    def _judge_in_silver(self, contract: Contract, end: int) -> tuple[str, str]:
+        """SQL of the outcome of a row of bronze, and the joins that it needs."""
+        kept_keys = key(contract, "_kept")
+        same_key = " AND ".join(f"_own.key_{index} = {value}" for index, value in enumerate(kept_keys))
+        of_key = (
+            f"SELECT _own.source, count(*) AS rows, bool_or(_kept.{SOURCE} = _own.source) AS itself "  # noqa: S608
+            f"FROM {_ROWS} AS _own JOIN {self._silver.kept} AS _kept ON {same_key} GROUP BY ALL"
+        )
+        aside = {
+            name: f"SELECT DISTINCT {SOURCE} AS source FROM {table} AS _aside "  # noqa: S608
+            f"SEMI JOIN {_ROWS} AS _own ON _own.source = _aside.{SOURCE}"
+            for name, table in (("conflicts", self._silver.conflicts), ("late", self._silver.late))
+        }
+        joins = " ".join(
+            f"LEFT JOIN ({rows}) AS _{name} ON _{name}.source = receipt.source"
+            for name, rows in {"kept": of_key, **aside}.items()
+        )
+        outcome = (
+            f"WHEN landed.micro_batch IS NULL OR landed.micro_batch >= {end} THEN '{Outcome.UNDECIDED}' "
+            f"WHEN _kept.rows > 1 THEN '{Outcome.DOUBLED_IN_SILVER}' "
+            f"WHEN _conflicts.source IS NOT NULL THEN '{Outcome.CONFLICT}' "
+            f"WHEN _late.source IS NOT NULL THEN '{Outcome.LATE}' "
+            f"WHEN _kept.rows IS NULL THEN '{Outcome.LOST_IN_SILVER}' "
+            f"WHEN _kept.itself THEN '{Outcome.KEPT}' ELSE '{Outcome.DUPLICATE}'"
+        )
+        return outcome, joins
+
+    def outcomes(self, found: Findings) -> tuple[dict[Outcome, int], tuple[str, ...]]:
+        """Count the receipts by their outcome, with examples of conflicts; add the broken ones to what was found."""
+        counts, conflicts = dict.fromkeys(Outcome, 0), ()
+        for outcome, count, examples in self._session.fetch(
+            f"SELECT outcome, count(*), min(source, {SHOWN_EXAMPLES}) FROM {_FOUND} GROUP BY outcome"  # noqa: S608
+        ):
+            counts[Outcome(outcome)] = count
+            if Outcome(outcome) in _BROKEN:
+                found.add("receipts", outcome, count, examples)
+            if Outcome(outcome) is Outcome.CONFLICT:
+                conflicts = tuple(examples)
+        return counts, conflicts
+
+    def compare_ids(self, contract: Contract, found: Findings) -> None:
+        """Compute the correlation ids of the rows again; add those that differ to what was found."""
+        for field in contract.derived:
+            if field.derived and field.derived.field:
+                expected = _correlation_id(f"_bronze.{identifier(field.derived.field)}")
+                rows = self._session.fetch(
+                    f"SELECT count(*) OVER (), {SOURCE} FROM {self._names.bronze} AS _bronze "  # noqa: S608
+                    f"SEMI JOIN {_ROWS} AS _own ON _own.source = _bronze.{SOURCE} "
+                    f"WHERE _bronze.{identifier(field.name)} IS DISTINCT FROM {expected} "
+                    f"ORDER BY {SOURCE} LIMIT {SHOWN_EXAMPLES}"
+                )
+                if rows:
+                    found.add(self._names.bronze, _WRONG_ID, rows[0][0], [source for _, source in rows])
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for table in (_GIVEN, _ENDS, _RECEIPTS, _ROWS, _FOUND):
+            self._session.fetch(f"DROP TABLE IF EXISTS {table}")
+
+
+def _correlation_id(identity: str) -> str:
+    """SQL of the correlation id of a row of bronze, as docs/contracts/schema.md defines it."""
+
+    def header(name: str) -> str:
+        return f"list_filter(_bronze.{HEADERS}, LAMBDA header: header.key = '{name}')[1].value"
+
+    def digest(*lines: str) -> str:
+        joined = r" || '\x0A'::BLOB || ".join(lines)
+        return f"left(sha256({joined}), 32)"
+
+    client = f"coalesce({header('client')}, ''::BLOB)"
+    post = digest("'post'::BLOB", client, header("idempotency-key"), header("idempotency-index"))
+    event = digest("'event'::BLOB", client, f"encode({identity}::VARCHAR)")
+    has_key = f"{header('idempotency-key')} IS NOT NULL AND {header('idempotency-index')} IS NOT NULL"
+    return f"CASE WHEN {has_key} THEN {post} ELSE {event} END"
+
+
+def _pending(results: Sequence[Result]) -> str:
+    waiting = sum(result.waiting for result in results)
+    return f"{are(waiting, 'receipt', 'receipts')} not in silver yet." if waiting else ""
+
+
+def _caveat(results: Sequence[Result]) -> str:
+    conflicts = sum(result.facts["outcomes"][Outcome.CONFLICT] for result in results)
+    text = (
+        f"But {are(conflicts, 'event with a receipt', 'events with receipts')} not in silver: it has another event "
+        "with the same key. Send a post again with the same events in the same order."
+    )
+    return text if conflicts else ""
+
+
+SECTION = Section(
+    key="receipts",
+    title="Receipts",
+    columns=("outcome", "receipts"),
+    rows=lambda result: [(name, count) for name, count in result.facts["outcomes"].items() if count],
+    faults="receipts with problems",
+    wrong="receipts are not kept",
+    right="Each receipt is in one table, once.",
+    pending=_pending,
+    caveat=_caveat,
+    has_problems=False,
+)
+CHECK = Check("receipts", SECTION, check)

@@ -1,0 +1,123 @@
+"""What the checks of landing zone and topic have in common: their part of the report, and the rows that they sample."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from lakeproof.catalog import catalog_errors
+from lakeproof.contracts import Contract, load_contract
+from lakeproof.history.applied import applied_contracts
+from lakeproof.tables.names import stream_tables
+from reader.verify.check import SHOWN_EXAMPLES, Finding, Result, Scope, Section, Status
+from reader.verify.landed.values import Sample
+from reader.verify.tables.accounts import sampled_rows
+from reader.verify.wording import are, count_of
+
+SAMPLED_ROWS = 1_000
+"""Rows of bronze that are compared value by value."""
+
+
+def result_of(
+    findings: Sequence[Finding],
+    problems: Sequence[str] = (),
+    *,
+    units: int = 0,
+    bronze: int = 0,
+    dead_letters: int = 0,
+    sampled: int = 0,
+    hidden: int = 0,
+    resent: tuple[tuple[str, ...], ...] = (),
+) -> Result:
+    """What was found between what landed and the tables.
+
+    There are `units` in what landed, and rows in `bronze` and among the `dead_letters`; `sampled` rows were compared
+    by value. Of files, `hidden` ones are ignored, and `resent` ones have the same bytes under several names.
+    """
+    remarks = []
+    if sampled:
+        remarks.append(f"compared the values of {sampled:,} bronze rows.")
+    if resent:
+        copies, first = sum(len(names) - 1 for names in resent), " = ".join(resent[0][:2])
+        text = f"{are(copies, 'file', 'files')} {'a copy' if copies == 1 else 'copies'} of another file"
+        remarks.append(f"{text}, with the same bytes: {first}" + (", …" if copies > 1 else ""))
+    if hidden:
+        remarks.append(f"ignored {count_of(hidden, 'file', 'files')} with hidden names (such as _SUCCESS).")
+    counts = Counter(finding.what for finding in findings)
+    facts = {
+        "landed_units": units,
+        "bronze_rows": bronze,
+        "dead_letters": dead_letters,
+        "sampled_rows": sampled,
+        "hidden_files": hidden,
+        "counts": {status: counts[status] for status in Status},
+        "resent": resent,
+    }
+    return Result(
+        facts,
+        tuple(finding for finding in findings if finding.what != Status.OK),
+        tuple(problems),
+        waiting=counts[Status.PENDING],
+        remarks=tuple(remarks),
+    )
+
+
+def worst_of(source: str, told: Sequence[tuple[Status, str]]) -> Finding:
+    """A source with faults."""
+    worst = min((status for status, _ in told), key=list(Status).index)
+    return Finding(source, worst, details=tuple(text for _, text in told))
+
+
+def first_of(texts: Sequence[str]) -> list[str]:
+    """The first few of what is said of values."""
+    more = len(texts) - SHOWN_EXAMPLES
+    return [*texts[:SHOWN_EXAMPLES], *([f"and {more:,} more of this kind"] if more > 0 else [])]
+
+
+def sample_of(scope: Scope) -> Sample | None:
+    """Rows of bronze whose values are compared; None unless asked for."""
+    if not scope.values:
+        return None
+    contracts = _contracts(scope)
+    newest = list(contracts.values())[-1]
+    columns = [field.name for field in newest]
+    return Sample(contracts, sampled_rows(scope.session, stream_tables(scope.stream).bronze, columns, SAMPLED_ROWS))
+
+
+def _contracts(scope: Scope) -> Mapping[str, Contract]:
+    """The contracts that were applied, by version, the newest last; where the lake has no record of one, the file's."""
+    with catalog_errors():
+        applied = applied_contracts(scope.catalog, scope.stream)
+    if not applied:
+        contract = load_contract(scope.settings.contracts, scope.stream)
+        return {contract.version: contract}
+    newest = applied[-1]
+    found = {each.version: each.contract() for each in applied if each.version != newest.version}
+    return found | {newest.version: newest.contract()}
+
+
+def _rows(result: Result) -> list[tuple[int, ...]]:
+    facts = result.facts
+    return [(*facts["counts"].values(), facts["landed_units"], facts["bronze_rows"], facts["dead_letters"])]
+
+
+def _pending(results: Sequence[Result]) -> str:
+    pending = [each for result in results for each in result.findings if each.what == Status.PENDING]
+    offsets = [each.rows for each in pending if each.rows]
+    texts = []
+    if files := len(pending) - len(offsets):
+        texts.append(f"{are(files, 'file', 'files')} not consumed yet.")
+    if offsets:
+        of = f"of {count_of(len(offsets), 'partition', 'partitions')}"
+        texts.append(f"{are(sum(offsets), f'offset {of}', f'offsets {of}')} not consumed yet.")
+    return " ".join(texts)
+
+
+SECTION = Section(
+    key="",
+    title="Recounted sources",
+    columns=(*Status, "landed units", "in bronze", "dead letters"),
+    rows=_rows,
+    faults="sources with problems",
+    wrong="some units are lost, doubled or changed",
+    right="each landed unit is in exactly one table, once.",
+    pending=_pending,
+)

@@ -1,0 +1,212 @@
+"""Topic: read the messages of a topic again, and compare each partition with bronze, dead letters and ledger.
+
+Everything is read in the order that a running consumer cannot disturb: the checkpoint before the ledger, which is never
+behind it; the ledger before the tables; all of them before the ends of the partitions.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from lakeproof.checkpoint import bronze_query, read_checkpoint
+from lakeproof.kafka.offsets import Offsets, source_name
+from lakeproof.kafka.topic import Extent, Topic
+from lakeproof.settings import Limits
+from lakeproof.tables.names import MARKER
+from reader.verify.check import Check, Finding, Result, Scope, Status
+from reader.verify.checks.sources import SECTION, first_of, result_of, sample_of, worst_of
+from reader.verify.landed.messages import Message, messages
+from reader.verify.landed.units import Units, find_units
+from reader.verify.landed.values import Sample
+from reader.verify.tables.accounts import difference, settle
+from reader.verify.tables.topic import ListedUnits, TablesOfTopic
+from reader.verify.wording import are
+
+Range = tuple[int, int]
+"""Offsets from one to before another."""
+Letters = Mapping[tuple[int, int], Mapping[int, Sequence[str | None]]]
+"""SHA-256 of the bytes of dead letters, by partition and offset, and by position."""
+
+
+def check(scope: Scope) -> tuple[Result, ...]:
+    """Compare the topic of a stream of Kafka with its tables."""
+    recorded = scope.topic
+    if recorded is None:
+        return ()
+    settings, query = scope.settings, bronze_query(scope.stream)
+    checkpoint = read_checkpoint(settings, query, Offsets.from_spark)
+    tables = TablesOfTopic(scope.session, scope.stream, recorded.topic, scope.ledger_properties)
+    settle(tables)
+    accounted = _accounted(tables.properties, query) or recorded.start
+    topic = Topic(settings.kafka, recorded.topic)
+    topic_id, partitions = topic.identity()
+    recorded.check_id(topic_id)
+    extents = topic.extents(partitions)
+    sample = sample_of(scope)
+    recount = _Recount(settings.limits, tables, recorded.topic, sample)
+    taken = {partition: _taken(recorded.start, accounted, partition) for partition in partitions}
+    ranges = {partition: _left(taken[partition], extents[partition]) for partition in partitions}
+    due, done = sum(max(end - first, 0) for each in ranges.values() for first, end in each), 0
+    contents: dict[int, list[str]] = {partition: [] for partition in partitions}
+    for partition, first, end in [(number, *each) for number in partitions for each in ranges[number]]:
+        for group in messages(settings.kafka, recorded.topic, partition, first, end):
+            contents[partition] += recount.take(partition, group)
+            done += len(group)
+            scope.show(f"{scope.stream}: topic {recorded.topic}, offsets", done, due)
+    has_gaps = topic.is_compacted()
+    findings = [
+        _judge(tables, f"{recorded.topic}/{number}", number, taken[number], extents[number], contents[number], has_gaps)
+        for number in partitions
+    ]
+    bronze, dead, foreign = tables.totals()
+    problems = []
+    if foreign:
+        problems.append(f"{foreign:,} rows of the tables do not come from the topic {recorded.topic}.")
+    if checkpoint and (passed := checkpoint.passed) and _is_ahead(passed, accounted):
+        problems.append(
+            f"The checkpoint is at {passed}, but the tables are at {accounted}. The messages in between will not be "
+            f"read. Run `consumer reset {scope.stream}`, then the consumer."
+        )
+    sampled = len(sample) if sample else 0
+    units = tables.counted()
+    return (result_of(findings, problems, units=units, bronze=bronze, dead_letters=dead, sampled=sampled),)
+
+
+class _Recount:
+    """Counts the units of messages, and compares what the tables keep of them."""
+
+    def __init__(self, limits: Limits, tables: TablesOfTopic, topic: str, sample: Sample | None) -> None:
+        self._limits = limits
+        self._tables = tables
+        self._topic = topic
+        self._letters: Letters = tables.letters()
+        self._sample = sample
+        self._discarded = tables.discarded()
+
+    def take(self, partition: int, group: Sequence[Message]) -> list[str]:
+        """Count the units of messages; return in what the tables differ from them, in words."""
+        counts, told = [], []
+        for message in group:
+            offset, value = message.offset, message.value
+            letters = self._letters.get((partition, offset), {})
+            source = source_name(self._topic, partition, offset)
+            sampled = self._sample.positions(source) if self._sample else frozenset()
+            found = _units(value, letters.keys() | sampled, self._limits)
+            counts.append((offset, found.count, message.label))
+            told += [
+                f"the dead letter of unit {position} of offset {offset:,} differs from the message"
+                for position, hashes in letters.items()
+                if position < found.count and set(hashes) != {_hash(value, found, position)}
+            ]
+            if self._sample and sampled:
+                differences = self._sample.differences(source, found.picked, self._discarded)
+                told += [f"offset {offset:,}: {text}" for text in differences]
+        self._tables.expect(partition, counts)
+        return told
+
+
+def _units(value: bytes | None, wanted: AbstractSet[int], limits: Limits) -> Units:
+    if value is None or len(value) > limits.unpacked_bytes:
+        return Units(1, whole=True)
+    if value[:1] == b"{" and not wanted:
+        try:
+            json.loads(value)
+        except (ValueError, RecursionError):
+            pass  # not UTF-8, or not JSON
+        else:
+            return Units(1)
+    return find_units(value, wanted, limits.record_bytes)
+
+
+def _hash(value: bytes | None, found: Units, position: int) -> str | None:
+    """SHA-256 of a unit; None for a message without a value."""
+    return None if value is None else hashlib.sha256(found.picked.get(position, b"")).hexdigest()
+
+
+def _accounted(ledger: Mapping[str, str], query: str) -> Offsets | None:
+    text = ledger.get(MARKER + query)
+    return Offsets.parse(json.loads(text)["marker"]["end"]) if text else None
+
+
+def _taken(start: Offsets, accounted: Offsets, partition: int) -> list[Range]:
+    """The offsets that the tables have, by their marker: what batches read of the past, and what the stream read."""
+    past = [(first, end) for of, first, end in accounted.past if of == partition]
+    begin, end = start.next(partition), max(start.next(partition), accounted.next(partition))
+    if past and past[-1][1] == begin:  # the ledger has no gap in between
+        begin = past.pop()[0]
+    return [*past, (begin, end)]
+
+
+def _is_ahead(passed: Offsets, accounted: Offsets) -> bool:
+    return any(offset > accounted.next(partition) for partition, offset in passed.entries)
+
+
+def _left(taken: list[Range], extent: Extent) -> list[Range]:
+    """The part of the ranges that the partition still has."""
+    return [(max(first, extent.first), min(end, extent.end)) for first, end in taken]
+
+
+def _judge(
+    tables: TablesOfTopic,
+    source: str,
+    partition: int,
+    taken: list[Range],
+    extent: Extent,
+    contents: Sequence[str],
+    has_gaps: bool,
+) -> Finding:
+    """Say what a partition is."""
+    end = taken[-1][1]
+    told: list[tuple[Status, str]] = []
+    if (missing := tables.missing(partition))[0]:
+        told.append((Status.LOST, f"{_listed(missing)} in the topic are in no table"))
+    if (surplus := tables.surplus(partition, _left(taken, extent), has_gaps=has_gaps))[0]:
+        told.append((Status.DOUBLED, f"{_listed(surplus)} in the tables have no message of their own"))
+    if (unbooked := tables.unbooked(partition))[0]:
+        told.append((Status.LOST, f"{_listed(unbooked)} in the tables are in no row of the ledger"))
+    told += _gaps(tables.ranges(partition), taken)
+    if extent.end < end:
+        told.append((Status.CHANGED, f"the partition ends at offset {extent.end:,}, but {end:,} was read"))
+    if (mislabelled := tables.mislabelled(partition))[0]:
+        text = f"key or headers of {_listed(mislabelled)} in the tables differ from those of the message"
+        told.append((Status.CHANGED, text))
+    told += [(Status.CHANGED, text) for text in first_of(contents)]
+    for at, booking, account in tables.books(partition):
+        if text := difference(booking, account):
+            told.append((Status.CHANGED, f"offsets from {at:,}: {text}"))
+    if told:
+        return worst_of(source, told)
+    if expired := sum(max(min(extent.first, behind) - first, 0) for first, behind in taken):
+        text = f"{expired:,} offsets are gone; tables and ledger agree"
+        return Finding(source, Status.EXPIRED, details=(text,))
+    if waiting := max(extent.end - end, 0):
+        return Finding(source, Status.PENDING, waiting, (f"{are(waiting, 'offset', 'offsets')} not consumed yet",))
+    return Finding(source, Status.OK)
+
+
+def _gaps(ranges: list[Range], taken: list[Range]) -> list[tuple[Status, str]]:
+    """Say where the ledger's ranges do not follow each other from the start to the end of what was taken."""
+    told = []
+    left = list(ranges)
+    for number, (at, end) in enumerate(taken):
+        last = number == len(taken) - 1
+        while left and (last or left[0][0] < end):
+            begin, behind = left.pop(0)
+            if begin > at:
+                told.append((Status.LOST, f"the ledger has no row for offsets {at:,} to {begin - 1:,}"))
+            elif begin < at:
+                text = f"the ledger has two rows for offsets {begin:,} to {min(at, behind) - 1:,}"
+                told.append((Status.DOUBLED, text))
+            at = max(at, behind)
+        if at < end:
+            told.append((Status.LOST, f"the ledger has no row for offsets {at:,} to {end - 1:,}"))
+    return told
+
+
+def _listed(units: ListedUnits) -> str:
+    count, first = units
+    return f"{count:,} units (at {', '.join(first)}{', …' if count > len(first) else ''})"
+
+
+CHECK = Check("topic", SECTION, check)

@@ -1,0 +1,136 @@
+"""The one driver: it runs every check of the registry on every stream, whatever the stream comes from.
+
+- A check (:mod:`reader.verify.check`) has a name, a part of the report, and a function from a scope to results.
+- The scope has the lake, the stream, its topic if it has one, and the options. A check returns no result if it does
+  not apply: `landing` is for streams of files and `topic` for streams of Kafka; the others do not ask for the source.
+- The driver knows no check by name, so a layer cannot be verified for one source and forgotten for another.
+- A result has facts, findings, problems, and what is not there yet. All findings are of one type.
+- The report (:mod:`reader.verify.report`) is assembled from results alone.
+- A new check is a module in `checks/` and a line in :mod:`reader.verify.registry`.
+- What a check compares is in rooms of its own: :mod:`~reader.verify.landed` reads files and messages again,
+  :mod:`~reader.verify.tables` has the SQL of tables and ledger, `silver` and `gold` recompute the layers.
+- All of it runs beside a consumer: a check reads a marker before the rows, and leaves out what is beyond it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.history.applied import applied_contracts
+from lakeproof.settings import Settings
+from lakeproof.tables.names import stream_tables
+from reader.connect import connect
+from reader.verify import registry
+from reader.verify.check import Result, Scope, Section, Verification
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+
+class CannotCheckError(LakeproofError):
+    """A table or the landing zone cannot be read, so nothing is known."""
+
+    exit_code = 2
+
+
+class CannotCheckYetError(CannotCheckError):
+    """Something that is needed is unavailable. It may be back later."""
+
+    retryable = True
+
+
+def verify(
+    settings: Settings, stream: str | None = None, values: bool = False, receipts: Path | None = None
+) -> list[Verification]:
+    """Verify a stream, or each one that has a contract and tables; shows its progress on a terminal.
+
+    Parameters
+    ----------
+    settings
+        Where the lake is.
+    stream
+        Name of the stream; None for all.
+    values
+        Whether to compare the values of a sample of bronze rows.
+    receipts
+        File of the collector's receipts for events of the stream.
+
+    Raises
+    ------
+    CannotCheckError
+        Something that is needed cannot be read.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    terminal = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    if receipts and not stream:
+        raise UsageError("Receipts are of one stream.", "Add its name: reader verify STREAM --receipts FILE.")
+    try:
+        names = _streams(settings, stream)
+        with (
+            Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress,
+            connect(settings) as session,
+        ):
+            task = progress.add_task("")
+
+            def show(what: str, done: int, due: int) -> None:
+                progress.update(task, description=what, completed=done, total=due or None)
+
+            return [verify_stream(Scope(settings, session, name, values, receipts, show)) for name in names]
+    except LakeproofError as error:
+        kind = CannotCheckYetError if error.retryable else CannotCheckError
+        raise kind(f"Could not check. {error.message}", error.hint) from error
+
+
+def verify_stream(scope: Scope) -> Verification:
+    """Run all checks on a stream."""
+    results: dict[Section, tuple[Result, ...]] = {}
+    for check in registry.CHECKS:
+        scope.show(f"{scope.stream}: {check.name}", 0, 0)
+        found = (*results.get(check.section, ()), *check.run(scope))
+        results[check.section] = tuple(sorted(found, key=lambda result: result.name))
+    return Verification(scope.stream, results)
+
+
+def _streams(settings: Settings, stream: str | None) -> Sequence[str]:
+    if stream is not None:
+        load_contract(settings.contracts, stream)
+    catalog = open_catalog(settings)
+    contracts = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+    missing = {name: _missing_tables(catalog, name) for name in ([stream] if stream else contracts)}
+    # A stream that nothing was read from yet has none of its own tables; one that lost a table is reported.
+    begun = [
+        name
+        for name, lacking in missing.items()
+        if stream or not _own_tables(name) <= lacking or _had_tables(catalog, name)
+    ]
+    if not begun:
+        raise UnavailableError("The lake has no tables yet.", "Run `make start`, or the producer and the consumer.")
+    for name in begun:
+        if missing[name]:
+            raise UnavailableError(
+                f"The table {min(missing[name])} of the stream {name} is missing.",
+                "Run the consumer, or restore the table.",
+            )
+    return begun
+
+
+def _missing_tables(catalog: "Catalog", stream: str) -> set[str]:
+    with catalog_errors():
+        return {name for name in _own_tables(stream) if not catalog.table_exists(name)}
+
+
+def _had_tables(catalog: "Catalog", stream: str) -> bool:
+    """Whether a contract was applied to the tables of a stream."""
+    with catalog_errors():
+        return bool(applied_contracts(catalog, stream))
+
+
+def _own_tables(stream: str) -> set[str]:
+    names = stream_tables(stream)
+    return {names.bronze, names.dead_letters, names.ledger}

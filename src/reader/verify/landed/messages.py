@@ -1,0 +1,73 @@
+"""Read the messages of a topic again, with a client of the reader's own."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from lakeproof.kafka.client import client_properties
+from lakeproof.kafka.topic import unavailable
+from lakeproof.settings import KafkaSettings
+
+_GROUP = 5_000
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message: its offset, its bytes (None of a tombstone), and SHA-256 of its key and headers."""
+
+    offset: int
+    value: bytes | None
+    label: str
+
+
+def label_of(key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> str:
+    """SHA-256 of key and headers, as :data:`reader.verify.tables.topic.LABEL` has it of a row."""
+    pairs = (f"{_hex(name.encode())}={_hex(value)}" for name, value in headers)
+    return hashlib.sha256(f"{_hex(key)}|{','.join(pairs)}".encode()).hexdigest()
+
+
+def _hex(value: bytes | None) -> str:
+    return "-" if value is None else value.hex().upper()
+
+
+def messages(kafka: KafkaSettings, topic: str, partition: int, start: int, end: int) -> Iterator[list[Message]]:
+    """Read the committed messages of a partition from `start` to before `end`, in groups."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    if start >= end:
+        return
+    own: dict[str, Any] = {
+        "group.id": "lakeproof-reader",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",  # what retention removes meanwhile has expired
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer({**client_properties(kafka), **own})
+    try:
+        consumer.assign([TopicPartition(topic, partition, start)])
+        patience = monotonic() + kafka.timeout_seconds
+        at = start
+        while at < end:
+            group: list[Message] = []
+            for message in consumer.consume(_GROUP, _POLL_SECONDS):
+                error = message.error()
+                if error is None:
+                    at = (message.offset() or 0) + 1
+                    if at <= end:
+                        headers: Any = message.headers() or ()
+                        group.append(Message(at - 1, message.value(), label_of(message.key(), headers)))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    at = end  # offsets up to there have no message
+                elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                    raise unavailable(kafka, topic, error)
+            if group:
+                patience = monotonic() + kafka.timeout_seconds
+                yield group
+            elif monotonic() > patience:
+                raise unavailable(kafka, topic, None)
+    finally:
+        consumer.close()

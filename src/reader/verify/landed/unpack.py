@@ -1,0 +1,70 @@
+"""Unpack gzip up to a limit, for the recount; written apart from the consumer's, which must agree."""
+
+import io
+import zlib
+
+_AS_GZIP = 16 + zlib.MAX_WBITS
+_LEAST, _MOST = 1 << 10, 1 << 16
+
+
+class DamagedError(Exception):
+    """Not gzip, or not to its end."""
+
+
+def unpack(content: bytes, most: int) -> bytes | None:
+    """Unpack a file of gzip members, with or without zeros behind each; None if it has more than `most` bytes."""
+    rest = memoryview(content)
+    whole = io.BytesIO()
+    while rest:
+        behind = _member(rest, whole, most)
+        if behind is None:
+            return None
+        rest = rest[behind:]
+        length = _LEAST
+        while rest and not rest[0]:
+            head = bytes(rest[:length])
+            rest = rest[len(head) - len(head.lstrip(b"\0")) :]
+            length = min(length * 4, _MOST)
+    return whole.getvalue()
+
+
+def _member(rest: memoryview, whole: io.BytesIO, most: int) -> int | None:
+    """Add what the first member of `rest` holds; return where it ends, or None if that is too much."""
+    stream = zlib.decompressobj(_AS_GZIP)
+    begun = whole.tell()
+    taken, length = 0, _LEAST
+    while not stream.eof:
+        if taken == len(rest):
+            raise DamagedError("cut short")
+        part = rest[taken : taken + length]
+        taken += len(part)
+        length = min(length * 4, _MOST)
+        try:
+            # All that the part holds, or one byte more than there may be.
+            whole.write(stream.decompress(part, most - whole.tell() + 1))
+        except zlib.error as error:
+            if _is_too_much(rest, taken - len(part), begun, most):
+                return None
+            raise DamagedError(str(error)) from error
+        if whole.tell() > most:
+            return None
+    return taken - len(stream.unused_data)
+
+
+def _is_too_much(rest: memoryview, sound: int, begun: int, most: int) -> bool:
+    """Whether a damaged member goes past the limit before the damage, which is behind its first `sound` bytes.
+
+    zlib does not hand out what came before damage, so the member is read again, byte by byte where it matters.
+    """
+    stream = zlib.decompressobj(_AS_GZIP)
+    size = begun
+    parts = [(at, min(at + _MOST, sound)) for at in range(0, sound, _MOST)]
+    parts += [(at, at + 1) for at in range(sound, min(sound + _MOST, len(rest)))]
+    for at, behind in parts:
+        try:
+            size += len(stream.decompress(rest[at:behind], most - size + 1))
+        except zlib.error:
+            return False
+        if size > most:
+            return True
+    return False

@@ -1,0 +1,285 @@
+"""Read a sample of bronze rows again from the landed bytes, and compare the values.
+
+By the tables of docs/json-types.md, in code of its own: what a JSON token is as the value of a column.
+
+Bronze may lack what landed where the contract allows null, and what the contract does not know. It must be in
+``_rescued`` then, with the very text that landed; or it was discarded, and the ledger says how many values were.
+"""
+
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from lakeproof.contracts import (
+    ISO_8601,
+    Contract,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    TimeForm,
+    TimeFormat,
+    Type,
+)
+from lakeproof.tables.names import CONTRACT_VERSION, POSITION, RESCUED, SOURCE
+from reader.verify.landed.paths import Steps, parse_path, text_at
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN = 60
+_DAY = 86_400 * 1_000_000
+_EPOCH = date(1970, 1, 1).toordinal()
+_A_DAY = timedelta(days=1)
+# The calendar repeats every 400 years: year 0, which Python does not have, is year 2000 that many days earlier.
+_DAYS_FROM_0_TO_2000 = 5 * 146_097
+
+
+class _Number(str):
+    """A number as written."""
+
+    __slots__ = ()
+
+
+class Sample:
+    """Rows of bronze to be compared with what landed.
+
+    `contracts` that judged the rows are by version, the newest last, which is used for an unknown version. `rows` have
+    the columns of the newest contract, ``_source``, ``_position``, ``_contract_version``, and ``_rescued`` if any.
+    """
+
+    def __init__(self, contracts: Mapping[str, Contract], rows: "pa.Table") -> None:
+        newest = list(contracts.values())[-1]
+        self._columns = newest.renamed
+        # A record cannot have a field that was dropped: if it has one, the field is unknown.
+        contracts = {version: replace(each, fields=each.live) for version, each in contracts.items()}
+        newest = list(contracts.values())[-1]
+        self._contracts = [contracts.get(str(version), newest) for version in rows[CONTRACT_VERSION].to_pylist()]
+        self._rows = rows
+        self._places: dict[str, dict[int, int]] = {}
+        places = zip(rows[SOURCE].to_pylist(), rows[POSITION].to_pylist(), strict=True)
+        for number, (source, position) in enumerate(places):
+            if source is not None and position is not None:
+                self._places.setdefault(source, {})[position] = number
+
+    def __len__(self) -> int:
+        return sum(map(len, self._places.values()))
+
+    def positions(self, source: str) -> frozenset[int]:
+        """Positions of the sampled rows of a source."""
+        return frozenset(self._places.get(source, ()))
+
+    def differences(
+        self, source: str, units: Mapping[int, bytes], discarded: int = 0, rows: int | None = None
+    ) -> Iterator[str]:
+        """Say of each value of a source in which bronze differs from the landed `units`.
+
+        If all `rows` of the source are in the sample, as many values must be missing as the ledger has `discarded`;
+        otherwise no more.
+        """
+        missing: list[str] = []
+        places = self._places.get(source, {})
+        for position, number in sorted(places.items()):
+            if position in units:  # else there is no such unit, which is reported elsewhere
+                for text, is_missing in self._of_row(units[position], number):
+                    told = f"unit {position}{text}"
+                    if is_missing:
+                        missing.append(told)
+                    else:
+                        yield told
+        if len(missing) > discarded:
+            if discarded:
+                yield f"the ledger has {discarded:,} discarded values, but {len(missing):,} are missing"
+            yield from missing
+        elif len(places) == rows and len(missing) < discarded:
+            yield f"the ledger has {discarded:,} discarded values, but {len(missing):,} are missing"
+
+    def _of_row(self, unit: bytes, number: int) -> Iterator[tuple[str, bool]]:
+        """What is said of a row, and whether it is that a value is missing."""
+        try:
+            record = json.loads(unit, parse_int=_Number, parse_float=_Number)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            yield " is in bronze, but it is not a JSON object", False
+            return
+        missing: _Missing = {}
+        contract = self._contracts[number]
+        for field in contract:
+            column = self._columns.get(field.name, field.name)
+            kept, token = self._rows[column][number], record.get(field.name)
+            if not _is_field_same(field, token, kept, (), missing):
+                yield f": {field.name} is {_short(str(kept))} in bronze, but {_shown(token)} landed", False
+        missing |= _unknown(contract.fields, record, ())
+        rescued = self._rows[RESCUED][number].as_py() if RESCUED in self._rows.column_names else None
+        for path, text in rescued or ():
+            place = parse_path(path)
+            if place is None or place not in missing:
+                yield f": {path} is in _rescued, but its value is not missing in bronze", False
+            elif text != (landed := text_at(unit.decode(), place)):
+                yield f": {path} is {_short(str(text))} in _rescued, but {_short(landed)} landed", False
+            missing.pop(place or (), None)
+        for place, token in missing.items():
+            yield f": {'.'.join(map(str, place))} is null in bronze, but {_shown(token)} landed", True
+
+
+_Missing = dict[Steps, Any]
+"""What landed and is not in the columns, where that may be."""
+
+
+def _shown(token: Any) -> str:
+    return _short(json.dumps(token, ensure_ascii=False))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _is_field_same(field: Field, token: Any, kept: "pa.Scalar[Any]", within: Steps, missing: _Missing) -> bool:
+    if field.required and not kept.is_valid:
+        return False
+    return _is_same(field.type, token, kept, (*within, field.name), missing, field.time)
+
+
+def _is_same(
+    kind: Type, token: Any, kept: "pa.Scalar[Any]", place: Steps, missing: _Missing, time: TimeForm = ISO_8601
+) -> bool:
+    """Whether a column's value has the value of the JSON `token` (None for null). What is missing is collected."""
+    if token is None:
+        return not kept.is_valid
+    if not kept.is_valid:
+        missing[place] = token
+        return True
+    try:
+        return _has_value(kind, token, kept, place, missing, time)
+    except (ValueError, TypeError, ArithmeticError):
+        return False  # not a token of that type
+
+
+def _unknown(fields: Sequence[Field], record: Mapping[str, Any], place: Steps) -> _Missing:
+    known = {field.name for field in fields}
+    return {(*place, name): token for name, token in record.items() if name not in known}
+
+
+def _has_value(kind: Type, token: Any, kept: Any, place: Steps, missing: _Missing, time: TimeForm) -> bool:
+    match kind:
+        case ObjectType():
+            if not isinstance(token, dict):
+                return False
+            missing |= _unknown(kind.fields, token, place)
+            return all(
+                _is_field_same(field, token.get(field.name), kept[field.name], place, missing) for field in kind.fields
+            )
+        case ListType():
+            return (
+                isinstance(token, list)
+                and len(token) == len(kept.values)
+                and all(
+                    _is_same(kind.item, item, value, (*place, index), missing)
+                    for index, (item, value) in enumerate(zip(token, kept.values, strict=True))
+                )
+            )
+        case MapType():
+            entries = {entry["key"].as_py(): entry["value"] for entry in kept.values}
+            return (
+                isinstance(token, dict)
+                and len(kept.values) == len(token) == len(entries)
+                and all(
+                    key in entries and _is_same(kind.value, item, entries[key], (*place, key), missing)
+                    for key, item in token.items()
+                )
+            )
+        case DecimalType():
+            return isinstance(token, _Number) and Fraction(Decimal(token)) == Fraction(kept.as_py())
+        case PrimitiveType():
+            return _is_scalar(kind, token, kept, time)
+
+
+def _is_scalar(kind: PrimitiveType, token: Any, kept: Any, time: TimeForm) -> bool:
+    match kind:
+        case PrimitiveType.TIMESTAMP if time.format.per_second:
+            return isinstance(token, _Number) and _is_epoch(token, time.format, kept.value)
+        case PrimitiveType.SCALAR:
+            text = json.dumps(token) if isinstance(token, bool) else token
+            return isinstance(text, str) and str(text) == kept.as_py()
+        case PrimitiveType.BOOLEAN:
+            return isinstance(token, bool) and bool(kept.as_py() is token)
+        case PrimitiveType.INT | PrimitiveType.LONG:
+            return isinstance(token, _Number) and bool(int(token) == kept.as_py())
+        case PrimitiveType.DOUBLE:
+            return isinstance(token, _Number) and bool(float(token) == kept.as_py())
+        case PrimitiveType.FLOAT:
+            return isinstance(token, _Number) and _is_nearest_float(token, kept.as_py())
+    if type(token) is not str:
+        return False
+    match kind:
+        case PrimitiveType.TIMESTAMP:
+            return bool(_time(token, time) == kept.value)
+        case PrimitiveType.DATE:
+            return bool(date.fromisoformat(token).toordinal() - _EPOCH == kept.value)
+        case _:
+            return bool(token == kept.as_py())
+
+
+def _is_nearest_float(token: str, kept: float) -> bool:
+    # Rounded once, or twice by way of a double: which may be the other neighbour where it lies in the middle.
+    twice: float = struct.unpack("<f", struct.pack("<f", float(token)))[0]
+    exact = Fraction(Decimal(token))
+    return kept == twice or abs(Fraction(kept) - exact) < abs(Fraction(twice) - exact)
+
+
+def _is_epoch(token: str, unit: TimeFormat, kept: int) -> bool:
+    if unit is TimeFormat.EPOCH_S:
+        return Decimal(token) == Decimal(kept).scaleb(-6)  # exact, whatever the exponents
+    return int(token) * {TimeFormat.EPOCH_MS: 1_000, TimeFormat.EPOCH_US: 1}[unit] == kept
+
+
+def _time(text: str, form: TimeForm) -> int:
+    """Microseconds since 1970 of a timestamp that is written in `form`."""
+    is_date = form.format is TimeFormat.DATE
+    if not is_date and text[10] != (" " if " " in form.format else "T"):
+        raise ValueError(text)
+    local = datetime.fromisoformat(text) if form.format.may_lack_offset else None
+    if local is None or local.tzinfo:
+        return _microseconds(text)
+    zone = ZoneInfo(form.zone)
+    found = _when_clocks_show(local, zone)
+    if not found and is_date:  # the clock was put forward at midnight
+        found = [local - _offset_at(local - _A_DAY, zone)]
+    if len(found) != 1 and not is_date:
+        raise ValueError(text)
+    return _microseconds(f"{min(found).isoformat()}Z")
+
+
+def _when_clocks_show(local: datetime, zone: ZoneInfo) -> list[datetime]:
+    """The times in UTC at which clocks in a zone show a local time: of those that may be, the ones that do."""
+    near = max(local, datetime.min + 2 * _A_DAY) - _A_DAY, min(local, datetime.max - 2 * _A_DAY) + _A_DAY
+    times = {local - _offset_at(at, zone) for at in near}
+    return [at for at in times if at + _offset_at(at, zone) == local]
+
+
+def _offset_at(at: datetime, zone: ZoneInfo) -> timedelta:
+    """The offset of a zone at a time in UTC."""
+    return at.replace(tzinfo=UTC).astimezone(zone).utcoffset() or timedelta()
+
+
+def _microseconds(text: str) -> int:
+    """Microseconds since 1970 of an ISO 8601 timestamp with a zone."""
+    days = 0
+    if text.startswith("0000"):
+        text, days = "2000" + text[4:], -_DAYS_FROM_0_TO_2000
+    moment = datetime.fromisoformat(text)
+    offset = moment.utcoffset()
+    if offset is None:
+        raise ValueError(text)
+    days += moment.toordinal() - _EPOCH
+    seconds = (moment.hour * 60 + moment.minute) * 60 + moment.second
+    return days * _DAY + (seconds - round(offset.total_seconds())) * 1_000_000 + moment.microsecond

@@ -1,0 +1,13 @@
+"""All checks, in the order in which they run: each reads its layer before the one that it is filled from."""
+
+from reader.verify.check import Check
+from reader.verify.checks import gold, landing, receipts, samples, silver, topic
+
+CHECKS: list[Check] = [
+    landing.CHECK,
+    topic.CHECK,
+    silver.CHECK,
+    gold.CHECK,
+    samples.CHECK,
+    receipts.CHECK,
+]

@@ -1,0 +1,1 @@
+"""What the tables, the ledger and the markers say."""

@@ -1,0 +1,121 @@
+"""What the tables and the ledger hold of landed files. Everything is counted by DuckDB."""
+
+from collections.abc import Iterator, Mapping
+
+from lakeproof.tables.names import INGESTED_AT, POSITION, RAW, RESCUED, SOURCE, stream_tables
+from reader.connect import Session
+from reader.verify.check import SHOWN_EXAMPLES
+from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
+from reader.views import MEMORY
+
+_LETTERS = f"{MEMORY}.main.verify_letters"
+_EXPECTED = f"{MEMORY}.main.verify_expected"
+
+Positions = tuple[int, list[int]]
+"""How many, and the first few."""
+
+
+class TablesOfFiles:
+    """The tables of a stream, by source, as of the last :meth:`load`."""
+
+    def __init__(self, session: Session, stream: str) -> None:
+        self._session = session
+        self._tables = stream_tables(stream)
+        self.bookings: dict[str, Booking] = {}
+        self.accounts: dict[str, Account] = {}
+
+    def load(self) -> float | None:
+        """Read the ledger, then both tables; return when the newest row beyond the ledger was judged, in seconds."""
+        self.bookings = self._bookings()
+        self.accounts = self._accounts()
+        beyond = self.accounts.keys() - self.bookings.keys()
+        return max((self.accounts[source].ingested_at or 0.0 for source in beyond), default=None)
+
+    def letters(self) -> Iterator[tuple[str, int, str | None]]:
+        """Source, position and SHA-256 of the bytes of each dead letter that has them."""
+        yield from self._session.fetch(f"SELECT source, position, raw_hash FROM {_LETTERS} WHERE {HAS_BYTES}")  # noqa: S608
+
+    def compare(self, units: Mapping[str, int]) -> tuple[dict[str, Positions], dict[str, Positions]]:
+        """By source: positions of its `units` that no table has, and those of rows that have no unit of their own."""
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {_EXPECTED} AS SELECT unnest(?::VARCHAR[]) AS source, "
+            "unnest(?::BIGINT[]) AS units",
+            [list(units), list(units.values())],
+        )
+        held = (
+            f"SELECT source, position, count(*) AS times FROM ({self._units()}) "  # noqa: S608
+            f"WHERE source IN (SELECT source FROM {_EXPECTED}) GROUP BY source, position"
+        )
+        shown = f"list(position ORDER BY position)[:{SHOWN_EXAMPLES}]"
+        missing = self._session.fetch(
+            f"WITH held AS ({held}), due AS (SELECT source, unnest(range(units)) AS position FROM {_EXPECTED}) "  # noqa: S608
+            f"SELECT source, count(*), {shown} FROM due ANTI JOIN held USING (source, position) GROUP BY source"
+        )
+        extra = self._session.fetch(
+            f"WITH held AS ({held}), surplus AS (SELECT source, position, times - (coalesce(position, -1) >= 0 "  # noqa: S608
+            f"AND coalesce(position, -1) < units)::BIGINT AS more FROM held JOIN {_EXPECTED} USING (source)) "
+            f"SELECT source, sum(more)::BIGINT, {shown} FROM surplus WHERE more > 0 GROUP BY source"
+        )
+        return (
+            {source: (count, positions) for source, count, positions in missing},
+            {source: (count, positions) for source, count, positions in extra},
+        )
+
+    def _bookings(self) -> dict[str, Booking]:
+        # A ledger that is older than the policies has no columns of them.
+        known = self._session.columns(self._tables.ledger)
+        drift = ", ".join(
+            f"any_value(list_sum(map_values({name})))::BIGINT" if name in known else "0"
+            for name in ("rescued", "discarded")
+        )
+        content_hash = "any_value(content_hash)" if "content_hash" in known else "NULL"
+        rows = self._session.fetch(
+            "SELECT source, count(*), any_value(size), any_value(etag), any_value(units), any_value(bronze), "  # noqa: S608
+            f"any_value(dead_letters), {drift}, {content_hash} FROM {self._tables.ledger} GROUP BY source"
+        )
+        return {
+            str(source): Booking(
+                count, size, etag, units or 0, bronze or 0, dead or {}, rescued or 0, discarded or 0, content_hash
+            )
+            for source, count, size, etag, units, bronze, dead, rescued, discarded, content_hash in rows
+        }
+
+    def _accounts(self) -> dict[str, Account]:
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {_LETTERS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "  # noqa: S608
+            f"{CODES} AS codes, sha256({RAW}) AS raw_hash, {INGESTED_AT} AS ingested_at "
+            f"FROM {self._tables.dead_letters}"
+        )
+        dead: dict[str, dict[str, int]] = {}
+        for source, codes, count in self._session.fetch(
+            f"SELECT source, codes, count(*) FROM {_LETTERS} GROUP BY source, codes"  # noqa: S608
+        ):
+            dead.setdefault(str(source), {})[codes] = count
+        rows = self._session.fetch(
+            "SELECT source, count(*), count(*) FILTER (in_bronze), count(DISTINCT position), min(position), "  # noqa: S608
+            f"max(position), epoch(max(ingested_at)) FROM ({self._units()}) GROUP BY source"
+        )
+        rescued = self._rescued()
+        return {
+            str(source): Account(
+                count, bronze, positions, first, last, dead.get(str(source), {}), rescued.get(source, 0), newest
+            )
+            for source, count, bronze, positions, first, last, newest in rows
+        }
+
+    def _rescued(self) -> dict[str | None, int]:
+        if RESCUED not in self._session.columns(self._tables.bronze):
+            return {}
+        return dict(
+            self._session.fetch(
+                f"SELECT {SOURCE}, sum(cardinality({RESCUED}))::BIGINT FROM {self._tables.bronze} "  # noqa: S608
+                f"WHERE {RESCUED} IS NOT NULL GROUP BY {SOURCE}"
+            )
+        )
+
+    def _units(self) -> str:
+        return (
+            f"SELECT {SOURCE} AS source, {POSITION} AS position, {INGESTED_AT} AS ingested_at, true AS in_bronze "  # noqa: S608
+            f"FROM {self._tables.bronze} "
+            f"UNION ALL SELECT source, position, ingested_at, false FROM {_LETTERS}"
+        )

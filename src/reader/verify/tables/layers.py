@@ -1,0 +1,140 @@
+"""Tables of layers as verify reads them: as of the snapshot that the marker was read with."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from lakeproof.contracts import Contract, load_contract
+from lakeproof.errors import UnavailableError
+from lakeproof.history.applied import applied_contracts
+from lakeproof.settings import Settings
+from lakeproof.state.lease import State, state_in
+from lakeproof.tables.names import MARKER, MICRO_BATCH_ID, silver_tables, stream_tables
+from reader.connect import Session
+from reader.verify.silver.content import counted_time, micros
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+FoundT = TypeVar("FoundT")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A table as of a snapshot.
+
+    Parameters
+    ----------
+    name, id
+        Its name, and its unique id, which another table of its name does not have.
+    rows
+        SQL of its rows; None if nothing was ever committed to it.
+    columns, properties
+        Names of its columns, and its properties.
+    marker
+        The newest marker of the query that fills it.
+    """
+
+    name: str
+    id: str
+    rows: str | None
+    columns: frozenset[str]
+    properties: Mapping[str, str]
+    marker: Mapping[str, str]
+
+    @property
+    def end(self) -> int:
+        """The micro-batch before which it has everything."""
+        return marker_end(self.marker)
+
+
+def layer_of(catalog: "Catalog", name: str, query: str) -> Layer | None:
+    """A table as it is now; None if it does not exist."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        table = catalog.load_table(name)
+    except NoSuchTableError:
+        return None
+    snapshot = table.current_snapshot()
+    return Layer(
+        name=name,
+        id=str(table.metadata.table_uuid),
+        rows=f"(FROM {name} AT (VERSION => {snapshot.snapshot_id}))" if snapshot else None,
+        columns=frozenset(field.name for field in table.schema().fields),
+        properties=table.properties,
+        marker=newest_marker(table, query),
+    )
+
+
+def newest_marker(table: "Table", query: str) -> Mapping[str, str]:
+    """The newest marker of a query in a table; empty before its first micro-batch.
+
+    It is in a property. If that was removed, it is in the newest snapshot that has one.
+    """
+    text, snapshot = table.properties.get(MARKER + query), table.current_snapshot()
+    while not text and snapshot:
+        text = snapshot.summary[MARKER + query] if snapshot.summary else None
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+    return json.loads(text)["marker"] if text else {}
+
+
+def marker_end(marker: Mapping[str, str]) -> int:
+    """The micro-batch before which a table has everything."""
+    return int(marker.get("end", 0))
+
+
+def missing_silver(catalog: "Catalog", stream: str) -> list[str]:
+    """Names of the silver tables of a stream that do not exist."""
+    return [name for name in astuple(silver_tables(stream)) if not catalog.table_exists(name)]
+
+
+def silver_contract(settings: Settings, catalog: "Catalog", stream: str, marker: Mapping[str, str]) -> Contract:
+    """The contract that silver was filled under; before its first micro-batch, the newest."""
+    applied = applied_contracts(catalog, stream)
+    digest = marker.get("contract", applied[-1].digest if applied else None)
+    for each in applied:
+        if each.digest == digest:
+            # The columns are those of the newest contract: fields may have been renamed since then.
+            return replace(each.contract(), fields=applied[-1].contract().fields)
+    contract = load_contract(settings.contracts, stream)
+    if digest not in (None, contract.digest):
+        raise UnavailableError(
+            f"The lake has no record of the contract {digest[:12]}… that silver.{stream} was filled under.",
+            "Restore ops.schema_changes, or the file of the contract.",
+        )
+    return contract
+
+
+def query_state(settings: Settings, lease: str) -> State:
+    """Whether the query that holds a lease has run; never, if the database cannot be read."""
+    return read_state(settings, lambda connection: state_in(connection, lease), State.NEVER)
+
+
+def read_state(settings: Settings, read: Callable[[Connection], FoundT], otherwise: FoundT) -> FoundT:
+    """Read the state database as it is: unlike the consumer, without migrating it to the newest version."""
+    engine = create_engine(settings.state.database.replace("postgresql://", "postgresql+psycopg://", 1))
+    try:
+        with engine.connect() as connection:
+            return read(connection)
+    except SQLAlchemyError:
+        return otherwise
+    finally:
+        engine.dispose()
+
+
+def horizons(session: Session, contract: Contract, ends: tuple[int, int]) -> tuple[int | None, ...]:
+    """The horizon of silver after the micro-batches before each number, recomputed from bronze."""
+    length = contract.silver.horizon if contract.silver else None
+    if length is None:
+        return (None, None)
+    counted = counted_time(contract, "_bronze")
+    newest = ", ".join(f"max({counted}) FILTER ({MICRO_BATCH_ID} < {end})" for end in ends)
+    (found,) = session.fetch(f"SELECT {newest} FROM {stream_tables(contract.stream).bronze} AS _bronze")  # noqa: S608
+    return tuple(None if each is None else each - micros(length) for each in found)

@@ -1,0 +1,195 @@
+"""What the tables and the ledger hold of a topic, by partition and offset. Everything is counted by DuckDB."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lakeproof.tables.names import HEADERS, INGESTED_AT, KEY, POSITION, RAW, RESCUED, SOURCE, stream_tables
+from reader.connect import Session
+from reader.verify.check import SHOWN_EXAMPLES
+from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
+from reader.views import MEMORY
+
+_UNITS = f"{MEMORY}.main.verify_topic_units"
+_RANGES = f"{MEMORY}.main.verify_topic_ranges"
+_MESSAGES = f"{MEMORY}.main.verify_topic_messages"
+LABEL = (
+    f"sha256(coalesce(hex({KEY}), '-') || '|' || array_to_string("
+    f"[hex(pair.key) || '=' || coalesce(hex(pair.value), '-') FOR pair IN coalesce({HEADERS}, [])], ','))"
+)
+"""SHA-256 of key and headers of a row."""
+_NAME = r"^(.+)/(\d+)/(\d{19})$"
+
+ListedUnits = tuple[int, list[str]]
+"""How many, and the first few as text: ``offset`` or ``offset[position]``."""
+
+
+class TablesOfTopic:
+    """The tables of a stream that comes from a topic, as of the last :meth:`load`."""
+
+    def __init__(
+        self, session: Session, stream: str, topic: str, ledger_properties: Callable[[], Mapping[str, str]]
+    ) -> None:
+        self._session = session
+        self._tables = stream_tables(stream)
+        self._topic = topic
+        self._ledger_properties = ledger_properties
+        self.properties: Mapping[str, str] = {}
+
+    def load(self) -> float | None:
+        """Read the ledger, then both tables; return when the newest row beyond the ledger was judged, in seconds."""
+        self.properties = self._ledger_properties()  # before its rows, which are never behind them
+        fetch, tables = self._session.fetch, self._tables
+        fetch(
+            f"CREATE OR REPLACE TABLE {_RANGES} AS SELECT {self._place('source')}, etag::BIGINT AS behind, "  # noqa: S608
+            "units, bronze, dead_letters, list_sum(map_values(rescued))::BIGINT AS rescued, "
+            f"list_sum(map_values(discarded))::BIGINT AS discarded FROM {tables.ledger}"
+        )
+        label = {
+            table: LABEL if KEY in self._session.columns(table) else "NULL"
+            for table in (tables.bronze, tables.dead_letters)
+        }
+        rescued = f"coalesce(cardinality({RESCUED}), 0)" if RESCUED in self._session.columns(tables.bronze) else "0"
+        fetch(
+            f"CREATE OR REPLACE TABLE {_UNITS} AS SELECT {self._place(SOURCE)}, {POSITION} AS position, "  # noqa: S608
+            f"{INGESTED_AT} AS ingested_at, NULL AS codes, NULL AS raw_hash, {rescued}::BIGINT AS rescued, "
+            f"{label[tables.bronze]} AS label FROM {tables.bronze} "
+            f"UNION ALL SELECT {self._place(SOURCE)}, {POSITION}, {INGESTED_AT}, "
+            f"{CODES}, sha256({RAW}), 0, {label[tables.dead_letters]} FROM {tables.dead_letters}"
+        )
+        fetch(f"CREATE OR REPLACE TABLE {_MESSAGES} (part INTEGER, place BIGINT, units BIGINT, label VARCHAR)")
+        ((newest,),) = fetch(
+            f"SELECT epoch(max(ingested_at)) FROM {_UNITS} AS unit WHERE NOT EXISTS (FROM {_RANGES} AS booked "  # noqa: S608
+            "WHERE booked.part = unit.part AND booked.place <= unit.place AND unit.place < booked.behind)"
+        )
+        return None if newest is None else float(newest)
+
+    def totals(self) -> tuple[int, int, int]:
+        """Rows of bronze, dead letters, and rows that do not come from the topic."""
+        ((bronze, dead, foreign),) = self._session.fetch(
+            f"SELECT count(*) FILTER (codes IS NULL), count(codes), count(*) FILTER (part IS NULL) FROM {_UNITS}"  # noqa: S608
+        )
+        return bronze, dead, foreign
+
+    def letters(self) -> dict[tuple[int, int], dict[int, list[str | None]]]:
+        """SHA-256 of the bytes of the dead letters that have them, by message and position."""
+        found: dict[tuple[int, int], dict[int, list[str | None]]] = {}
+        for part, at, position, raw_hash in self._session.fetch(
+            f"SELECT part, place, position, raw_hash FROM {_UNITS} WHERE codes IS NOT NULL AND part IS NOT NULL "  # noqa: S608
+            f"AND {HAS_BYTES} AND NOT contains(codes, 'absent')"
+        ):
+            found.setdefault((part, at), {}).setdefault(position, []).append(raw_hash)
+        return found
+
+    def expect(self, partition: int, counts: Sequence[tuple[int, int, str]]) -> None:
+        """Note how many units the message at each offset has, and its label."""
+        import pyarrow as pa
+
+        offsets, units, labels = zip(*counts, strict=True)
+        found = pa.table({"part": [partition] * len(offsets), "place": offsets, "units": units, "label": labels})
+        self._session.connection.register("counted", found)
+        self._session.fetch(f"INSERT INTO {_MESSAGES} SELECT * FROM counted")  # noqa: S608
+        self._session.connection.unregister("counted")
+
+    def counted(self) -> int:
+        """How many units were noted."""
+        ((units,),) = self._session.fetch(f"SELECT coalesce(sum(units), 0)::BIGINT FROM {_MESSAGES}")  # noqa: S608
+        return int(units)
+
+    def missing(self, partition: int) -> ListedUnits:
+        """Units of messages that no table has."""
+        return self._listed(
+            f"SELECT place, unnest(range(units)) AS position FROM {_MESSAGES} WHERE part = ? EXCEPT "  # noqa: S608
+            f"SELECT place, position FROM {_UNITS} WHERE part = ?",
+            [partition, partition],
+        )
+
+    def surplus(self, partition: int, spans: Sequence[tuple[int, int]], *, has_gaps: bool) -> ListedUnits:
+        """Rows without a unit of their own: of no message within `spans`, or of one whose row is there already.
+
+        If the topic `has_gaps`, a message that was read may have been removed since.
+        """
+        read = " OR ".join(f"place >= {first} AND place < {end}" for first, end in spans)
+        return self._listed(
+            "SELECT place, position FROM (SELECT unit.place, unit.position, count(*) AS times, "  # noqa: S608
+            "any_value(message.units) AS units, bool_or(contains(unit.codes, 'absent')) AS absent "
+            f"FROM {_UNITS} AS unit LEFT JOIN {_MESSAGES} "
+            "AS message USING (part, place) WHERE part = ? GROUP BY unit.place, unit.position) WHERE times > 1 "
+            "OR position IS NULL OR position < 0 OR position >= units "
+            f"OR (units IS NULL AND NOT ? AND ({read}) AND absent IS NOT true)",
+            [partition, has_gaps],
+        )
+
+    def mislabelled(self, partition: int) -> ListedUnits:
+        """Rows with another key or other headers than their message."""
+        return self._listed(
+            f"SELECT unit.place, unit.position FROM {_UNITS} AS unit JOIN {_MESSAGES} AS message USING (part, place) "  # noqa: S608
+            "WHERE part = ? AND unit.label IS DISTINCT FROM message.label AND unit.position IS NOT NULL",
+            [partition],
+        )
+
+    def unbooked(self, partition: int) -> ListedUnits:
+        """Rows that are in no range of the ledger."""
+        return self._listed(
+            f"SELECT place, position FROM {_UNITS} AS unit WHERE part = ? AND NOT EXISTS (FROM {_RANGES} AS booked "  # noqa: S608
+            "WHERE booked.part = unit.part AND booked.place <= unit.place AND unit.place < booked.behind)",
+            [partition],
+        )
+
+    def ranges(self, partition: int) -> list[tuple[int, int]]:
+        """Offsets that the ledger has rows of: where each range begins, and where it ends."""
+        return [
+            (at, behind)
+            for at, behind in self._session.fetch(
+                f"SELECT place, behind FROM {_RANGES} WHERE part = ? ORDER BY place, behind",  # noqa: S608
+                [partition],
+            )
+        ]
+
+    def discarded(self) -> int:
+        """How many values were discarded, as the ledger says."""
+        ((found,),) = self._session.fetch(f"SELECT coalesce(sum(discarded), 0)::BIGINT FROM {_RANGES}")  # noqa: S608
+        return int(found)
+
+    def books(self, partition: int) -> list[tuple[int, Booking, Account]]:
+        """Of each range of the ledger: where it begins, what it says, and what the tables have."""
+        dead: dict[int, dict[str, int]] = {}
+        held = (
+            f"{_RANGES} AS booked LEFT JOIN {_UNITS} AS unit ON booked.part = unit.part AND booked.place <= unit.place "
+            + ("AND unit.place < booked.behind WHERE booked.part = ?")
+        )
+        for at, codes, count in self._session.fetch(
+            f"SELECT booked.place, codes, count(*) FROM {held} AND codes IS NOT NULL GROUP BY ALL",  # noqa: S608
+            [partition],
+        ):
+            dead.setdefault(at, {})[codes] = count
+        rows = self._session.fetch(
+            "SELECT booked.place, any_value(units), any_value(booked.bronze), any_value(dead_letters), "  # noqa: S608
+            "any_value(booked.rescued), count(unit.place), count(unit.place) FILTER (codes IS NULL), "
+            f"coalesce(sum(unit.rescued), 0)::BIGINT FROM {held} GROUP BY booked.place ORDER BY booked.place",
+            [partition],
+        )
+        return [
+            (
+                at,
+                Booking(1, 0, "", units or 0, bronze or 0, letters or {}, rescued or 0),
+                Account(count, in_bronze, dead=dead.get(at, {}), rescued=kept),
+            )
+            for at, units, bronze, letters, rescued, count, in_bronze, kept in rows
+        ]
+
+    def _listed(self, query: str, parameters: list[Any]) -> ListedUnits:
+        rows = self._session.fetch(
+            f"WITH found AS ({query}) SELECT count(*), list(CASE WHEN position = 0 THEN place::VARCHAR "  # noqa: S608
+            f"ELSE format('{{}}[{{}}]', place, position) END ORDER BY place, position)[:{SHOWN_EXAMPLES}] FROM found",
+            parameters,
+        )
+        ((count, first),) = rows
+        return count, first or []
+
+    def _place(self, column: str) -> str:
+        """Columns ``part`` and ``at`` of a name of a message; null where it is none of the topic."""
+        matches = f"regexp_extract({column}, '{_NAME}', 1) = '{self._topic}'"
+        return (
+            f"CASE WHEN {matches} THEN regexp_extract({column}, '{_NAME}', 2)::INTEGER END AS part, "
+            f"CASE WHEN {matches} THEN regexp_extract({column}, '{_NAME}', 3)::BIGINT END AS place"
+        )

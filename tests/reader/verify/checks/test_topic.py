@@ -1,0 +1,48 @@
+"""What a marker says that the tables have of a partition, and whether the ranges of the ledger say the same."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeproof.kafka.offsets import Offsets
+from reader.verify.check import Status
+from reader.verify.checks.topic import Range, _gaps, _taken
+
+START = Offsets.of("t", {0: 20})
+
+
+def test_the_past_comes_before_the_stream_and_is_one_with_it_where_they_touch() -> None:
+    assert _taken(START, START, 0) == [(20, 20)]
+    place = Offsets.of("t", {0: 30, 1: 5})
+    assert _taken(START, place, 0) == [(20, 30)]
+    assert _taken(START, place, 1) == [(0, 5)]
+    assert _taken(START, place.with_past([(0, 3, 5), (0, 8, 12)]), 0) == [(3, 5), (8, 12), (20, 30)]
+    assert _taken(START, place.with_past([(0, 3, 5), (0, 8, 20), (1, 0, 1)]), 0) == [(3, 5), (8, 30)]
+
+
+spans = st.lists(st.integers(0, 40), min_size=2, max_size=8, unique=True).map(
+    lambda cuts: list(zip(sorted(cuts)[::2], sorted(cuts)[1::2], strict=False))
+)
+
+
+def cut(spans: list[Range], chance: st.DataObject) -> list[Range]:
+    """Ranges that follow each other within spans."""
+    found = []
+    for first, end in spans:
+        edges = sorted({first, end, *chance.draw(st.lists(st.integers(first, end), max_size=3))})
+        found += pairwise(edges)
+    return found
+
+
+@given(spans, st.data())
+def test_ranges_that_fill_what_was_taken_have_no_gaps_and_any_other_ones_do(
+    taken: list[Range], data: st.DataObject
+) -> None:
+    ranges = cut(taken, data)
+    assert _gaps(ranges, taken) == []
+    lost = data.draw(st.integers(0, len(ranges) - 1))
+    without = [each for index, each in enumerate(ranges) if index != lost]
+    assert {status for status, _ in _gaps(without, taken)} == {Status.LOST}
+    twice = sorted([*ranges, ranges[lost]])
+    assert {status for status, _ in _gaps(twice, taken)} == {Status.DOUBLED}

@@ -1,0 +1,82 @@
+"""A new check is a module of its own and a line in the registry: driver, exit code and report know it then."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from tests.reader.verify.silver.lakes import SilverLake
+from tests.reader.verify.silver.tables import KEPT
+from typer.testing import CliRunner
+
+from lakeproof.settings import Settings
+from lakeproof.tables.names import silver_tables
+from reader.cli import app
+from reader.verify import registry
+from reader.verify.check import Check, Findings, Result, Scope, Section
+
+# 1. The check, in a module of its own: SQL, and what is wrong.
+
+
+def check(scope: Scope) -> tuple[Result, ...]:
+    """No event may be of a user who asked to be forgotten."""
+    table, found = silver_tables(scope.stream).kept, Findings()
+    rows = scope.session.fetch(f"SELECT event_id FROM {table} WHERE user_id = 'forgotten' ORDER BY event_id")
+    if rows:
+        found.add(table, "of a user who was forgotten", len(rows), [name for (name,) in rows])
+    ((count,),) = scope.session.fetch(f"SELECT count(*) FROM {table}")
+    return (Result({"events": count}, found.whole()),)
+
+
+SECTION = Section(
+    key="forgotten",
+    title="Events looked through",
+    columns=("events",),
+    rows=lambda result: [(result.facts["events"],)],
+    faults="events of users who were forgotten",
+    wrong="a user was not forgotten",
+    right="Nobody was forgotten in vain.",
+)
+
+# 2. A line in the registry.
+
+LINE = Check("forgotten", SECTION, check)
+
+
+@pytest.fixture
+def verify(
+    lake_settings: Settings,
+    reader_environment: Callable[[Settings], dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., tuple[int, str]]:
+    monkeypatch.setattr(registry, "CHECKS", [*registry.CHECKS, LINE])
+    environment = reader_environment(lake_settings)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["verify", *arguments], env=environment, catch_exceptions=False)
+        return done.exit_code, done.stdout
+
+    return run
+
+
+def test_a_toy_check(lake_settings: Settings, verify: Callable[..., tuple[int, str]]) -> None:
+    lake = SilverLake(lake_settings)
+    lake.decide(0, 3)
+    exit_code, shown = verify()
+    assert exit_code == 0
+    assert "Each row of bronze has its verdict in silver. Nobody was forgotten in vain." in shown
+    assert "Events looked through" in shown
+    lake.edit(KEPT, lambda rows: [row | {"user_id": "forgotten"} for row in rows[:1]] + rows[1:])
+    exit_code, shown = verify("--format", "json")
+    (stream,) = json.loads(shown)["streams"]
+    assert exit_code == 1
+    assert stream["forgotten"] == {
+        "events": 4,
+        "problems": [],
+        "findings": [
+            {"table": KEPT, "finding": "of a user who was forgotten", "rows": 1, "examples": ["x"]},
+        ],
+    }
+    exit_code, shown = verify()
+    assert exit_code == 1
+    assert "events: events of users who were forgotten" in shown
+    assert "and a user was not forgotten (see above)." in shown
