@@ -1,7 +1,9 @@
 """A new check is a module of its own and a line in the registry: driver, exit code and report know it then."""
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.reader.verify.silver.lakes import SilverLake
@@ -43,13 +45,19 @@ LINE = Check("forgotten", SECTION, check)
 
 
 @pytest.fixture
+def lake(lake_settings: Settings) -> SilverLake:
+    return SilverLake(lake_settings)
+
+
+@pytest.fixture
 def verify(
-    lake_settings: Settings,
+    lake: SilverLake,
     reader_environment: Callable[[Settings], dict[str, str]],
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> Callable[..., tuple[int, str]]:
     monkeypatch.setattr(registry, "CHECKS", [*registry.CHECKS, LINE])
-    environment = reader_environment(lake_settings)
+    environment = reader_environment(lake.settings) | {"LAKE_GOLD": str(tmp_path)}  # no data products
 
     def run(*arguments: str) -> tuple[int, str]:
         done = CliRunner().invoke(app, ["verify", *arguments], env=environment, catch_exceptions=False)
@@ -58,14 +66,13 @@ def verify(
     return run
 
 
-def test_a_toy_check(lake_settings: Settings, verify: Callable[..., tuple[int, str]]) -> None:
-    lake = SilverLake(lake_settings)
+def test_a_toy_check(lake: SilverLake, verify: Callable[..., tuple[int, str]]) -> None:
     lake.decide(0, 3)
     exit_code, shown = verify()
     assert exit_code == 0
     assert "Each row of bronze has its verdict in silver. Nobody was forgotten in vain." in shown
-    assert "Events looked through" in shown
-    lake.edit(KEPT, lambda rows: [row | {"user_id": "forgotten"} for row in rows[:1]] + rows[1:])
+    assert re.search(r"│ events │ +4 │\n", shown)
+    lake.edit(KEPT, lambda rows: [row | {"user_id": "forgotten"} if row["event_id"] == "x" else row for row in rows])
     exit_code, shown = verify("--format", "json")
     (stream,) = json.loads(shown)["streams"]
     assert exit_code == 1

@@ -213,96 +213,54 @@ class _Recount:
 
 
 def _findings(tables: TablesOfFiles, found: _Recount, passed: AbstractSet[str]) -> list[Finding]:
-    accounts, bookings, landed = tables.accounts, tables.bookings, found.landed
-    units = {name: booking.units for name, booking in bookings.items()}
+    """Say what each source is."""
+    units = {name: booking.units for name, booking in tables.bookings.items()}
     units |= {name: counted.count for name, counted in found.units.items()}
-
-    def is_even(name: str, count: int) -> bool:
-        """Whether as many units as there should be are in the tables, each once."""
-        account = accounts.get(name, Account())
-        if _is_changed(landed.get(name), account, bookings.get(name), found.hashes.get(name)):
-            # Its units cannot be recounted, and the ledger says how many were read, not which.
-            return account.rows == account.positions == count
-        return account.is_exactly(count)
-
-    uneven = {name: count for name, count in units.items() if not is_even(name, count)}
+    uneven = {name: count for name, count in units.items() if not _is_even(tables, found, name, count)}
     missing, extra = tables.compare(uneven) if uneven else ({}, {})
-    return [
-        _judge(
-            name,
-            _Evidence(
-                landed=landed.get(name),
-                account=accounts.get(name),
-                booking=bookings.get(name),
-                content_hash=found.hashes.get(name),
-                passed=name in passed,
-                units=units.get(name, 0),
-                whole=name in found.units and found.units[name].whole,
-                missing=missing.get(name, (0, [])),
-                extra=extra.get(name, (0, [])),
-                contents=found.contents.get(name, ()),
-            ),
-        )
-        for name in sorted({*bookings, *accounts, *landed})
-    ]
+    findings = []
+    for name in sorted({*tables.bookings, *tables.accounts, *found.landed}):
+        has_rows, is_booked, is_landed = name in tables.accounts, name in tables.bookings, name in found.landed
+        told: list[tuple[Status, str]] = []
+        if not is_booked and not has_rows:
+            if name in passed:
+                told = [(Status.LOST, "it is in no table, and the consumer is already past its position")]
+        elif not is_booked and not is_landed:
+            told = [(Status.DOUBLED, "it has rows, but is neither in the landing zone nor in the ledger")]
+        else:
+            told = _of_units(units.get(name, 0), missing.get(name), extra.get(name)) + _of_file(tables, found, name)
+        if told:
+            findings.append(worst_of(name, told))
+        else:
+            status = Status.EXPIRED if not is_landed else Status.OK if is_booked or has_rows else Status.PENDING
+            findings.append(Finding(name, status))
+    return findings
 
 
-@dataclass(frozen=True)
-class _Evidence:
-    """All that is known about a source.
-
-    Parameters
-    ----------
-    landed, account, booking
-        The file in the landing zone, what the tables hold, what the ledger says; each None if there is nothing.
-    content_hash
-        Hash of the file's bytes; None if they were not read.
-    passed
-        Whether a position is behind it already, so that it will not be read.
-    units, whole
-        How many units it has, recounted or as the ledger says; and whether it is a batch that cannot be split.
-    missing, extra
-        Positions that no table has, and of rows that have no unit of their own.
-    contents
-        In what the tables differ from what landed, in words.
-    """
-
-    landed: StoredFile | None
-    account: Account | None
-    booking: Booking | None
-    content_hash: str | None
-    passed: bool
-    units: int
-    whole: bool
-    missing: Positions
-    extra: Positions
-    contents: Sequence[str]
+def _is_even(tables: TablesOfFiles, found: _Recount, name: str, count: int) -> bool:
+    """Whether as many units as there should be are in the tables, each once."""
+    account = tables.accounts.get(name, Account())
+    if _is_changed(found.landed.get(name), account, tables.bookings.get(name), found.hashes.get(name)):
+        # Its units cannot be recounted, and the ledger says how many were read, not which.
+        return account.rows == account.positions == count
+    return account.is_exactly(count)
 
 
-def _judge(source: str, evidence: _Evidence) -> Finding:
-    landed, account, booking = evidence.landed, evidence.account, evidence.booking
-    if not booking and not account:
-        if evidence.passed:
-            text = "it is in no table, and the consumer is already past its position"
-            return Finding(source, Status.LOST, details=(text,))
-        return Finding(source, Status.PENDING)
-    if not booking and not landed:
-        text = "it has rows, but is neither in the landing zone nor in the ledger"
-        return Finding(source, Status.DOUBLED, details=(text,))
-    if told := _faults(evidence, account or Account()):
-        return worst_of(source, told)
-    return Finding(source, Status.OK if landed else Status.EXPIRED)
-
-
-def _faults(evidence: _Evidence, account: Account) -> list[tuple[Status, str]]:
-    landed, booking = evidence.landed, evidence.booking
+def _of_units(units: int, missing: Positions | None, extra: Positions | None) -> list[tuple[Status, str]]:
     told = []
-    if evidence.missing[0]:
-        told.append((Status.LOST, f"of {evidence.units:,} units, {_listed(evidence.missing)} are in no table"))
-    if evidence.extra[0]:
-        text = f"it has {evidence.units:,} units; rows without a unit of their own: {_listed(evidence.extra)}"
+    if missing:
+        told.append((Status.LOST, f"of {units:,} units, {_listed(missing)} are in no table"))
+    if extra:
+        text = f"it has {units:,} units; rows without a unit of their own: {_listed(extra)}"
         told.append((Status.DOUBLED, text))
-    if evidence.whole and account.bronze:
+    return told
+
+
+def _of_file(tables: TablesOfFiles, found: _Recount, name: str) -> list[tuple[Status, str]]:
+    landed, booking = found.landed.get(name), tables.bookings.get(name)
+    account = tables.accounts.get(name, Account())
+    told = []
+    if name in found.units and found.units[name].whole and account.bronze:
         told.append((Status.LOST, "the batch cannot be split, so it is one dead letter, but bronze has rows of it"))
     if not booking:
         told.append((Status.LOST, "the ledger has no row for it"))
@@ -313,10 +271,10 @@ def _faults(evidence: _Evidence, account: Account) -> list[tuple[Status, str]]:
     elif Reason.ABSENT in account.dead:
         if landed:  # somebody said that it is gone for good
             told.append((Status.LOST, "it was given up, but is back: land it again under another name"))
-    elif booking and landed and _is_changed(landed, account, booking, evidence.content_hash):
+    elif booking and landed and _is_changed(landed, account, booking, found.hashes.get(name)):
         how = "another size" if landed.size != booking.size else "the same size, other bytes"
         told.append((Status.CHANGED, f"it was overwritten after it was read: {how}"))
-    told += [(Status.CHANGED, text) for text in evidence.contents]
+    told += [(Status.CHANGED, text) for text in found.contents.get(name, ())]
     if booking and booking.rows == 1 and (text := difference(booking, account)):
         told.append((Status.CHANGED, text))
     return told

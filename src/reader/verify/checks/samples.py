@@ -8,7 +8,6 @@ from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract
 from lakeproof.gold.model import WINDOW_END, WINDOW_START
 from lakeproof.gold.product_file import product_names
-from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.gold.samples import (
     DETECTED_AT,
     DETECTOR,
@@ -20,6 +19,7 @@ from lakeproof.gold.samples import (
     Role,
     Samples,
 )
+from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.tables.names import MICRO_BATCH_ID, gold_query, samples_tables
 from reader.connect import Session
 from reader.verify.check import Check, Findings, Result, Scope
