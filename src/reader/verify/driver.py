@@ -13,6 +13,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,8 @@ def verify_stream(scope: Scope) -> Verification:
     results: dict[Section, tuple[Result, ...]] = {}
     for check in registry.CHECKS:
         scope.show(f"{scope.stream}: {check.name}", 0, 0)
-        found = (*results.get(check.section, ()), *check.run(scope))
+        # A scope of its own: a connection to the catalog may not outlive the recount of a large landing zone.
+        found = (*results.get(check.section, ()), *check.run(replace(scope)))
         results[check.section] = tuple(sorted(found, key=lambda result: result.name))
     return Verification(scope.stream, results)
 
