@@ -12,12 +12,10 @@ from starlette.types import Receive
 from collector.answers import Fault, Refusal
 from collector.budget import Share
 
-_GZIP = 31
-"""zlib's window bits for gzip."""
+_GZIP = 31  # zlib's window bits for gzip
 _WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 """8 MiB, which every decoder of zstd supports: a frame decides how much memory its decoder needs."""
-_MEMBERS = 16
-"""Most members of a compressed body; each one copies the rest of the body."""
+_MEMBERS = 16  # most members of a compressed body; each one copies the rest of the body
 
 
 class Disconnected(Exception):  # noqa: N818 - no error of the program

@@ -21,23 +21,20 @@ from collector.metrics import Metrics
 from collector.sender import Headers, Sender
 from lakeproof.settings import CollectorSettings
 
+# Header names in HTTP and in messages.
 CORRELATION = "x-correlation-id"
 IDEMPOTENCY_KEY = "idempotency-key"
 IDEMPOTENCY_INDEX = "idempotency-index"
 CLIENT = "client"
-"""Header names in HTTP and in messages."""
 
-_DISCONNECTED = 499
-"""The status that proxies log for a client that disconnected."""
-_EVENT_OVERHEAD_BYTES = 600
-"""Memory overhead per event, here and in librdkafka."""
+_DISCONNECTED = 499  # the status that proxies log for a client that disconnected
+_EVENT_OVERHEAD_BYTES = 600  # memory overhead per event, here and in librdkafka
 _CORRELATION_ID = re.compile(rb"[\w.:-]{1,128}", re.ASCII)
 _IDEMPOTENCY_KEY = re.compile(rb"[\x20-\x7e]{1,255}")
 _JSON = re.compile(r"application/json\s*(;\s*charset=\"?utf-8\"?\s*)?", re.IGNORECASE)
 _TEXT = re.compile(r"text/plain\s*(;\s*charset=\"?utf-8\"?\s*)?", re.IGNORECASE)
 _RETRY_SECONDS = 2.0
-_MAX_DEPTH = 64
-"""Levels of nesting of an event."""
+_MAX_DEPTH = 64  # levels of nesting of an event
 _ENCODER = msgspec.json.Encoder()
 
 

@@ -23,8 +23,7 @@ from lakeproof.errors import LakeproofError, UsageError
 _LINE = re.compile(r"(?P<client>[\w.-]{1,64})\s+(?P<digest>[0-9a-f]{64})(\s+(?P<rate>\d+(\.\d+)?))?")
 _CLIENT = re.compile(r"[\w.-]{1,64}")
 _LOOK_SECONDS = 1.0
-_BURST_SECONDS = 2.0
-"""Seconds of allowance that an idle client saves up."""
+_BURST_SECONDS = 2.0  # seconds of allowance that an idle client saves up
 
 
 @dataclass(frozen=True)

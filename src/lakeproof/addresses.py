@@ -7,16 +7,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 from lakeproof.errors import UsageError
 
-SCHEMES = ("file", "s3")
-"""Schemes of addresses in a lake."""
+SCHEMES = ("file", "s3")  # schemes of addresses in a lake
 
 _DATABASES = ("sqlite", "postgresql", "postgresql+psycopg")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _ALMOST_ADDRESS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:/(?!/)|(?:s3[an]?|file):(?!//))", re.IGNORECASE)
 _GIVE_ADDRESS = "Use a folder, a file:// or an s3:// address."
 _LONGEST_NAME = 255
-_LONGEST_PATH = 3_500
-"""In bytes. Linux allows 4,096, of which names below the lake need some."""
+_LONGEST_PATH = 3_500  # bytes; Linux allows 4,096, of which names below the lake need some
 
 
 def folder(text: str) -> Path:

@@ -53,10 +53,8 @@ _KINDS = {
 class LakeproofError(Exception):
     """An error with a message and a hint that says what to do next."""
 
-    exit_code: ClassVar[int] = 1
-    """Exit code of the program."""
-    retryable: ClassVar[bool] = False
-    """Whether the same command may succeed later. False means unknown."""
+    exit_code: ClassVar[int] = 1  # exit code of the program
+    retryable: ClassVar[bool] = False  # the same command may succeed later; False means unknown
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

@@ -6,52 +6,28 @@ from enum import StrEnum
 class Reason(StrEnum):
     """Code of a reason: the first ones are about a whole batch, the others about a record."""
 
-    EMPTY_BATCH = "empty_batch"
-    """The file is empty, or contains only white space."""
-    NOT_A_BATCH = "not_a_batch"
-    """Valid JSON, but not an array, an object or newline-delimited objects."""
-    CORRUPT_BATCH = "corrupt_batch"
-    """Cannot be split into records: truncated, not JSON, or followed by other data."""
-    UNDECODABLE = "undecodable"
-    """Compressed, but it cannot be decompressed."""
-    CHANGED = "changed"
-    """The file was overwritten after it was listed and before it was read, so the listed content is lost."""
-    ABSENT = "absent"
-    """The file or the messages were removed before they were read, and given up with `consumer give-up`."""
-    TOMBSTONE = "tombstone"
-    """A Kafka message without a value: it says that the record with its key was deleted."""
-    BATCH_TOO_LARGE = "batch_too_large"
-    """Too large to read, or to keep in a dead letter; the content is only in the landed file."""
+    EMPTY_BATCH = "empty_batch"  # the file is empty, or contains only white space
+    NOT_A_BATCH = "not_a_batch"  # valid JSON, but not an array, an object or newline-delimited objects
+    CORRUPT_BATCH = "corrupt_batch"  # cannot be split into records: truncated, not JSON, or followed by other data
+    UNDECODABLE = "undecodable"  # compressed, but it cannot be decompressed
+    CHANGED = "changed"  # the file was overwritten between listing and reading, so the listed content is lost
+    ABSENT = "absent"  # removed before it was read, and given up with `consumer give-up`
+    TOMBSTONE = "tombstone"  # a Kafka message without a value: it says that the record with its key was deleted
+    BATCH_TOO_LARGE = "batch_too_large"  # too large to read or keep; the content is only in the landed file
 
-    RECORD_TOO_LARGE = "record_too_large"
-    """Larger than `LAKE_MAX_RECORD_BYTES`; the content is only in the landed file."""
-    MALFORMED_RECORD = "malformed_record"
-    """The record is not valid JSON: NaN, single quotes, a trailing comma, …"""
-    INVALID_UTF8 = "invalid_utf8"
-    """Its bytes, or an escape sequence in it, are not valid Unicode."""
-    TOO_DEEP = "too_deep"
-    """Nested too deeply."""
-    NOT_AN_OBJECT = "not_an_object"
-    """Valid JSON, but not an object."""
-    DUPLICATE_KEY = "duplicate_key"
-    """An object has the same key twice."""
-    UNKNOWN_FIELD = "unknown_field"
-    """A field that is not in the contract."""
-    MISSING_FIELD = "missing_field"
-    """A required field is missing."""
-    NULL_FIELD = "null_field"
-    """A required field is null."""
-    WRONG_TYPE = "wrong_type"
-    """The JSON value does not have the field's type."""
-    WRONG_FORMAT = "wrong_format"
-    """A string that is not a valid timestamp or date."""
-    OUT_OF_RANGE = "out_of_range"
-    """The right type, but the column cannot hold it exactly, or it is outside the contract's minimum and maximum."""
-    NOT_ALLOWED = "not_allowed"
-    """A value that is not in the contract's list of allowed values."""
-    WRONG_LENGTH = "wrong_length"
-    """A string that is shorter or longer than the contract allows."""
-    PATTERN_MISMATCH = "pattern_mismatch"
-    """A string that does not match the contract's pattern."""
-    RULE_VIOLATED = "rule_violated"
-    """A rule of the contract is false for the record; the detail starts with the rule's name."""
+    RECORD_TOO_LARGE = "record_too_large"  # above `LAKE_MAX_RECORD_BYTES`; the content is only in the landed file
+    MALFORMED_RECORD = "malformed_record"  # the record is not valid JSON: NaN, single quotes, a trailing comma, …
+    INVALID_UTF8 = "invalid_utf8"  # its bytes, or an escape sequence in it, are not valid Unicode
+    TOO_DEEP = "too_deep"  # nested too deeply
+    NOT_AN_OBJECT = "not_an_object"  # valid JSON, but not an object
+    DUPLICATE_KEY = "duplicate_key"  # an object has the same key twice
+    UNKNOWN_FIELD = "unknown_field"  # a field that is not in the contract
+    MISSING_FIELD = "missing_field"  # a required field is missing
+    NULL_FIELD = "null_field"  # a required field is null
+    WRONG_TYPE = "wrong_type"  # the JSON value does not have the field's type
+    WRONG_FORMAT = "wrong_format"  # a string that is not a valid timestamp or date
+    OUT_OF_RANGE = "out_of_range"  # does not fit the column exactly, or the contract's minimum and maximum
+    NOT_ALLOWED = "not_allowed"  # a value that is not in the contract's list of allowed values
+    WRONG_LENGTH = "wrong_length"  # a string that is shorter or longer than the contract allows
+    PATTERN_MISMATCH = "pattern_mismatch"  # a string that does not match the contract's pattern
+    RULE_VIOLATED = "rule_violated"  # a rule is false; the detail starts with the rule's name

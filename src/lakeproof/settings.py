@@ -35,10 +35,8 @@ from lakeproof.topics import starting_offsets, topic_name
 _PREFIX = "LAKE_"
 _S3_PREFIX = "AWS_"
 _DEFAULTS = ".env"
-CLICKSTREAM = "clickstream"
-"""Name of the stream of the collector."""
-_OTHERS = {"LAKE_DEMO"}
-"""Names that are used by scripts only."""
+CLICKSTREAM = "clickstream"  # name of the stream of the collector
+_OTHERS = {"LAKE_DEMO"}  # names that are used by scripts only
 _MASTER = re.compile(
     r"local(\[([1-9]\d*|\*)(, *[1-9]\d*)?\])?|local-cluster\[\d+, *\d+, *\d+\]"
     r"|spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*|yarn|k8s://\S+"
@@ -166,8 +164,7 @@ class _Concern(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, validate_by_alias=True, validate_by_name=True
     )
-    secrets: ClassVar[tuple[str, ...]] = ()
-    """Fields with secrets, and with names that belong to them."""
+    secrets: ClassVar[tuple[str, ...]] = ()  # fields with secrets, and with names that belong to them
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()

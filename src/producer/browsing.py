@@ -9,8 +9,7 @@ from faker import Faker
 
 from producer.seeds import seeded
 
-_MAX_AGE_US = 10_000_000
-"""Greatest age of an event when its batch lands."""
+_MAX_AGE_US = 10_000_000  # greatest age of an event when its batch lands
 _LEAVES = 0.15
 _DIRECT = 0.3
 _REFERRERS = 50

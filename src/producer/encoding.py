@@ -10,12 +10,9 @@ import msgspec
 class JsonStyle(StrEnum):
     """JSON format of a batch."""
 
-    COMPACT = "compact"
-    """An array, without spaces."""
-    SPACED = "spaced"
-    """An array with a space after each comma and colon, as by Python's ``json.dumps``."""
-    NDJSON = "ndjson"
-    """One record per line."""
+    COMPACT = "compact"  # an array, without spaces
+    SPACED = "spaced"  # an array with a space after each comma and colon, as by Python's ``json.dumps``
+    NDJSON = "ndjson"  # one record per line
 
 
 def encode_record(record: Mapping[str, Any], style: JsonStyle) -> bytes:

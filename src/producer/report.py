@@ -14,8 +14,7 @@ from lakeproof.errors import UsageError
 from lakeproof.reasons import Reason
 from producer.batches import Batch, Record
 
-SOUND = "sound"
-"""Name of the combination without faults."""
+SOUND = "sound"  # name of the combination without faults
 
 
 @dataclass

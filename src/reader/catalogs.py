@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _TABLES = "SELECT * FROM iceberg_tables WHERE catalog_name = ?"
 _NAMESPACES = "SELECT namespace FROM iceberg_namespace_properties WHERE catalog_name = ?"
 
-Name = tuple[str, ...]
-"""A namespace with its levels."""
+Name = tuple[str, ...]  # a namespace with its levels
 
 
 class Catalog(Protocol):

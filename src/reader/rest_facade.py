@@ -18,8 +18,7 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 from reader.catalogs import catalog_of
 
-ROOT_NAMESPACE = "root"
-"""An empty namespace in which a session starts, even in an empty lake."""
+ROOT_NAMESPACE = "root"  # an empty namespace in which a session starts, even in an empty lake
 
 _NAMESPACE = "/v1/{prefix}/namespaces/{namespace}"
 _ENDPOINTS = [

@@ -16,8 +16,7 @@ from reader.views import quoted
 
 _PROMPT = ".prompt 'lake D ' '     > '"
 _GREETING = ".print 'FROM tables; lists the tables of the lake. Ctrl-D leaves.'\n"
-_AFTER_ERROR = 1
-"""The exit code of DuckDB's shell if its last statement failed."""
+_AFTER_ERROR = 1  # the exit code of DuckDB's shell if its last statement failed
 
 
 def run_shell(settings: Settings) -> int:

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _EXAMPLE_WIDTH = 60
-_REASONS = 10
-"""Rows of dead letters that are shown."""
+_REASONS = 10  # rows of dead letters that are shown
 
 
 @dataclass(frozen=True)

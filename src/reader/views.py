@@ -19,8 +19,7 @@ from lakeproof.storage.local import local_path
 LANDING = "landing"
 DEAD_LETTERS_TEXT = "dead_letters_text"
 TABLES = "tables"
-MEMORY = "memory"
-"""DuckDB's name of the session's own database, which has the views."""
+MEMORY = "memory"  # DuckDB's name of the session's own database, which has the views
 
 # BLOB to VARCHAR never fails; of what it escapes, quotes are put back, for JSON to stay readable.
 _AS_TEXT = r"""coalesce(try(decode(bytes)), replace(replace(bytes::VARCHAR, '\x22', '"'), '\x27', ''''))"""

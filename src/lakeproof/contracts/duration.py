@@ -7,8 +7,7 @@ _UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 _FORM = re.compile(rf"([1-9]\d{{0,9}}) ({'|'.join(_UNITS)})s?", re.ASCII)
 
 UNBOUNDED = "unbounded"
-MAX_DURATION = timedelta(days=36_500)
-"""Added to a time of this era, the result is still a valid time."""
+MAX_DURATION = timedelta(days=36_500)  # added to a time of this era, the result is still a valid time
 FORM = "a duration like 7 days, 12 hours or 90 minutes"
 FORM_HINT = f"Write a whole number and seconds, minutes, hours or days. The maximum is {MAX_DURATION.days} days."
 

@@ -34,8 +34,7 @@ _OFFSET = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
 _TIMESTAMP = f"^{_DAY}T{_TIME}{_OFFSET}$"
 _DATE = f"^{_DAY}$"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECONDS = (-62_135_596_800, 253_402_300_800)
-"""The years 1 to 9999 in seconds since 1970."""
+_SECONDS = (-62_135_596_800, 253_402_300_800)  # the years 1 to 9999 in seconds since 1970
 _TYPES: dict[PrimitiveType, dict[str, Any]] = {
     PrimitiveType.STRING: {"type": "string"},
     PrimitiveType.BOOLEAN: {"type": "boolean"},

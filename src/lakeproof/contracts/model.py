@@ -10,21 +10,16 @@ from enum import StrEnum
 class DriftPolicy(StrEnum):
     """How to handle unknown fields, and values that do not fit where null is allowed."""
 
-    FREEZE = "freeze"
-    """The record is a dead letter."""
-    RESCUE = "rescue"
-    """The record goes to bronze; what did not fit is kept in ``_rescued``."""
-    DISCARD = "discard"
-    """The record goes to bronze; what did not fit is counted and dropped."""
+    FREEZE = "freeze"  # the record is a dead letter
+    RESCUE = "rescue"  # the record goes to bronze; what did not fit is kept in ``_rescued``
+    DISCARD = "discard"  # the record goes to bronze; what did not fit is counted and dropped
 
 
 class SilverStrategy(StrEnum):
     """How silver finds earlier records of a key. All strategies give the same verdicts."""
 
-    MERGE = "merge"
-    """Compare with the rows of silver."""
-    STATE = "state"
-    """Keep the keys in the state of the query."""
+    MERGE = "merge"  # compare with the rows of silver
+    STATE = "state"  # keep the keys in the state of the query
 
 
 @dataclass(frozen=True)
@@ -141,8 +136,7 @@ class TimeForm:
         return f"{self.format} in {self.zone}" if self.format.may_lack_offset else self.format
 
 
-ISO_8601 = TimeForm()
-"""Default format of timestamps."""
+ISO_8601 = TimeForm()  # default format of timestamps
 
 
 @dataclass(frozen=True)
@@ -177,10 +171,8 @@ class DerivedFrom(StrEnum):
 
     CORRELATION = "correlationId"
     """Text that identifies an event and all its copies, see :mod:`lakeproof.kafka.correlation`."""
-    SCHEMA = "schemaId"
-    """Id of the contract in the schema registry; null without a registry."""
-    INGESTION = "ingestionTimestamp"
-    """Time when the micro-batch was judged."""
+    SCHEMA = "schemaId"  # id of the contract in the schema registry; null without a registry
+    INGESTION = "ingestionTimestamp"  # time when the micro-batch was judged
 
 
 @dataclass(frozen=True)

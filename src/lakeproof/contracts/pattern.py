@@ -7,10 +7,8 @@ As in JSON Schema, it can match anywhere in the text; ``^…$`` matches all of i
 
 import re
 
-MAX_SIZE = 1_000
-"""Characters and ranges of a pattern with repeats expanded; larger ones may not fit into RE2."""
-MAX_DEPTH = 50
-"""Nested groups."""
+MAX_SIZE = 1_000  # characters and ranges of a pattern with repeats expanded; larger ones may not fit into RE2
+MAX_DEPTH = 50  # nested groups
 
 _SYNTAX = "^$\\.*+?()[]{}|/"
 _ESCAPED = _SYNTAX + "tnrfv"

@@ -13,8 +13,7 @@ from lakeproof.contracts.rules.sql import FUNCTIONS, only, parse_sql, read_expre
 from lakeproof.contracts.rules.types import MAX_DIGITS, OUTSIDE, RuleError, convert, digits, shown
 from lakeproof.gold.model import Aggregate, Measure
 
-MAX_DIGITS_IN_SUM = MAX_DIGITS - 6
-"""Most digits of a summand: a sum of a million of them still fits."""
+MAX_DIGITS_IN_SUM = MAX_DIGITS - 6  # most digits of a summand: a sum of a million of them still fits
 
 _AGGREGATES: dict[type[exp.Expr], Aggregate] = {
     exp.Count: Aggregate.COUNT,

@@ -18,30 +18,23 @@ WINDOW_END = "window_end"
 class Kind(StrEnum):
     """Kind of a data product."""
 
-    WINDOWS = "windows"
-    """One row of measures per window: :class:`Product`."""
-    SAMPLES = "samples"
-    """Selected records per window: :class:`lakeproof.gold.samples.Samples`."""
+    WINDOWS = "windows"  # one row of measures per window: :class:`Product`
+    SAMPLES = "samples"  # selected records per window: :class:`lakeproof.gold.samples.Samples`
 
 
 class Publish(StrEnum):
     """When the row of a window is published."""
 
-    UPDATES = "updates"
-    """With the first record, and after each change."""
-    FINAL = "final"
-    """Once, when the horizon has passed its end and silver accepts no more records of it."""
+    UPDATES = "updates"  # with the first record, and after each change
+    FINAL = "final"  # once, when the horizon has passed its end and silver accepts no more records of it
 
 
 class SinkKind(StrEnum):
     """Where rows are published."""
 
-    TABLE = "table"
-    """The table of the product. The others follow it."""
-    KAFKA = "kafka"
-    """A topic of Kafka."""
-    PARQUET = "parquet"
-    """Parquet files that contain each window once."""
+    TABLE = "table"  # the table of the product, which the others follow
+    KAFKA = "kafka"  # a topic of Kafka
+    PARQUET = "parquet"  # Parquet files that contain each window once
 
 
 @dataclass(frozen=True)
@@ -55,18 +48,13 @@ class Sink:
 class Aggregate(StrEnum):
     """Aggregate functions. As in SQL, they ignore null."""
 
-    COUNT = "count"
-    """Number of values, or of records if there is no argument."""
+    COUNT = "count"  # number of values, or of records if there is no argument
     COUNT_DISTINCT = "count_distinct"
-    SUM = "sum"
-    """Null if there is no value."""
-    MIN = "min"
-    """Null if there is no value. Ordered as by the operator LESS."""
+    SUM = "sum"  # null if there is no value
+    MIN = "min"  # null if there is no value; ordered as by the operator LESS
     MAX = "max"
-    MIN_BY = "min_by"
-    """MIN of the values in the records with the lowest order. Null counts as the greatest value."""
-    MAX_BY = "max_by"
-    """MAX of the values in the records with the highest order. Null counts as the lowest value."""
+    MIN_BY = "min_by"  # MIN of the values in the records with the lowest order; null counts as the greatest value
+    MAX_BY = "max_by"  # MAX of the values in the records with the highest order; null counts as the lowest value
 
 
 @dataclass(frozen=True)

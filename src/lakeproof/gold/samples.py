@@ -19,10 +19,8 @@ MAXIMUM = "maximum"
 class Grouping(StrEnum):
     """The group of readings from which samples are taken."""
 
-    DEVICE = "device"
-    """Readings of a device in a window."""
-    WINDOW = "window"
-    """Readings of all devices in a window."""
+    DEVICE = "device"  # readings of a device in a window
+    WINDOW = "window"  # readings of all devices in a window
 
 
 class Role(StrEnum):
@@ -46,10 +44,8 @@ class Detector(StrEnum):
 class AlertMode(StrEnum):
     """How fast alerts are sent."""
 
-    REAL_TIME = "real_time"
-    """Spark's real-time mode: each message at once, at the cost of a core per partition."""
-    MICRO_BATCH = "micro_batch"
-    """A few times a second."""
+    REAL_TIME = "real_time"  # Spark's real-time mode: each message at once, at the cost of a core per partition
+    MICRO_BATCH = "micro_batch"  # a few times a second
 
 
 @dataclass(frozen=True)

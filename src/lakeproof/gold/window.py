@@ -6,8 +6,7 @@ from lakeproof.contracts.duration import FORM, FORM_HINT, duration_text, read_du
 from lakeproof.contracts.read.problems import ContractError
 from lakeproof.gold.model import Window
 
-MAX_OVERLAP = 1_440
-"""Most windows that contain a record: a day's windows that start every minute."""
+MAX_OVERLAP = 1_440  # most windows that contain a record: a day's windows that start every minute
 
 _DAY = timedelta(days=1)
 

@@ -15,14 +15,11 @@ from pathlib import Path
 
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 
-SPARK = "spark"
-"""Configuration of ivy.xml for the programs. The others are for the servers of the tests."""
+SPARK = "spark"  # configuration of ivy.xml for the programs; others are for the servers of the tests
 _LISTED = "jars.sha256"
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
-_PRINTED = 3
-"""Lines of Ivy's output in an error message."""
-_DAMAGE = ("invalid sha1", "invalid md5", ".part", "report.Xml")
-"""Ivy's messages about incomplete or damaged files."""
+_PRINTED = 3  # lines of Ivy's output in an error message
+_DAMAGE = ("invalid sha1", "invalid md5", ".part", "report.Xml")  # Ivy's messages about incomplete or damaged files
 
 
 class JarsError(LakeproofError):

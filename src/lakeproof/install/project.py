@@ -6,8 +6,7 @@ from pathlib import Path
 
 from lakeproof.errors import UsageError
 
-_NAMES = {"env": ".env"}
-"""Files that have another name in the package."""
+_NAMES = {"env": ".env"}  # files that have another name in the package
 
 
 def init_project(folder: Path) -> list[Path]:

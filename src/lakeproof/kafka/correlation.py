@@ -10,10 +10,10 @@ The client is empty if the collector requires no keys.
 
 import hashlib
 
+# Headers that the collector writes.
 IDEMPOTENCY_KEY = "idempotency-key"
 IDEMPOTENCY_INDEX = "idempotency-index"
 CLIENT = "client"
-"""Names of the headers that the collector writes."""
 _DIGITS = 32
 
 

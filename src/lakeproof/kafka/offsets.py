@@ -5,11 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-Range = tuple[int, int, int]
-"""Partition, first offset, end offset (exclusive)."""
+Range = tuple[int, int, int]  # partition, first offset, end offset (exclusive)
 
-OFFSET_DIGITS = 19
-"""Digits of an offset in a name: padded, so that names sort like offsets."""
+OFFSET_DIGITS = 19  # digits of an offset in a name: padded, so that names sort like offsets
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,10 @@ if TYPE_CHECKING:
 
 _DELETED = 2  # status of a manifest entry
 _POSITION_DELETES = 1  # content of a data file
-_PATH_IN_DELETES = 2147483546
-"""Field id of the file path in position deletes."""
+_PATH_IN_DELETES = 2147483546  # field id of the file path in position deletes
 _PUFFIN = b"PFA1"
 _FOOTER_END = 12  # size of the payload, flags and magic, 4 bytes each
-_MOVED = re.compile(r"^moved-[0-9a-f]{12}-")
-"""Prefix of an earlier move, which is removed so that names do not grow."""
+_MOVED = re.compile(r"^moved-[0-9a-f]{12}-")  # prefix of an earlier move, which is removed so that names do not grow
 
 
 @dataclass

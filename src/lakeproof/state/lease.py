@@ -24,8 +24,7 @@ from lakeproof.state.schema import LEASES
 
 log = structlog.get_logger()
 
-LEASE_SECONDS = 30.0
-"""Lifetime of a lease without renewal: how long a dead machine blocks the next consumer."""
+LEASE_SECONDS = 30.0  # lifetime of a lease without renewal: how long a dead machine blocks the next consumer
 
 _GIVEN_BACK = 0.0
 _RENEWALS = 6  # per lifetime, so that some may fail without losing the lease
@@ -62,12 +61,10 @@ def modes_with_leases(database: str, mode: str) -> list[str]:
 class State(StrEnum):
     """State of the query that holds or held a lease."""
 
-    NEVER = "never"
-    """The query has not run."""
+    NEVER = "never"  # the query has not run
     RUNNING = "running"
     STOPPED = "stopped"
-    DIED = "died"
-    """The lease was not returned: the query was killed, or its machine died."""
+    DIED = "died"  # the lease was not returned: the query was killed, or its machine died
 
 
 def state_of(database: str, name: str) -> State:

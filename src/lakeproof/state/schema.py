@@ -148,5 +148,4 @@ def _version(connection: Connection) -> int | None:
     return connection.scalar(select(_VERSION.c.version))
 
 
-_STEPS = (_metadata, _for_kafka, _for_publishing)
-"""Tables to create, by version."""
+_STEPS = (_metadata, _for_kafka, _for_publishing)  # tables to create, by version

@@ -20,8 +20,7 @@ class StoredFile:
 class Storage(Protocol):
     """Files below a root URI."""
 
-    shows_whole_files: bool
-    """Whether files appear only when complete (S3), or may be seen while they grow (local)."""
+    shows_whole_files: bool  # whether files appear only when complete (S3), or may be seen while they grow (local)
 
     def list(self) -> Iterator[StoredFile]:
         """List every file below the root, in sub-folders too."""

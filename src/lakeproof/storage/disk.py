@@ -15,8 +15,7 @@ from lakeproof.settings import Settings, load_settings
 _CODES = (errno.ENOSPC, errno.EDQUOT)
 # Errors from a JVM or another process have no errno.
 _WORDS = (*map(os.strerror, _CODES), "database or disk is full")
-_POSTGRES = ("psycopg", "org.postgresql")
-"""Marks of an error of Postgres, whose disk is on its server."""
+_POSTGRES = ("psycopg", "org.postgresql")  # marks of an error of Postgres, whose disk is on its server
 
 
 class DiskFullError(UnavailableError):

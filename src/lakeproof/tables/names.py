@@ -22,26 +22,18 @@ WINNER_POSITION = "_winner_position"
 HORIZON = "_horizon"
 UPDATED_AT = "_updated_at"
 
-NEXT_MICRO_BATCH = "lakeproof.next-micro-batch"
-"""Property of a ledger: lowest number of its next micro-batch."""
-MARKER = "lakeproof.marker."
-"""Prefix of the property with the newest marker of a query, followed by the query's name."""
-PRODUCT = "lakeproof.product"
-"""Property of a gold table: digest of its data product."""
-REBUILDING = "__rebuild_"
-"""Prefix of the suffix of tables that are being rebuilt."""
-LANDING_ROOT = "lakeproof.landing.zone-root"
-"""Property of a ledger: URI of the landing folder of its sources."""
-KAFKA_TOPIC = "lakeproof.kafka.topic"
-"""Property of a ledger: topic of the stream, and the offsets where it begins."""
+NEXT_MICRO_BATCH = "lakeproof.next-micro-batch"  # property of a ledger: lowest number of its next micro-batch
+MARKER = "lakeproof.marker."  # prefix of the property with the newest marker of a query, followed by the query's name
+PRODUCT = "lakeproof.product"  # property of a gold table: digest of its data product
+REBUILDING = "__rebuild_"  # prefix of the suffix of tables that are being rebuilt
+LANDING_ROOT = "lakeproof.landing.zone-root"  # property of a ledger: URI of the landing folder of its sources
+KAFKA_TOPIC = "lakeproof.kafka.topic"  # property of a ledger: topic of the stream, and the offsets where it begins
 SCHEMA_IDS = "lakeproof.schema-ids"
 """Property of a ledger: JSON with the schema registry's ids of contracts, by digest."""
 RENAMED = "lakeproof.renamed-columns"
 """Property of a table: JSON with the current names of renamed columns, by former name."""
-HASH_KIND = "lakeproof.content-hash"
-"""Property of a silver table: version of its row hashes."""
-SCHEMA_CHANGES = "ops.schema_changes"
-"""One row per contract that was applied to the tables of a stream."""
+HASH_KIND = "lakeproof.content-hash"  # property of a silver table: version of its row hashes
+SCHEMA_CHANGES = "ops.schema_changes"  # one row per contract that was applied to the tables of a stream
 
 
 @dataclass(frozen=True)
@@ -50,8 +42,7 @@ class StreamTables:
 
     bronze: str
     dead_letters: str
-    ledger: str
-    """One row per source and micro-batch, with counts of units by outcome."""
+    ledger: str  # one row per source and micro-batch, with counts of units by outcome
 
 
 def stream_tables(stream: str) -> StreamTables:
@@ -66,14 +57,10 @@ class SilverTables:
     Each row of bronze is in one of the first three, or is a duplicate, which is only counted in the ledger.
     """
 
-    kept: str
-    """One row per primary key."""
-    conflicts: str
-    """Rows with a known key but different content."""
-    late: str
-    """Rows with an event time before the horizon."""
-    ledger: str
-    """One row per source and bronze micro-batch, with counts of rows by verdict."""
+    kept: str  # one row per primary key
+    conflicts: str  # rows with a known key but different content
+    late: str  # rows with an event time before the horizon
+    ledger: str  # one row per source and bronze micro-batch, with counts of rows by verdict
 
 
 def silver_query(stream: str) -> str:

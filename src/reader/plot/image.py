@@ -5,8 +5,7 @@ from pathlib import Path
 from lakeproof.errors import UsageError
 from reader.plot.series import Plot
 
-_WIDTH, _HEIGHT = 10.0, 3.0
-"""Size of a panel in inches."""
+_WIDTH, _HEIGHT = 10.0, 3.0  # size of a panel in inches
 
 
 def write_image(plot: Plot, path: Path) -> None:

@@ -10,12 +10,9 @@ from plotille import Figure
 from lakeproof.streams import printable
 from reader.plot.series import Panel, Plot
 
-_HEIGHT = 10
-"""Lines of a panel."""
-_MARGIN = 24
-"""Columns for the labels of the axis."""
-_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
-"""Units for numbers with at least two digits of them."""
+_HEIGHT = 10  # lines of a panel
+_MARGIN = 24  # columns for the labels of the axis
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))  # units for numbers with at least two digits of them
 _MORE = 1.1
 _COLORS = ("blue", "red", "green", "magenta", "cyan", "yellow", "white")
 

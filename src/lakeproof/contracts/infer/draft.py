@@ -17,8 +17,7 @@ from lakeproof.contracts.model import TimeFormat
 from lakeproof.contracts.read.names import is_identifier
 from lakeproof.contracts.times import FORMAT, ZONE
 
-Property = dict[str, Any]
-"""A property of the Open Data Contract Standard, or the type of items or map values."""
+Property = dict[str, Any]  # a property of the Open Data Contract Standard, or the type of items or map values
 
 _SCALAR: Property = {"logicalType": "string", "physicalType": "scalar"}
 _UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"

@@ -12,12 +12,9 @@ from lakeproof.contracts.constraints import read_moment
 from lakeproof.contracts.model import PrimitiveType, TimeFormat
 from lakeproof.contracts.tokens import FloatToken, IntToken
 
-MAX_VALUES = 12
-"""Distinct texts to keep per field."""
-MAX_DEPTH = 20
-"""Greatest nesting depth of described values."""
-MAX_KEYS = 300
-"""Distinct keys above which objects are seen as a map."""
+MAX_VALUES = 12  # distinct texts to keep per field
+MAX_DEPTH = 20  # greatest nesting depth of described values
+MAX_KEYS = 300  # distinct keys above which objects are seen as a map
 _MAX_LONG_DIGITS = 19
 _MAX_DECIMAL_DIGITS = 38
 
@@ -44,12 +41,9 @@ class Token(StrEnum):
     DATE = "date"
     UUID = "UUID"
     BOOLEAN = "boolean"
-    LONG = "integer"
-    """A 64-bit integer."""
-    WHOLE = "large integer"
-    """An integer with up to 38 digits."""
-    NUMBER = "number"
-    """Any other number in the range of a double."""
+    LONG = "integer"  # a 64-bit integer
+    WHOLE = "large integer"  # an integer with up to 38 digits
+    NUMBER = "number"  # any other number in the range of a double
     HUGE = "number that no double can have"
 
 

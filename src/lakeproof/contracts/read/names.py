@@ -5,8 +5,7 @@ import re
 from lakeproof.contracts.read.problems import ContractError
 from lakeproof.contracts.read.source import YamlPath
 
-RESERVED = ("dedupe", "windows")
-"""Names of modes in `consumer run`, which streams cannot have."""
+RESERVED = ("dedupe", "windows")  # names of modes in `consumer run`, which streams cannot have
 
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*", re.IGNORECASE | re.ASCII)
 

@@ -35,8 +35,7 @@ _TABLE: YamlPath = ("schema", 0)
 _FIELDS: YamlPath = (*_TABLE, "properties")
 _START = "Start it with `apiVersion: v3.2.0` and `kind: DataContract`."
 _PAGE = "See docs/contracts/schema.md, or the Open Data Contract Standard v3."
-_OPAQUE = ("customProperties", "logicalTypeOptions")
-"""Keys with values of other tools, or options."""
+_OPAQUE = ("customProperties", "logicalTypeOptions")  # keys with values of other tools, or options
 _KEYS = sorted({*OpenDataContractStandard.model_fields, *SchemaObject.model_fields, *SchemaProperty.model_fields})
 
 

@@ -9,12 +9,10 @@ from rich.cells import cell_len
 
 from lakeproof.errors import UsageError
 
-YamlPath = tuple[str | int, ...]
-"""Path of keys and indexes in a document, like ``("schema", 0, "properties", 2)``."""
+YamlPath = tuple[str | int, ...]  # path of keys and indexes in a document, like ``("schema", 0, "properties", 2)``
 
 _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-_MAX_SHOWN = 100
-"""Characters per line of an excerpt."""
+_MAX_SHOWN = 100  # characters per line of an excerpt
 
 
 class Span(NamedTuple):

@@ -18,22 +18,17 @@ class Operator(StrEnum):
     EQUAL = "equal"
     LESS = "less"
     """Text is ordered by UTF-8 bytes; NaN equals itself and is the greatest double, as in Spark and DuckDB."""
-    LIKE = "like"
-    """Text, and a literal pattern of ``%``, ``_`` and characters without a backslash."""
+    LIKE = "like"  # text, and a literal pattern of ``%``, ``_`` and characters without a backslash
     IS_NULL = "is_null"
-    CONVERT = "convert"
-    """Widens numbers, so that it cannot fail."""
+    CONVERT = "convert"  # widens numbers, so that it cannot fail
     ADD = "add"
     SUBTRACT = "subtract"
-    MULTIPLY = "multiply"
-    """Doubles follow IEEE 754; decimals are exact: the result has room for all digits."""
+    MULTIPLY = "multiply"  # doubles follow IEEE 754; decimals are exact: the result has room for all digits
     NEGATE = "negate"
     ABS = "abs"
-    LENGTH = "length"
-    """In Unicode code points."""
+    LENGTH = "length"  # in Unicode code points
     COALESCE = "coalesce"
-    IF = "if"
-    """The second operand if the first is true, the third if it is false or null."""
+    IF = "if"  # the second operand if the first is true, the third if it is false or null
 
 
 @dataclass(frozen=True)

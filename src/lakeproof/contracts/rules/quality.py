@@ -27,8 +27,7 @@ _EXPECTATIONS = (
     "engine",
     "implementation",
 )
-_Found = tuple[DataQuality, YamlPath, str]
-"""An entry, its place, and the JSONPath of its field, if any."""
+_Found = tuple[DataQuality, YamlPath, str]  # an entry, its place, and the JSONPath of its field, if any
 
 
 def read_rules(

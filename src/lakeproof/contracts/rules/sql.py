@@ -30,10 +30,8 @@ from lakeproof.contracts.rules.types import (
     unified,
 )
 
-MAX_SIZE = 4_000
-"""Characters of an expression."""
-MAX_DEPTH = 40
-"""Levels of nesting in an expression."""
+MAX_SIZE = 4_000  # characters of an expression
+MAX_DEPTH = 40  # levels of nesting in an expression
 
 _BOOLEAN, _TEXT, _INT, _LONG, _DOUBLE = (
     PrimitiveType.BOOLEAN,
