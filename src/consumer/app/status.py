@@ -291,7 +291,7 @@ def _messages_behind(settings: Settings, recorded: Recorded, at: Offsets) -> int
     topic = Topic(settings.kafka, recorded.topic)
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
-    return sum(max(extent.end - at.next(partition), 0) for partition, extent in topic.extents(partitions).items())
+    return topic.behind(at, partitions)
 
 
 def _found(catalog: "Catalog", name: str) -> "Table | None":

@@ -22,6 +22,8 @@ _LOCKED = ("IO error: While lock file", "IO error: lock hold by current process"
 _LOG_BLOCK_BYTES = 32 << 10
 _RECORD_HEADER = struct.Struct("<IHB")
 _LAST_RECORD_TYPE = 4
+_HOUR = 3_600_000_000  # in microseconds: narrower buckets would be many
+_REST = "rest"  # the bucket of keys without a usable time
 
 ResultT = TypeVar("ResultT")
 
@@ -144,6 +146,33 @@ class Buckets:
             yield
         except Exception as error:
             raise DamagedError(f"Cannot use the key index {self._folder}: {error}.", self._hint) from error
+
+
+class TimedBuckets(Buckets):
+    """Buckets by a time of each key, in microseconds since 1970. What is too old is removed with its bucket.
+
+    They are as wide as `length`, the time for which a key counts, so that two or three of them are looked at for a key.
+    None keeps all keys.
+    """
+
+    def __init__(self, folder: Path, setting: str, length: int | None) -> None:
+        super().__init__(folder, setting)
+        self.width = None if length is None else max(length, _HOUR)
+
+    def bucket(self, time: int | None, oldest: int | None) -> str:
+        """The bucket of a key of some time, where no key from before `oldest` counts."""
+        if self.width is not None and time is not None and oldest is not None:
+            number = time // self.width
+            if number <= oldest // self.width + 2:  # a time that is far ahead would make a bucket of its own
+                return str(number)
+        return _REST
+
+    def drop_before(self, oldest: int | None) -> None:
+        """Remove the buckets of which no key counts."""
+        if self.width is not None and oldest is not None:
+            first = oldest // self.width
+            for name in [name for name in self.names if name != _REST and int(name) < first]:
+                self.drop(name)
 
 
 def _database(folder: Path) -> tuple[Rdict, list[str]]:

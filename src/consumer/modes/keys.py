@@ -1,8 +1,4 @@
-"""The ids of kept events that can still meet a duplicate, in RocksDB on the local disk.
-
-It is a copy: the checkpoint has the same ids in files. A copy that is lost, damaged, or of another point in time is
-filled again from there.
-"""
+"""Rebuildable index in RocksDB of the ids that can still meet a duplicate: the checkpoint has them in files."""
 
 import json
 import struct
@@ -12,50 +8,25 @@ from typing import NamedTuple
 
 from rocksdict import ColumnFamily, WriteBatch
 
-from consumer.layers.buckets import Buckets
+from consumer.layers.buckets import TimedBuckets
 from consumer.modes.plan import Micros
 
 _TIME = struct.Struct(">q")
 _PROGRESS = b"progress"
-_HOUR = 3_600_000_000
-_REST = "rest"
 
 
 class Progress(NamedTuple):
-    """Which commit of a checkpoint the ids belong to.
-
-    Parameters
-    ----------
-    number, id
-        Of the commit.
-    """
+    """Which commit of a checkpoint the ids belong to."""
 
     number: int
     id: str
 
 
 class Keys:
-    """Ids with the times of their events.
-
-    They are in buckets by time. What cannot meet a duplicate any more is removed with its bucket. Each method may raise
-    :class:`consumer.layers.buckets.DamagedError`.
-
-    Parameters
-    ----------
-    folder
-        Where they are; made if it is missing.
-    watermark
-        How much older than the newest event an event may be, in microseconds.
-
-    Raises
-    ------
-    LakeproofError
-        Another process has it open, or the folder cannot be written.
-    """
+    """Ids with the times of their events. Each method may raise :class:`consumer.layers.buckets.DamagedError`."""
 
     def __init__(self, folder: Path, watermark: Micros) -> None:
-        self._width = max(2 * watermark, _HOUR)
-        self._buckets = Buckets(folder, "LAKE_HOME")
+        self._buckets = TimedBuckets(folder, "LAKE_HOME", 2 * watermark)
 
     @property
     def progress(self) -> Progress | None:
@@ -74,22 +45,17 @@ class Keys:
 
     def add(self, rows: Iterable[tuple[bytes, Micros]], progress: Progress, oldest: Micros | None) -> None:
         """Add ids, and remove those of events from before `oldest`, at once."""
-        newest = None if oldest is None else oldest // self._width + 2
         batch = WriteBatch(raw_mode=True)
-        buckets: dict[int | None, ColumnFamily] = {}
+        buckets: dict[str, ColumnFamily] = {}
         for key, time in rows:
             if oldest is None or time >= oldest:
-                number = time // self._width
-                # A time that is far ahead would make a bucket of its own.
-                place = number if newest is not None and number <= newest else None
-                if place not in buckets:
-                    buckets[place] = self._buckets.handle(_REST if place is None else str(place))
-                batch.put(key, _TIME.pack(time), buckets[place])
+                name = self._buckets.bucket(time, oldest)
+                if name not in buckets:
+                    buckets[name] = self._buckets.handle(name)
+                batch.put(key, _TIME.pack(time), buckets[name])
         batch.put(_PROGRESS, json.dumps(progress).encode())
         self._buckets.write(batch)
-        if oldest is not None:
-            for name in [name for name in self._buckets.names if name != _REST and int(name) < oldest // self._width]:
-                self._buckets.drop(name)
+        self._buckets.drop_before(oldest)
 
     def clear(self) -> None:
         """Remove everything."""

@@ -3,11 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
 
 SMALL_BYTES = 4 << 10
 """Batches up to this size are judged together. For larger ones, it makes no difference."""
 
 Headers = Sequence[tuple[str, bytes | None]]
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+"""Arrow type of the headers of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +94,12 @@ class Messages:
     values: Sequence[bytes]
     keys: Sequence[bytes | None]
     headers: Sequence[Headers | None]
+
+
+def header_column(headers: Sequence[Headers | None]) -> Any:
+    """Headers as a column."""
+    if not any(headers):
+        return pa.nulls(len(headers), HEADERS)
+    return pa.array(
+        [[{"key": name, "value": value} for name, value in each] if each else None for each in headers], HEADERS
+    )

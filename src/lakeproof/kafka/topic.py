@@ -67,6 +67,10 @@ class Topic:
         end = self._offsets(wanted, _admin().OffsetSpec.latest())
         return {partition: Extent(first[partition], end[partition]) for partition in wanted}
 
+    def behind(self, at: Offsets, partitions: Iterable[int]) -> int:
+        """How many offsets come after a position."""
+        return sum(max(extent.end - at.next(number), 0) for number, extent in self.extents(partitions).items())
+
     def starting(self, text: str, partitions: Iterable[int]) -> Offsets:
         """Resolve ``LAKE_KAFKA_STARTING_OFFSETS`` to a position."""
         wanted, begin = list(partitions), starting_offsets(text)

@@ -10,12 +10,11 @@ import pyarrow.compute as pc
 from consumer.judge.judged import ArrowColumn, Bad, Good
 from consumer.layers.bronze.derived import derived_columns
 from consumer.layers.bronze.ledger import MicroBatch
-from consumer.sources.envelope import Envelope, Headers, Messages
+from consumer.sources.envelope import Envelope, Messages, header_column
 from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.tables import names as tables
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Origins:
         messages = [each.message for each in envelopes if each.message]
         if messages:
             columns[tables.KEY] = pa.array([message.key for message in messages], pa.binary())
-            columns[tables.HEADERS] = _header_column([message.headers for message in messages])
+            columns[tables.HEADERS] = header_column([message.headers for message in messages])
         return cls([each.part for each in envelopes], columns)
 
     @classmethod
@@ -50,7 +49,7 @@ class Origins:
                 tables.SOURCE: compute.binary_join_element_wise(messages.prefix, names, ""),
                 tables.LANDED_AT: pa.array(messages.landed_at, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP),
                 tables.KEY: pa.array(messages.keys, pa.binary()),
-                tables.HEADERS: _header_column(messages.headers),
+                tables.HEADERS: header_column(messages.headers),
             },
         )
 
@@ -113,14 +112,6 @@ def _provenance(origins: dict[str, Any], batch: MicroBatch, positions: ArrowColu
         tables.INGESTED_AT: _repeat(batch.ingested_at, _TIMESTAMP, positions),
         tables.CONTRACT_VERSION: _repeat(batch.contract.version, pa.string(), positions),
     }
-
-
-def _header_column(headers: Sequence[Headers | None]) -> Any:
-    if not any(headers):
-        return pa.nulls(len(headers), _HEADERS)
-    return pa.array(
-        [[{"key": name, "value": value} for name, value in each] if each else None for each in headers], _HEADERS
-    )
 
 
 def _repeat(value: object, kind: pa.DataType, rows: ArrowColumn) -> Any:

@@ -16,15 +16,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from rocksdict import ColumnFamily, WriteBatch
 
-from consumer.layers.buckets import Buckets
+from consumer.layers.buckets import TimedBuckets
 from consumer.layers.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
 from lakeproof.tables.names import CONTENT_HASH, MICRO_BATCH_ID, POSITION, SOURCE
 
 _VALUE = struct.Struct(">qq16s")
 _NO_TIME = -(1 << 63)
 _PROGRESS = b"progress"
-_HOUR = 3_600_000_000
-_REST = "rest"
 
 
 class IndexPosition(NamedTuple):
@@ -47,8 +45,7 @@ class KeyIndex:
     """
 
     def __init__(self, folder: Path, horizon: Micros | None) -> None:
-        self._width = None if horizon is None else max(horizon, _HOUR)
-        self._buckets = Buckets(folder, "LAKE_SILVER_INDEX")
+        self._buckets = TimedBuckets(folder, "LAKE_SILVER_INDEX", horizon)
 
     @property
     def progress(self) -> IndexPosition | None:
@@ -78,17 +75,19 @@ class KeyIndex:
 
     def add(self, rows: pa.Table, progress: IndexPosition, watermark: Micros | None) -> None:
         """Add rows that silver has kept, and remove what the horizon has passed, at once."""
+        width = self._buckets.width
+        oldest = None if watermark is None or width is None else watermark - width
         batch = WriteBatch(raw_mode=True)
         buckets: dict[str, ColumnFamily] = {}
         for key, time, source, position, content in _values(rows):
-            name = self._bucket(time, watermark)
+            name = self._buckets.bucket(time, oldest)
             if name not in buckets:
                 buckets[name] = self._buckets.handle(name)
             value = _VALUE.pack(_NO_TIME if time is None else time, position, content) + source.encode()
             batch.put(key, value, buckets[name])
         batch.put(_PROGRESS, json.dumps(progress._asdict()).encode())
         self._buckets.write(batch)
-        self._drop_passed(watermark)
+        self._buckets.drop_before(oldest)
 
     def clear(self) -> None:
         """Remove everything."""
@@ -97,21 +96,6 @@ class KeyIndex:
     def close(self) -> None:
         """Close it."""
         self._buckets.close()
-
-    def _bucket(self, time: Micros | None, watermark: Micros | None) -> str:
-        """The bucket of a row; a time that is far ahead would make a bucket of its own."""
-        if self._width is not None and time is not None and watermark is not None:
-            number = time // self._width
-            if number <= watermark // self._width + 1:
-                return str(number)
-        return _REST
-
-    def _drop_passed(self, watermark: Micros | None) -> None:
-        if self._width is None or watermark is None:
-            return
-        first = (watermark - self._width) // self._width
-        for name in [name for name in self._buckets.names if name != _REST and int(name) < first]:
-            self._buckets.drop(name)
 
 
 def _values(rows: pa.Table) -> Iterator[tuple[bytes, Micros | None, str, int, bytes]]:

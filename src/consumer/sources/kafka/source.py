@@ -133,8 +133,7 @@ class KafkaSource(Source[OffsetRange]):
         """How many offsets lie behind the start."""
         if not self._available_now or self._start is None:
             return {}
-        extents = self._topic.extents(self._partitions)
-        return {"offsets": sum(extent.end - self._start.next(partition) for partition, extent in extents.items())}
+        return {"offsets": self._topic.behind(self._start, self._partitions)}
 
     def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
         """Return the streaming messages, which nobody reads: Spark fixes their offsets."""
