@@ -8,8 +8,10 @@ from pathlib import Path
 
 from benchmarks.sides.modes_plain import WATERMARK, WINDOW, written
 from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.modes.micro_batches import MicroBatches
+from consumer.layers.base import take
+from consumer.modes.layer import ModeLayer
 from lakeproof.kafka.modes import ModeName, load_mode
+from lakeproof.state.lease import lease
 
 
 def main() -> None:
@@ -21,12 +23,13 @@ def main() -> None:
     settings, mode = load_mode(name, None, options)
     spark = start_session(settings, "benchmark: modes", PLANNING_ONLY)
     began = time.monotonic()
-    process = MicroBatches(settings, mode, to_the_end=True)
-    process.prepare()
-    while process.take(spark):
-        pass
-    seconds = time.monotonic() - began
-    process.close()
+    layer = ModeLayer(settings, mode, to_the_end=True)
+    with lease(settings.state.database, layer.lease_name) as held:
+        layer.resume()
+        while take(layer, spark, held):
+            pass
+        seconds = time.monotonic() - began
+    layer.close()
     spark.stop()
     print(json.dumps({"seconds": seconds} | written(folder, name)))
 

@@ -1,4 +1,4 @@
-"""The query of a mode on Kafka alone."""
+"""The query of a mode on Kafka alone: it runs its layer without a catalog."""
 
 from collections.abc import Mapping
 from threading import Thread
@@ -6,65 +6,40 @@ from threading import Thread
 from pyspark.sql import SparkSession
 
 from consumer.app.failures import explained
-from consumer.app.following import Following, follow
+from consumer.app.following import Following
+from consumer.app.query import LayerQuery
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from consumer.layers.bronze.tasks import warm_up
-from consumer.modes.micro_batches import MicroBatches
+from consumer.modes.layer import ModeLayer
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode
 from lakeproof.settings import Settings
-from lakeproof.state.lease import Lease, mode_lease
 
 
-class ModeQuery:
-    """See :class:`consumer.app.application.Query`.
-
-    Parameters
-    ----------
-    settings
-        Where everything is.
-    mode
-        What to do.
-    trigger
-        When it looks for new messages.
-    """
+class ModeQuery(LayerQuery):
+    """See :class:`consumer.app.application.Query`."""
 
     spark_settings: Mapping[str, str] = {}
 
     def __init__(self, settings: Settings, mode: Mode, trigger: Trigger) -> None:
-        self._settings = settings
-        self._trigger = trigger
-        self._process = MicroBatches(settings, mode, to_the_end=trigger.available_now)
-        self._lease: Lease | None = None
-        self.name = str(mode.name)
-        # Two modes of the same kind may run beside each other, with a checkpoint each.
-        self.lease_name = mode_lease(mode.name, mode.checkpoint)
-        self.follows: str | None = None
-
-    @property
-    def micro_batches(self) -> int:
-        """How many micro-batches it has finished."""
-        return self._process.count
+        self._mode = ModeLayer(settings, mode, to_the_end=trigger.available_now)
+        super().__init__(settings, self._mode, trigger)
 
     def prepare(self) -> None:
-        """See that topics, folders and checkpoint fit together."""
-        self._process.prepare()
-
-    def resume(self, spark: SparkSession, held: Lease) -> None:  # noqa: ARG002 - the first micro-batch does it
-        """Remember the lease."""
-        self._lease = held
+        """Make sure that topics, folders and checkpoint fit together."""
+        self._mode.resume()
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
         """Start it."""
         Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
+        return super().start(spark, bulletin)
 
-        def take(session: SparkSession) -> bool:
-            if self._lease:
-                self._lease.check()
-            return self._process.take(session)
-
-        return follow(spark, self.name, take, self._trigger.seconds, bulletin)
+    def look(self, spark: SparkSession, bulletin: Bulletin) -> bool:
+        """Take a micro-batch: messages are set aside before its first commit, so the lease is checked here, too."""
+        if self._lease:
+            self._lease.check()
+        return super().look(spark, bulletin)
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

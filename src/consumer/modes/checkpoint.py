@@ -13,11 +13,15 @@ Plans and commits are created, never replaced: of two consumers with one checkpo
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from consumer.modes.plan import Micros, Plan
+from consumer.modes.sinks import as_parquet
 from lakeproof.contracts import ISO_8601
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode
@@ -27,19 +31,13 @@ from lakeproof.storage import open_storage
 from lakeproof.storage.errors import FileAbsentError
 
 FORMAT = 1
+# Plans and commits that stay behind the newest one: for the rate in `consumer status`, and for whoever looks into it.
 _KEPT = 20
-"""Plans and commits that are kept behind the newest one, for people who look for what happened."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of messages: each is in one of these.
-
-    Parameters
-    ----------
-    kept, duplicates, late, bad
-        How many.
-    """
+    """What became of messages: each is in one of these."""
 
     kept: int = 0
     duplicates: int = 0
@@ -58,32 +56,16 @@ class Counts:
 
 @dataclass(frozen=True)
 class Commit:
-    """What is known after a micro-batch.
-
-    Parameters
-    ----------
-    number
-        Of the micro-batch.
-    id
-        Of this commit alone: a copy of the state knows by it which commit it belongs to.
-    end
-        Where the next micro-batch starts.
-    watermark
-        The watermark of the next micro-batch; None while no event has been seen.
-    keys, windows
-        Files of the state that count: ids of kept events, and open windows.
-    counts, totals
-        What became of the messages of the micro-batch, and of all so far.
-    """
+    """What is known after a micro-batch."""
 
     number: int
-    id: str
-    end: Offsets
-    watermark: Micros | None
-    keys: tuple[str, ...] = ()
-    windows: str | None = None
-    counts: Counts = field(default_factory=Counts)
-    totals: Counts = field(default_factory=Counts)
+    id: str  # of this commit alone: a copy of the state knows by it which commit it belongs to
+    end: Offsets  # where the next micro-batch starts
+    watermark: Micros | None  # of the next micro-batch; None while no event has been seen
+    keys: tuple[str, ...] = ()  # files of the state that have the ids of kept events
+    windows: str | None = None  # the file of the state that has the open windows
+    counts: Counts = field(default_factory=Counts)  # of this micro-batch
+    totals: Counts = field(default_factory=Counts)  # of all so far
 
     def as_json(self) -> bytes:
         """Write it down."""
@@ -99,24 +81,12 @@ class Commit:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a checkpoint belongs to.
+    """What a checkpoint belongs to."""
 
-    Parameters
-    ----------
-    id
-        Its own, which sinks record.
-    topic_id
-        The id that the brokers gave the topic when it was created.
-    start
-        Where in the topic it begins.
-    pinned
-        Fields of the mode that cannot change, as texts: what is known depends on them.
-    """
-
-    id: str
-    topic_id: str
+    id: str  # its own, which sinks record
+    topic_id: str  # assigned by the brokers when the topic was created
     start: Offsets
-    pinned: Mapping[str, Any]
+    pinned: Mapping[str, Any]  # fields of the mode that cannot change: what is known depends on them
 
 
 def pinned(mode: Mode) -> dict[str, Any]:
@@ -128,28 +98,14 @@ def pinned(mode: Mode) -> dict[str, Any]:
 
 
 class Checkpoint:
-    """A checkpoint.
-
-    Parameters
-    ----------
-    root
-        Its URI.
-    s3
-        How to reach S3.
-    """
+    """A checkpoint."""
 
     def __init__(self, root: str, s3: S3Settings) -> None:
         self.root = root
         self._storage = open_storage(root, s3)
 
     def identity(self) -> Identity | None:
-        """What it belongs to; None for a new one.
-
-        Raises
-        ------
-        LakeproofError
-            It cannot be read, or another version wrote it.
-        """
+        """What it belongs to; None for a new one."""
         try:
             found = json.loads(self._storage.read(f"{self.root}/mode.json"))
             if found["format"] != FORMAT:
@@ -170,13 +126,7 @@ class Checkpoint:
         return made
 
     def check(self, identity: Identity, mode: Mode, topic_id: str) -> None:
-        """Make sure that a mode may resume from here.
-
-        Raises
-        ------
-        LakeproofError
-            What is known here was computed for other keys, windows, or another topic.
-        """
+        """Make sure that a mode may resume from here."""
         wanted = pinned(mode)
         changed = [name for name in (*identity.pinned, *wanted) if identity.pinned.get(name) != wanted.get(name)]
         if changed:
@@ -193,13 +143,7 @@ class Checkpoint:
             )
 
     def newest(self) -> tuple[Commit | None, Plan | None]:
-        """The newest commit, and the plan of the micro-batch that was begun after it, if there is one.
-
-        Raises
-        ------
-        LakeproofError
-            They do not fit together.
-        """
+        """The newest commit, and the plan of the micro-batch that was begun after it, if there is one."""
         commits, plans = self._numbers("commits"), self._numbers("plans")
         done = max(commits, default=-1)
         begun = max(plans, default=-1)
@@ -213,11 +157,6 @@ class Checkpoint:
         if commit and plan and plan.start != commit.end:
             raise self._unusable()
         return commit, plan
-
-    def recent(self) -> list[Commit]:
-        """The commits that are kept."""
-        numbers = self._numbers("commits")
-        return [Commit.from_json(self._storage.read(f"{self.root}/commits/{number}.json")) for number in numbers]
 
     def commits(self) -> list[tuple[Commit, datetime]]:
         """The commits that are kept, the newest last, and when each was made, UTC."""
@@ -236,21 +175,14 @@ class Checkpoint:
         """Write down that a micro-batch is done."""
         self._write_new(f"commits/{commit.number}.json", commit.as_json())
 
-    def write_state(self, name: str, data: bytes) -> str:
-        """Write a file of the state; return its name. One of a micro-batch that was begun before is replaced."""
-        self._storage.replace(f"{self.root}/state/{name}", data)
-        return name
+    def write_table(self, name: str, rows: pa.Table) -> None:
+        """Write a file of the state. That of a micro-batch that is repeated is replaced."""
+        self._storage.replace(f"{self.root}/state/{name}", as_parquet(rows))
 
-    def read_state(self, name: str) -> bytes:
-        """Read a file of the state.
-
-        Raises
-        ------
-        LakeproofError
-            It is missing.
-        """
+    def read_table(self, name: str, schema: pa.Schema) -> pa.Table:
+        """Read a file of the state."""
         try:
-            return self._storage.read(f"{self.root}/state/{name}")
+            return pq.read_table(pa.BufferReader(self._storage.read(f"{self.root}/state/{name}")), schema=schema)
         except FileAbsentError as error:
             raise self._unusable() from error
 
@@ -283,11 +215,6 @@ class Checkpoint:
             f"Cannot resume from the checkpoint {self.root}: files of it are missing or damaged.",
             "Restore the whole folder. Or begin again with a new checkpoint and new sinks.",
         )
-
-
-def with_totals(commit: Commit, before: Commit | None) -> Commit:
-    """A commit with the counts of all micro-batches so far."""
-    return replace(commit, totals=(before.totals if before else Counts()) + commit.counts)
 
 
 def _shown(name: str, value: Any) -> str:

@@ -25,15 +25,7 @@ _NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 
 
 class BadMessageError(Exception):
-    """A message is not an event.
-
-    Parameters
-    ----------
-    reason
-        Code of the reason.
-    detail
-        What was expected, and what was found.
-    """
+    """A message is not an event."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
@@ -42,20 +34,10 @@ class BadMessageError(Exception):
 
 
 class Event(NamedTuple):
-    """What a mode reads of a message.
-
-    Parameters
-    ----------
-    id
-        Id of the event.
-    time
-        When it happened, in microseconds since 1970.
-    user, amount
-        Of the mode `windows`; else None.
-    """
+    """What a mode reads of a message; user and amount only in `windows`."""
 
     id: str
-    time: int
+    time: int  # in microseconds since 1970
     user: str | None = None
     amount: Decimal | None = None
 

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from consumer.modes.checkpoint import Checkpoint, Commit
 from consumer.modes.keys import Keys, Progress
 from consumer.modes.plan import Micros
 
-_SMALL_ROWS = 1_000_000
+# A commit names each file that counts: so many small ones, with so few ids each, become one.
 _MANY = 64
+_SMALL_ROWS = 1_000_000
 _COLUMNS: dict[str, pa.DataType] = {"id": pa.binary(), "time": pa.int64()}
 _SCHEMA = pa.schema(_COLUMNS)
 
@@ -27,14 +27,7 @@ def first_ones(ids: Any) -> Any:
 def decide(ids: Any, keys: Keys, oldest: Micros | None) -> Any:
     """Which events are kept, as an array of booleans: those whose id none before them had.
 
-    Parameters
-    ----------
-    ids
-        An Arrow array of texts: the ids of the events of a micro-batch, in their order.
-    keys
-        Ids of the events that were kept before.
-    oldest
-        Events that were kept, and are of a time before this one, do not count.
+    Events that were kept before, and are of a time before `oldest`, do not count.
     """
     kept = np.zeros(len(ids), bool)
     firsts = first_ones(ids)
@@ -45,21 +38,11 @@ def decide(ids: Any, keys: Keys, oldest: Micros | None) -> Any:
 
 
 class KeyFile(NamedTuple):
-    """A file of ids; what is known of it is in its name.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    rows
-        How many ids it has.
-    newest
-        The greatest time of an event in it.
-    """
+    """A file of ids; what is known of it is in its name."""
 
     name: str
     rows: int
-    newest: Micros
+    newest: Micros  # the greatest time of an event in it
 
     @classmethod
     def of(cls, name: str) -> "KeyFile":
@@ -92,7 +75,7 @@ def write_keys(
 
 def read_keys(checkpoint: Checkpoint, name: str) -> pa.Table:
     """Read a file of ids."""
-    return pq.read_table(pa.BufferReader(checkpoint.read_state(name)), schema=_SCHEMA)
+    return checkpoint.read_table(name, _SCHEMA)
 
 
 def follow(
@@ -118,7 +101,5 @@ def follow(
 def _write(checkpoint: Checkpoint, number: int, kind: str, rows: pa.Table) -> KeyFile:
     newest = pc.max(rows["time"]).as_py()
     name = f"keys-{kind}_{number}_{rows.num_rows}_{newest}.parquet"
-    output = pa.BufferOutputStream()
-    pq.write_table(rows.cast(_SCHEMA), output, compression="zstd")
-    checkpoint.write_state(name, output.getvalue().to_pybytes())
+    checkpoint.write_table(name, rows.cast(_SCHEMA))
     return KeyFile(name, rows.num_rows, newest)

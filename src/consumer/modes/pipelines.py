@@ -18,36 +18,16 @@ _RATE_OVER = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A mode with a checkpoint of its own.
-
-    Parameters
-    ----------
-    mode
-        Which mode.
-    checkpoint
-        URI of its checkpoint.
-    lease
-        Name of its lease.
-    behind
-        Messages that it has not read; None where that is not known.
-    per_second
-        Events that it kept in the last minute, per second.
-    last_commit
-        When it committed, UTC.
-    watermark
-        The watermark of its next micro-batch, in microseconds since 1970.
-    problem
-        Why something is not known.
-    """
+    """A mode with a checkpoint of its own."""
 
     mode: ModeName
     checkpoint: str
     lease: str
-    behind: int | None = None
-    per_second: float | None = None
-    last_commit: datetime | None = None
-    watermark: Micros | None = None
-    problem: str = ""
+    behind: int | None = None  # messages that it has not read; None where that is not known
+    per_second: float | None = None  # events that it kept in the last minute
+    last_commit: datetime | None = None  # UTC
+    watermark: Micros | None = None  # of its next micro-batch
+    problem: str = ""  # why something is not known
 
     @property
     def name(self) -> str:
@@ -56,10 +36,7 @@ class Pipeline:
 
 
 def pipelines(settings: Settings, modes: Sequence[ModeName]) -> Iterator[Pipeline]:
-    """The modes that have run, of these kinds, as their checkpoints and their topics show them.
-
-    One whose checkpoint was removed is none any more.
-    """
+    """The modes of these kinds that have run and still have a checkpoint, as that and their topics show them."""
     for mode in modes:
         for checkpoint in modes_with_leases(settings.state.database, mode):
             lease = mode_lease(mode, checkpoint)
@@ -92,19 +69,13 @@ def _behind(settings: Settings, topic_id: str, at: Offsets) -> int:
     found, partitions = topic.identity()
     if found != topic_id:
         raise LakeproofError(f"The topic {at.topic} was deleted and created again.", "Restore the topic.")
-    extents = topic.extents(partitions)
-    return sum(max(extent.end - at.next(partition), 0) for partition, extent in extents.items())
+    return topic.behind(at, partitions)
 
 
 def per_second(commits: Sequence[tuple[datetime, int, int]], now: datetime) -> float:
     """Events per second of the last minute.
 
-    Parameters
-    ----------
-    commits
-        Of each commit that is kept: when it was, how many events had been kept by then, and how many by itself.
-    now
-        When the minute ends.
+    Of each commit that is kept: when it was, how many events had been kept by then, and how many by itself.
     """
     new = [(at, total, own) for at, total, own in commits if at >= now - _RATE_OVER]
     if not new:

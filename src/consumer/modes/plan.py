@@ -12,33 +12,20 @@ from lakeproof.kafka.topic import Extent
 Micros = int
 """A time in microseconds since 1970, UTC."""
 
+# A task makes a file of its own in the sinks.
 _OFFSETS_PER_TASK = 10_000
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A micro-batch.
+    """A micro-batch."""
 
-    Parameters
-    ----------
-    number
-        Its number in the checkpoint, from 0 on.
-    start, end
-        The positions of the topic that it lies between.
-    tasks
-        What each task reads, in the order of partitions and offsets: it decides which of two events comes first.
-    watermark
-        Events from before it are late; None while no event has been seen.
-    at
-        When it was planned. Events of a later time do not move the watermark beyond it.
-    """
-
-    number: int
+    number: int  # from 0 on
     start: Offsets
     end: Offsets
-    tasks: tuple[tuple[OffsetRange, ...], ...]
-    watermark: Micros | None
-    at: Micros
+    tasks: tuple[tuple[OffsetRange, ...], ...]  # by partition and offset: this decides which of two events is first
+    watermark: Micros | None  # events from before it are late; None while no event has been seen
+    at: Micros  # when it was planned: an event of a later time does not move the watermark beyond it
 
     def as_json(self) -> bytes:
         """Write it down."""

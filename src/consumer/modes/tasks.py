@@ -1,7 +1,7 @@
 """What the tasks of a micro-batch do: read messages, judge them, set aside bad and late ones, and write kept ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from consumer.modes.events import BadMessageError, Event, parser
 from consumer.modes.plan import Micros
-from consumer.modes.rows import ASIDE, KEPT, LATE, from_bytes, header_column, times_of, to_bytes
-from consumer.modes.sinks import Folder, aside_messages, kept_messages
+from consumer.modes.sinks import ASIDE, KEPT, Folder, aside_messages, kept_messages
 from consumer.modes.windows import AMOUNT
-from consumer.sources.envelope import Envelope, Headers, Messages
+from consumer.sources.envelope import Envelope, Headers, Messages, header_column
 from consumer.sources.kafka.read import OffsetRange, envelopes
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode, ModeName
@@ -21,23 +20,15 @@ from lakeproof.kafka.sending import Sending
 from lakeproof.reasons import Reason
 from lakeproof.settings import KafkaSettings, Limits, S3Settings
 
+LATE = "late"
+"""The reason of a message that is set aside although it is an event."""
+# Messages that are set aside wait in memory: so many bytes of them at most.
 _ASIDE_BYTES = 64 << 20
-"""Bytes of messages that are set aside at once."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a task has to know beside what it reads. Can be pickled.
-
-    Parameters
-    ----------
-    mode
-        What to do.
-    number, watermark, at
-        Of the micro-batch, see :class:`consumer.modes.plan.Plan`.
-    kafka, limits, s3
-        How to reach things, and how large a message may be.
-    """
+    """What a task has to know beside what it reads. Can be pickled."""
 
     mode: Mode
     number: int
@@ -50,36 +41,15 @@ class Work:
 
 @dataclass
 class Piece:
-    """What a task read.
+    """What a task read."""
 
-    Parameters
-    ----------
-    index
-        Which task.
-    events
-        Its events in their order, as bytes of an Arrow table with the columns id and time, and user and amount.
-    rows
-        The same events as rows of the sinks; None where the sinks do not have them.
-    bad, late
-        How many messages were set aside.
-    newest
-        The greatest time of an event, none later than the micro-batch; None without events.
-    failure
-        Why it could not do its work.
-    """
-
-    index: int
-    events: bytes = b""
-    rows: bytes | None = None
+    index: int  # which task
+    events: pa.Table = field(default_factory=lambda: pa.table({}))  # in their order: id and time, and user and amount
+    rows: pa.Table | None = None  # the same events as rows of the sinks; None where the sinks do not have them
     bad: int = 0
     late: int = 0
-    newest: Micros | None = None
-    failure: LakeproofError | None = None
-
-    @property
-    def head(self) -> "Piece":
-        """The same without rows, for the driver."""
-        return replace(self, rows=None)
+    newest: Micros | None = None  # the greatest time of an event, none later than the micro-batch
+    failure: LakeproofError | None = None  # an exception would reach the driver as the text of a stack trace
 
 
 def judge(work: Work, index: int, parts: Sequence[OffsetRange]) -> Piece:
@@ -90,7 +60,7 @@ def judge(work: Work, index: int, parts: Sequence[OffsetRange]) -> Piece:
         for found in envelopes(parts, work.kafka, work.limits):
             events.add(found)
         aside.close()
-    except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
+    except LakeproofError as error:
         return Piece(index, failure=error)
     newest = max((min(time, work.at) for time in events.times), default=None)
     return Piece(index, events.table(), events.rows(), aside.bad, aside.late, newest)
@@ -98,7 +68,7 @@ def judge(work: Work, index: int, parts: Sequence[OffsetRange]) -> Piece:
 
 def write_kept(work: Work, kept: bytes, piece: Piece) -> Piece:
     """Write those rows of a piece whose bits are set in `kept`."""
-    table = from_bytes(piece.rows or b"")
+    table = KEPT.empty_table() if piece.rows is None else piece.rows
     mask = np.unpackbits(np.frombuffer(kept, np.uint8), count=table.num_rows).astype(bool)
     rows = table.filter(pa.array(mask))
     mode = work.mode
@@ -120,7 +90,7 @@ class _Message:
     value: bytes | None
     key: bytes | None
     headers: Headers | None
-    landed_at: int | None
+    landed_at: int | None  # in milliseconds since 1970
 
 
 class _Events:
@@ -161,15 +131,15 @@ class _Events:
             self._aside.add(message, error.reason, error.detail)
             return
         if self._watermark is not None and event.time < self._watermark:
-            detail = f"{self._mode.fields.event_time} is {_seconds(self._watermark - event.time)} before the watermark"
-            self._aside.add(message, LATE, detail)
+            before = f"{(self._watermark - event.time) / 1_000_000:g} s"
+            self._aside.add(message, LATE, f"{self._mode.fields.event_time} is {before} before the watermark")
             return
         self.times.append(event.time)
         self._found.append(event)
         if self._with_rows:
             self._messages.append(message)
 
-    def table(self) -> bytes:
+    def table(self) -> pa.Table:
         """The events, for the driver."""
         columns: dict[str, Any] = {
             "id": pa.array([event.id for event in self._found], pa.string()),
@@ -178,9 +148,9 @@ class _Events:
         if self._mode.window:
             columns["user"] = pa.array([event.user for event in self._found], pa.string())
             columns["amount"] = pa.array([event.amount for event in self._found], AMOUNT)
-        return to_bytes(pa.table(columns))
+        return pa.table(columns)
 
-    def rows(self) -> bytes | None:
+    def rows(self) -> pa.Table | None:
         """The events as rows of the sinks, with the same order."""
         if not self._with_rows:
             return None
@@ -189,7 +159,7 @@ class _Events:
             "event_time": pa.array(self.times, pa.int64()).cast(KEPT.field("event_time").type),
             "value": pa.array([message.value for message in self._messages], pa.binary()).cast(pa.string()),
         }
-        return to_bytes(pa.table(columns | _of_messages(self._messages), schema=KEPT))
+        return pa.table(columns | _of_messages(self._messages), schema=KEPT)
 
 
 @dataclass
@@ -235,13 +205,10 @@ class _Aside:
 
 
 def _of_messages(messages: Sequence[_Message]) -> dict[str, Any]:
+    landed_at: Any = pa.array([message.landed_at for message in messages], pa.timestamp("ms", "UTC"))
     return {
         "_key": pa.array([message.key for message in messages], pa.binary()),
         "_headers": header_column([message.headers for message in messages]),
         "_source": pa.array([message.source for message in messages], pa.string()),
-        "_landed_at": times_of([message.landed_at for message in messages]),
+        "_landed_at": landed_at.cast(pa.timestamp("us", "UTC")),
     }
-
-
-def _seconds(microseconds: Micros) -> str:
-    return f"{microseconds / 1_000_000:g} s"

@@ -27,15 +27,7 @@ FINAL = pa.schema({"user_id": pa.string(), **_TIMES, **dict(list(_COLUMNS.items(
 
 
 def windows_of(users: Any, times: Any, amounts: Any, size: Micros) -> pa.Table:
-    """The windows of events, as a table of :data:`OPEN`.
-
-    Parameters
-    ----------
-    users, times, amounts
-        Arrow arrays: of each event its user, its time in microseconds since 1970, and its amount.
-    size
-        Length of a window in microseconds. Windows begin at midnight UTC of 1970-01-01.
-    """
+    """The windows of events, as a table of :data:`OPEN`."""
     starts = np.asarray(times) // size * size
     rows = pa.table({"user_id": users, "window_start": pa.array(starts, pa.int64()), "amount": amounts})
     keys = ["user_id", "window_start"]

@@ -31,13 +31,7 @@ class ModeName(StrEnum):
 
 @dataclass(frozen=True)
 class Fields:
-    """Which fields of a message are read; the last three only by `windows`.
-
-    Parameters
-    ----------
-    event_id, event_time, user_id, amount, event_type
-        Their names in the JSON object.
-    """
+    """Which fields of a message are read; the last three only by `windows`."""
 
     event_id: str
     event_time: str
@@ -48,43 +42,21 @@ class Fields:
 
 @dataclass(frozen=True)
 class Mode:
-    """What a mode does.
-
-    Parameters
-    ----------
-    name
-        Which one.
-    topic, starting_offsets, max_offsets
-        What is read, from where, and how many offsets a micro-batch takes.
-    fields
-        Names of the fields.
-    watermark
-        How much older than the newest event an event may be, in microseconds.
-    window
-        Length of a window in microseconds; None in the mode `dedupe`.
-    checkpoint
-        URI of the checkpoint.
-    parquet, kafka
-        The sinks: URI of a folder, name of a topic. At least one is set.
-    aside, aside_topic
-        Where bad and late messages go: URI of a folder, unless there is a topic.
-    time
-        How the event time is written.
-    """
+    """What a mode does."""
 
     name: ModeName
     topic: str
     starting_offsets: str
     max_offsets: int
     fields: Fields
-    watermark: int
-    window: int | None
-    checkpoint: str
-    parquet: str | None
+    watermark: int  # how much older than the newest event an event may be, in microseconds
+    window: int | None  # length of a window in microseconds; None in the mode `dedupe`
+    checkpoint: str  # places are URIs
+    parquet: str | None  # the sinks: at least one is set
     kafka: str | None
-    aside: str
+    aside: str  # where bad and late messages go, unless there is a topic for them
     aside_topic: str | None
-    time: TimeForm = ISO_8601
+    time: TimeForm = ISO_8601  # how the event time is written
 
 
 def fields_of(name: ModeName) -> dict[str, FieldInfo]:
@@ -95,22 +67,7 @@ def fields_of(name: ModeName) -> dict[str, FieldInfo]:
 
 
 def load_mode(name: ModeName, file: Path | None, options: Mapping[str, str] | None = None) -> tuple[Settings, Mode]:
-    """Read the settings of a mode: of each field, an option wins over the environment, and that over the file.
-
-    Parameters
-    ----------
-    name
-        Which mode.
-    file
-        Its settings file; None for ``<name>.yaml`` in the working directory, which need not exist.
-    options
-        Values of fields, from the command line.
-
-    Raises
-    ------
-    UsageError
-        A field does not exist, or has a value that cannot be used; there is no sink; two places are the same.
-    """
+    """Read the settings of a mode: of each field, an option wins over the environment, and that over the file."""
     defaults = _of_file(name, file)
     own = _variables(name, options or {}, "The command line")
     settings = load_settings(defaults, own)
@@ -118,13 +75,7 @@ def load_mode(name: ModeName, file: Path | None, options: Mapping[str, str] | No
 
 
 def mode_of(name: ModeName, settings: Settings) -> Mode:
-    """What the settings of a mode mean.
-
-    Raises
-    ------
-    UsageError
-        As :func:`load_mode`.
-    """
+    """What the settings of a mode mean."""
     own = settings.windows if name is ModeName.WINDOWS else settings.dedupe
     window = None
     fields = Fields(own.event_id, own.event_time)

@@ -1,6 +1,7 @@
 """Running a mode over a topic."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,26 +12,61 @@ from pyspark.sql import SparkSession
 from tests.lakes import changed
 from tests.servers import KafkaServer
 
-from consumer.modes.micro_batches import MicroBatches
+from consumer.layers.base import take
+from consumer.modes.checkpoint import Counts
+from consumer.modes.layer import ModeLayer
 from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.settings import Settings
+from lakeproof.state.lease import Lease, lease
 
-Made: TypeAlias = Callable[..., MicroBatches]
-Run: TypeAlias = Callable[..., MicroBatches]
+
+class Process:
+    """A mode and its lease, without a query around them."""
+
+    def __init__(self, settings: Settings, name: ModeName, *, to_the_end: bool = True) -> None:
+        self._layer = ModeLayer(settings, mode_of(name, settings), to_the_end=to_the_end)
+        self._database = settings.state.database
+        self._exit = ExitStack()
+        self._held: Lease | None = None
+
+    def prepare(self) -> None:
+        """Load what is known."""
+        self._layer.resume()
+
+    def take(self, spark: SparkSession) -> bool:
+        """Take a micro-batch, if there is one."""
+        if self._held is None:
+            self._held = self._exit.enter_context(lease(self._database, self._layer.lease_name))
+        return take(self._layer, spark, self._held)
+
+    @property
+    def totals(self) -> Counts:
+        """What became of all messages so far."""
+        return self._layer.totals
+
+    def close(self) -> None:
+        """Let another one run."""
+        self._layer.close()
+        self._exit.close()
+        self._held = None
+
+
+Made: TypeAlias = Callable[..., Process]
+Run: TypeAlias = Callable[..., Process]
 
 
 @pytest.fixture
 def made(lake_settings: Settings, kafka: KafkaServer, tmp_path: Path) -> Iterator[Made]:
     """Make a mode, with a folder as its sink; fields are those of its settings file."""
-    made: list[MicroBatches] = []
+    made: list[Process] = []
 
-    def make(name: str, **fields: object) -> MicroBatches:
+    def make(name: str, **fields: object) -> Process:
         own = {"parquet": tmp_path / "out", **fields}
         changes = {f"LAKE_{name.upper()}_{field.upper()}": value for field, value in own.items()}
         settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers, **changes)
         for other in made:
             other.close()
-        made.append(MicroBatches(settings, mode_of(ModeName(name), settings), to_the_end=True))
+        made.append(Process(settings, ModeName(name)))
         return made[-1]
 
     yield make
@@ -42,7 +78,7 @@ def made(lake_settings: Settings, kafka: KafkaServer, tmp_path: Path) -> Iterato
 def run(made: Made, spark: SparkSession) -> Run:
     """Run a mode over everything that its topic has."""
 
-    def take_all(name: str, **fields: object) -> MicroBatches:
+    def take_all(name: str, **fields: object) -> Process:
         process = made(name, **fields)
         process.prepare()
         while process.take(spark):

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from rocksdict import Cache
-from tests.consumer.modes.conftest import Made, Run, parquet, read_topic
+from tests.consumer.modes.conftest import Made, Process, Run, parquet, read_topic
 from tests.consumer.modes.model import event, expected, random_stream
 from tests.lakes import changed
 from tests.messages import send
@@ -19,9 +19,8 @@ from tests.servers import KafkaServer, free_port
 
 from consumer.layers import buckets
 from consumer.modes.checkpoint import Checkpoint, Counts
-from consumer.modes.micro_batches import MicroBatches
 from lakeproof.errors import LakeproofError, UnavailableError
-from lakeproof.kafka.modes import ModeName, mode_of
+from lakeproof.kafka.modes import ModeName
 from lakeproof.settings import Settings
 
 pytestmark = pytest.mark.spark
@@ -109,7 +108,7 @@ def test_a_micro_batch_that_was_interrupted_is_repeated(
     process = made("dedupe", topic=topic, kafka=sink)
     process.prepare()
     with monkeypatch.context() as patch:
-        place = "consumer.modes.micro_batches.write_keys" if step == "write_keys" else f"{CHECKPOINT}.{step}"
+        place = "consumer.modes.layer.write_keys" if step == "write_keys" else f"{CHECKPOINT}.{step}"
         patch.setattr(place, crash)
         with pytest.raises(LakeproofError, match="crashed"):
             process.take(spark)
@@ -214,7 +213,7 @@ def test_what_is_missing_is_named(made: Made, kafka: KafkaServer, lake_settings:
     away = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}", "LAKE_KAFKA_TIMEOUT_SECONDS": 1}
     settings = changed(lake_settings, LAKE_DEDUPE_KAFKA="k", **away)
     with pytest.raises(UnavailableError, match="does not respond"):
-        MicroBatches(settings, mode_of(ModeName.DEDUPE, settings), to_the_end=True).prepare()
+        Process(settings, ModeName.DEDUPE).prepare()
 
 
 def test_topics_of_sinks_are_created(made: Made, kafka: KafkaServer) -> None:
@@ -251,11 +250,11 @@ def test_a_broker_that_is_away_is_waited_for_as_long_as_the_settings_say(
     monkeypatch.setattr("lakeproof.kafka.topic._MOST_REQUEST_SECONDS", 0.5)  # of ten
     topic = kafka.new_topic()
 
-    def process(name: str, **changes: Any) -> MicroBatches:
+    def process(name: str, **changes: Any) -> Process:
         places = {f"LAKE_DEDUPE_{field}": tmp_path / name / field for field in ("PARQUET", "ASIDE", "CHECKPOINT")}
         own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_DEDUPE_TOPIC": topic}
         settings = changed(lake_settings, **own, **places, **changes)
-        made = MicroBatches(settings, mode_of(ModeName.DEDUPE, settings), to_the_end=False)
+        made = Process(settings, ModeName.DEDUPE, to_the_end=False)
         made.prepare()
         assert not made.take(spark)
         return made
@@ -278,7 +277,7 @@ def test_a_broker_that_is_away_is_waited_for_as_long_as_the_settings_say(
 CHECKPOINT = "consumer.modes.checkpoint.Checkpoint"
 
 
-def wait_for_a_micro_batch(process: MicroBatches, spark: SparkSession) -> None:
+def wait_for_a_micro_batch(process: Process, spark: SparkSession) -> None:
     while not process.take(spark):
         pass
 

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.consumer.modes.conftest import Made, Run, parquet, read_topic
+from tests.consumer.modes.conftest import Made, Process, Run, parquet, read_topic
 from tests.consumer.modes.model import event, expected, random_stream
 from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer
 
 from consumer.modes.checkpoint import Counts
-from consumer.modes.micro_batches import MicroBatches
 from lakeproof.errors import LakeproofError
-from lakeproof.kafka.modes import ModeName, mode_of
+from lakeproof.kafka.modes import ModeName
 from lakeproof.settings import Settings
 from lakeproof.storage.s3 import s3_client
 
@@ -109,7 +108,7 @@ def test_all_folders_can_be_on_s3(spark: Any, kafka: KafkaServer, s3_lake_settin
     settings = changed(s3_lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers, **own)
     settings = settings.model_copy(update={"s3": s3_lake_settings.s3})
     for counts in (Counts(kept=2, bad=1), Counts(kept=3, duplicates=1, bad=1)):
-        process = MicroBatches(settings, mode_of(ModeName.WINDOWS, settings), to_the_end=True)
+        process = Process(settings, ModeName.WINDOWS)
         process.prepare()
         while process.take(spark):
             pass

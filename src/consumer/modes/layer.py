@@ -1,0 +1,303 @@
+"""A mode as a layer of the engine: what a micro-batch holds, what is known before it, and its commits.
+
+Its commits are its sinks, then the file that says that the micro-batch is done. A crash at any point is repaired by
+doing the same again: the plan says what the micro-batch holds, the newest commit says what was known before it, and so
+every message gets the same verdict, and every file the same name and content.
+"""
+
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import structlog
+from pyspark import StorageLevel
+from pyspark.sql import SparkSession
+
+from consumer.layers.base import Commits, Layer, Totals
+from consumer.layers.buckets import DamagedError, mended
+from consumer.modes.checkpoint import Checkpoint, Commit, Counts, Identity
+from consumer.modes.kept import decide, follow, write_keys
+from consumer.modes.keys import Keys, Progress
+from consumer.modes.plan import Micros, Plan, next_end, tasks_between
+from consumer.modes.sinks import Folder, window_messages
+from consumer.modes.tasks import Piece, Work, judge, write_kept
+from consumer.modes.windows import OPEN, as_final, merged, split_final, touched, windows_of
+from consumer.sources.kafka.read import MessagesLostError
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.kafka.create import TopicSpec, ready_topic
+from lakeproof.kafka.modes import Mode
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.sending import Sending
+from lakeproof.kafka.topic import Topic
+from lakeproof.settings import Settings
+from lakeproof.state.lease import mode_lease
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from consumer.asked import Asked
+
+log = structlog.get_logger()
+
+
+class ModeLayer(Layer[Plan]):
+    """Follows a topic, with a checkpoint in place of tables; `to_the_end` takes only what the topic has by now."""
+
+    event = "micro-batch"
+    stream = ""
+
+    def __init__(self, settings: Settings, mode: Mode, *, to_the_end: bool) -> None:
+        self.name = str(mode.name)
+        # Two modes of the same kind may run beside each other, with a checkpoint each.
+        self.lease_name = mode_lease(mode.name, mode.checkpoint)
+        self._settings = settings
+        self._mode = mode
+        self._to_the_end = to_the_end
+        self._known: _Known | None = None
+        self._responded = time.monotonic()
+
+    @classmethod
+    def asked(cls, asked: "Asked") -> Iterable["Self"]:  # noqa: ARG003 - a mode is asked for by its own command line
+        """None: streams have no modes."""
+        return ()
+
+    def resume(self) -> None:
+        """Make sure that topics, folders and checkpoint fit together, and load what is known.
+
+        Topics of sinks are created if they are missing.
+        """
+        mode, settings = self._mode, self._settings
+        topic = Topic(settings.kafka, mode.topic)
+        topic_id, partitions = topic.identity()
+        for sink in (mode.kafka, mode.aside_topic):
+            if sink:
+                ready_topic(settings.kafka, TopicSpec.of(sink, settings.topics))
+        checkpoint = Checkpoint(mode.checkpoint, settings.s3)
+        identity = checkpoint.identity()
+        roots = (mode.parquet, None if mode.aside_topic else mode.aside)
+        folders = [Folder(root, settings.s3) for root in roots if root]
+        if identity is None:
+            for folder in folders:
+                folder.check_unclaimed()  # a first run that is refused leaves no checkpoint
+            identity = checkpoint.create(mode, topic_id, topic.starting(mode.starting_offsets, partitions))
+        checkpoint.check(identity, mode, topic_id)
+        commit, plan = checkpoint.newest()
+        next_number = plan.number + 1 if plan else commit.number + 1 if commit else 0
+        for folder in folders:
+            folder.claim(identity.id, next_number)
+        self.close()
+        keys = Keys(Path(settings.home) / "modes" / identity.id, mode.watermark)
+        oldest = self._oldest(commit.watermark if commit else None)
+        recent = [each for each, _ in checkpoint.commits()]
+        mended(lambda: follow(keys, checkpoint, commit, recent, oldest), keys.clear)
+        end = None
+        if self._to_the_end:
+            extents = topic.extents(partitions)
+            end = Offsets.of(mode.topic, {partition: extent.end for partition, extent in extents.items()})
+        still_open = checkpoint.read_table(commit.windows, OPEN) if commit and commit.windows else OPEN.empty_table()
+        self._known = _Known(topic, checkpoint, identity, keys, commit, plan, still_open, end)
+
+    def close(self) -> None:
+        """Let another process have the ids."""
+        if self._known:
+            self._known.keys.close()
+            self._known = None
+
+    def next(self, spark: SparkSession) -> Plan | None:
+        """The micro-batch that was begun, or one with what is new; None while brokers are waited for, too."""
+        try:
+            plan = self._resumed.plan or self._begin(spark.sparkContext.defaultParallelism)
+        except UnavailableError as error:
+            if self._to_the_end or time.monotonic() > self._responded + self._settings.kafka.timeout_seconds:
+                raise
+            log.warning("waiting for Kafka", mode=self.name, why=error.message)
+            return None
+        self._responded = time.monotonic()
+        return plan
+
+    def compute(self, spark: SparkSession, plan: Plan) -> Commits:
+        """Judge messages and set some aside, decide which events are kept, then let the sinks have them."""
+        mode, settings = self._mode, self._settings
+        work = Work(mode, plan.number, plan.watermark, plan.at, settings.kafka, settings.limits, settings.s3)
+        read = spark.sparkContext.parallelize(list(enumerate(plan.tasks)), len(plan.tasks)).map(partial(_judge, work))
+        has_rows = mode.window is None
+        if has_rows:  # tasks write them once it is decided which are kept
+            read = read.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            pieces = _checked(read.map(_head).collect())
+            kept = self._decide(pieces, plan)
+            if has_rows:
+                masks = [np.packbits(mask).tobytes() for mask in kept]
+                yield lambda: _checked(read.map(partial(_write_kept, work, masks)).collect())
+        finally:
+            if has_rows:
+                read.unpersist()
+        watermark = self._watermark_after(pieces, plan)
+        events = _kept_events(pieces, kept)
+        windows = None
+        if mode.window:
+            new = windows_of(events["user"], events["time"], events["amount"], mode.window)
+            whole = merged(self._resumed.open, new)
+            final, windows = split_final(whole, mode.window, watermark)
+            yield partial(self._show_windows, plan, mode.window, final, touched(whole, new))
+        counts = Counts(
+            kept=events.num_rows,
+            duplicates=sum(len(mask) for mask in kept) - events.num_rows,
+            late=sum(piece.late for piece in pieces),
+            bad=sum(piece.bad for piece in pieces),
+        )
+        yield partial(self._commit, plan, events, watermark, windows, counts)
+        return self._totals(plan, counts)
+
+    @property
+    def totals(self) -> Counts:
+        """What became of all messages so far."""
+        commit = self._resumed.commit
+        return commit.totals if commit else Counts()
+
+    def _totals(self, plan: Plan, counts: Counts) -> Totals:
+        return {"mode": self.name, "number": plan.number, "messages": counts.messages, **vars(counts)}
+
+    def _begin(self, cores: int) -> Plan | None:
+        """Decide what the next micro-batch holds, and write it down; None where there is nothing new."""
+        known = self._resumed
+        start = known.commit.end if known.commit else known.identity.start
+        topic_id, partitions = known.topic.identity()
+        known.checkpoint.check(known.identity, self._mode, topic_id)
+        extents = known.topic.extents(partitions)
+        for partition, extent in extents.items():
+            wanted = start.next(partition)
+            lost = (wanted, extent.first) if extent.first > wanted < extent.end else (extent.end, wanted)
+            if lost[0] < lost[1]:
+                what = f"Offsets {lost[0]:,} to {lost[1] - 1:,} of partition {partition} of {self._mode.topic}"
+                raise _hinted(MessagesLostError(f"{what} were removed from the topic before they were read."))
+        if known.end:
+            extents = {
+                partition: replace(extent, end=min(extent.end, known.end.next(partition)))
+                for partition, extent in extents.items()
+            }
+        end = next_end(start, extents, self._mode.max_offsets)
+        tasks = tasks_between(start, end, cores)
+        if not tasks:
+            return None
+        number = known.commit.number + 1 if known.commit else 0
+        watermark = known.commit.watermark if known.commit else None
+        plan = Plan(number, start, end, tasks, watermark, time.time_ns() // 1000)
+        known.checkpoint.begin(plan)
+        known.plan = plan
+        return plan
+
+    def _decide(self, pieces: Sequence[Piece], plan: Plan) -> list[Any]:
+        """Which events of each piece are kept."""
+        ids = pa.concat_tables([piece.events for piece in pieces])["id"].combine_chunks()
+        known, oldest = self._resumed, self._oldest(plan.watermark)
+
+        def look_up() -> Any:
+            follow(known.keys, known.checkpoint, known.commit, (), oldest)
+            return decide(ids, known.keys, oldest)
+
+        kept = mended(look_up, known.keys.clear)
+        edges = np.cumsum([piece.events.num_rows for piece in pieces])[:-1]
+        return list(np.split(kept, edges))
+
+    def _show_windows(self, plan: Plan, size: Micros, final: pa.Table, changed: pa.Table) -> None:
+        """Let the sinks have windows: files those that are final, the topic those that changed."""
+        mode = self._mode
+        if mode.parquet:
+            Folder(mode.parquet, self._settings.s3).write("windows", plan.number, "0000", as_final(final, size))
+        if mode.kafka:
+            own = window_messages(changed, size, f"{self._resumed.identity.id}/{plan.number}")
+            Sending(self._settings.kafka, mode.kafka).send(own)
+
+    def _commit(
+        self, plan: Plan, events: pa.Table, watermark: Micros | None, windows: pa.Table | None, counts: Counts
+    ) -> None:
+        """Write down what is known now."""
+        known = self._resumed
+        before, oldest = known.commit, self._oldest(watermark)
+        rows = pa.table({"id": events["id"].cast(pa.binary()), "time": events["time"]})
+        files = write_keys(known.checkpoint, plan.number, before.keys if before else (), rows, oldest)
+        name = f"windows-{plan.number}.parquet" if windows is not None else None
+        if name and windows is not None:
+            known.checkpoint.write_table(name, windows)
+        totals = (before.totals if before else Counts()) + counts
+        commit = Commit(plan.number, uuid.uuid4().hex, plan.end, watermark, files, name, counts, totals)
+        known.checkpoint.commit(commit)
+        # Only now: ids of a micro-batch that is repeated would be duplicates of themselves.
+        pairs: Any = zip(rows["id"].to_pylist(), rows["time"].to_pylist(), strict=True)
+        with suppress(DamagedError):  # the next micro-batch fills them again from the checkpoint
+            known.keys.add(pairs, Progress(commit.number, commit.id), oldest)
+        known.commit, known.plan = commit, None
+        if windows is not None:
+            known.open = windows
+        known.checkpoint.tidy(commit)
+
+    def _watermark_after(self, pieces: Sequence[Piece], plan: Plan) -> Micros | None:
+        """The watermark of the next micro-batch: it never goes back."""
+        newest = [piece.newest - self._mode.watermark for piece in pieces if piece.newest is not None]
+        known = [*newest, *([] if plan.watermark is None else [plan.watermark])]
+        return max(known, default=None)
+
+    def _oldest(self, watermark: Micros | None) -> Micros | None:
+        """An event that was kept before this time meets no duplicate that is not late or too far from it."""
+        return None if watermark is None else watermark - self._mode.watermark
+
+    @property
+    def _resumed(self) -> "_Known":
+        if self._known is None:
+            raise RuntimeError("A mode is resumed before it is run.")
+        return self._known
+
+
+@dataclass
+class _Known:
+    """What is known between two micro-batches."""
+
+    topic: Topic
+    checkpoint: Checkpoint
+    identity: Identity
+    keys: Keys
+    commit: Commit | None
+    plan: Plan | None  # of the micro-batch that was begun and is not committed
+    open: pa.Table
+    end: Offsets | None
+
+
+def _judge(work: Work, task: tuple[int, Any]) -> Piece:
+    return judge(work, *task)
+
+
+def _head(piece: Piece) -> Piece:
+    return replace(piece, rows=None)  # the driver only needs what it decides by
+
+
+def _write_kept(work: Work, masks: Sequence[bytes], piece: Piece) -> Piece:
+    return write_kept(work, masks[piece.index], piece)
+
+
+def _checked(pieces: list[Piece]) -> list[Piece]:
+    for piece in pieces:
+        if isinstance(piece.failure, MessagesLostError):
+            raise _hinted(piece.failure)
+        if piece.failure:
+            raise piece.failure
+    return pieces
+
+
+def _kept_events(pieces: Sequence[Piece], kept: Sequence[Any]) -> pa.Table:
+    return pa.concat_tables([piece.events.filter(pa.array(mask)) for piece, mask in zip(pieces, kept, strict=True)])
+
+
+def _hinted(error: LakeproofError) -> LakeproofError:
+    error.hint = (
+        "Let the topic keep messages for longer. To resume without them, begin again with a new checkpoint and new "
+        "sinks; what the old ones have stays."
+    )
+    return error
