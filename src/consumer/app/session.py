@@ -59,19 +59,9 @@ def start_session(
 ) -> SparkSession:
     """Start Spark with the catalog ``lake`` in place, or take the session that runs.
 
-    Parameters
-    ----------
-    settings
-        Master, memory, jars and catalog.
-    name
-        Name of the application on Spark's page.
-    java_options
-        More options for the driver's JVM, as :data:`PLANNING_ONLY`.
-    archive_to
-        Where the JVM archives the classes that it has loaded when it ends; it then starts without an archive.
-    urgent
-        Scheduler pools whose tasks get the next core that is free. If there are any, Python workers on this machine
-        leave the processor to the JVM.
+    `java_options` are more options for the driver's JVM, as :data:`PLANNING_ONLY`. To `archive_to`, the JVM archives
+    the classes that it has loaded when it ends. Tasks of the scheduler pools `urgent` get the next core that is free;
+    if there are any, Python workers on this machine leave the processor to the JVM.
 
     Raises
     ------

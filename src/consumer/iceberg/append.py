@@ -1,4 +1,4 @@
-"""Appends that happen once, however often a micro-batch is tried, and whoever tries it.
+"""Appends that happen once, whoever tries a micro-batch, and however often.
 
 The data files, the snapshot's marker and the table's newest marker are one new state of the table. The catalog swaps
 it, once, for the state whose marker was read. After a refusal the table is read again: its newest state says whether
@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from consumer.iceberg.data_files import DataFile, Target
 from consumer.iceberg.jvm import elements, exception_class, java_class
 from consumer.iceberg.marker import Committed, Marker, check_history, has_done, property_of
-from consumer.iceberg.newest import SparkState, newest_marker
+from consumer.iceberg.newest import newest_marker, spark_state
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.columns import renamed_columns
@@ -64,7 +64,7 @@ class OpenTable:
         MarkerLostError
             The table was rolled back to before that, or replaced, or has rows and no marker.
         """
-        return newest_marker(SparkState(self.loaded), self.query, self.name)
+        return newest_marker(spark_state(self.loaded), self.query, self.name)
 
     def check_has(self, committed: Committed) -> None:
         """Make sure that it has what a marker says that it had once.
@@ -74,8 +74,8 @@ class OpenTable:
         MarkerLostError
             It was rolled back to before that, or replaced.
         """
-        state = SparkState(self.loaded)
-        check_history(committed, state.current(), state.snapshot, self.name)
+        state = spark_state(self.loaded)
+        check_history(committed, state.current, state.find, self.name)
 
     def table_id(self) -> str:
         """Its own unique id, which another table of its name does not have."""
@@ -88,7 +88,8 @@ class OpenTable:
 
     def property(self, name: str) -> str | None:
         """One of its properties."""
-        return SparkState(self.loaded).property(name)
+        value: str | None = self.loaded.properties().get(name)
+        return value
 
     def set_property(self, name: str, value: str) -> None:
         """Set one of its properties."""
@@ -170,10 +171,7 @@ def _java_schema(spark: SparkSession, schema: Schema) -> Any:
 
 
 def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> bool:
-    """Append data files to a table, unless it already holds the marker; return whether they were appended now.
-
-    No files are an append, too: its marker keeps the sequence whole. For errors, see :func:`commit_once`.
-    """
+    """Append data files, even if there are none: its marker keeps the sequence whole. See :func:`commit_once`."""
 
     def append(transaction: Any) -> Any:
         update = transaction.newAppend()
@@ -185,7 +183,7 @@ def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> 
 
 
 def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
-    """Commit a change with its marker, unless the table already holds that; return whether it was committed now.
+    """Commit a change with its marker, unless the table has that already; return whether it was committed now.
 
     Raises
     ------
@@ -196,7 +194,7 @@ def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
     """
     for _ in range(_ATTEMPTS):
         transaction = table.loaded.newTransaction()  # reads the table again
-        newest = newest_marker(SparkState(transaction.startMetadata()), table.query, table.name)
+        newest = newest_marker(spark_state(transaction.startMetadata()), table.query, table.name)
         if has_done(newest, marker, table.name):
             return False
         try:

@@ -14,8 +14,9 @@ from lakeproof.addresses import encoded
 from lakeproof.errors import LakeproofError
 from lakeproof.storage import Storage
 
+# Bytes of Arrow rows that make a row group, or several, one for each day.
 _FLUSH_BYTES = 64 << 20
-"""Bytes of Arrow rows that make a row group, or several, one for each day."""
+# Files of days that are written at a time: each has a buffer.
 _MAX_OPEN = 256
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 """How Iceberg writes the partition of rows whose day is null."""
@@ -23,61 +24,31 @@ NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class Target:
-    """A table, as a task has to know it to write data files for it.
-
-    Parameters
-    ----------
-    folder
-        URI below which its data files lie.
-    schema
-        Its columns as Arrow types, each with its Iceberg field id.
-    day_of
-        The timestamp column whose day is the partition, or the path of one within it: ``event.timestamp``.
-    partition
-        Name of the partition field.
-    renamed
-        Its columns that were renamed, by their former names.
-    """
+    """A table, as a task has to know it to write data files for it."""
 
     folder: str
     schema: pa.Schema
+    """With the field ids of Iceberg."""
     day_of: str
+    """The path of the timestamp whose day is the partition: ``event.timestamp``."""
     partition: str
     renamed: Mapping[str, str] = field(default_factory=dict)
+    """Its columns that were renamed, by their former names."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file that no table knows of yet.
-
-    Parameters
-    ----------
-    uri
-        Where it lies.
-    size
-        Bytes.
-    partition
-        Its partition as Iceberg writes it: ``field=2026-11-21``.
-    footer
-        Its Parquet footer: the statistics of its columns are in there.
-    """
+    """A data file that no table knows of yet, with its Parquet footer, which has the statistics of its columns."""
 
     uri: str
     size: int
     partition: str
+    """As Iceberg writes it: ``field=2026-11-21``."""
     footer: bytes
 
 
 class DataFileWriter:
-    """Writes rows of one table: a file for each day, whole or not at all.
-
-    Parameters
-    ----------
-    target
-        The table.
-    storage
-        Where its files go.
-    """
+    """Writes rows of one table: a file for each day, whole or not at all."""
 
     def __init__(self, target: Target, storage: Storage) -> None:
         self._target = target
@@ -192,15 +163,7 @@ def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
 
 
 def field_at(columns: Any, path: str) -> Any:
-    """A column, or a field within it.
-
-    Parameters
-    ----------
-    columns
-        A table, a record batch, or columns by their names.
-    path
-        Its path: ``event.timestamp``.
-    """
+    """A column of a table, a record batch or a mapping, or a field within it: ``event.timestamp``."""
     name, *inner = path.split(".")
     return pc.struct_field(columns[name], inner) if inner else columns[name]
 

@@ -1,9 +1,9 @@
-"""Markers: what an append says of itself, and the rule that decides by them.
+"""Markers: what a commit records of its micro-batch, and the rule that decides by them.
 
 A marker names what its micro-batch holds: where it starts and ends in its source. A table keeps the newest one of each
-query in a property, which is set in the same commit as the append. No expiry or compaction reaches it there. It is
-kept in the snapshot's summary too, and the property names the snapshot: so a table that was rolled back, or replaced,
-is distinguished from one whose old snapshots were expired.
+query in a property, which is set in the same commit as the rows. No expiry or compaction reaches it there. It is
+in the snapshot's summary, too, and the property names the snapshot: this distinguishes a table that was rolled back, or
+replaced, from one whose old snapshots have expired.
 """
 
 import json
@@ -17,55 +17,34 @@ from lakeproof.tables.names import MARKER
 
 @dataclass(frozen=True)
 class Marker:
-    """What an append says of itself.
-
-    Parameters
-    ----------
-    checkpoint_id
-        The checkpoint's own unique id; of a product of gold, that of the silver table that it follows.
-    micro_batch_id
-        Number of the micro-batch, from 0.
-    contract
-        Digest of the contract that judged it.
-    start, end
-        What it holds: what comes behind one position of the source, up to another.
-    limits
-        How large batches and records could be; what was begun under them is finished under them.
-    contents
-        Digest of what was read, which a replay that reads files with other tags compares. Of silver, the watermark; of
-        a product of gold whose windows are final, the horizon that they are before.
-    """
+    """What a commit records of its micro-batch: what comes behind the position `start` of the source, up to `end`."""
 
     checkpoint_id: str
+    """The checkpoint's own unique id; of a product of gold, that of the silver table that it follows."""
     micro_batch_id: int
     contract: str
+    """Digest of the contract that judged it."""
     start: str
     end: str
     limits: Limits = field(default_factory=Limits)
+    """How large batches and records could be: a micro-batch is finished under the limits that it was begun under."""
     contents: str = ""
+    """Digest of what was read, which a replay that reads files with other tags compares. Of silver, the watermark; of
+    a product of gold whose windows are final, the horizon that they are before."""
 
     def holds_the_same(self, other: "Marker") -> bool:
-        """Whether both say that the same was judged, under the same contract; whoever did it, and when."""
+        """Whether both are of the same range, judged under the same contract, by whatever checkpoint."""
         return (self.start, self.end, self.contract) == (other.start, other.end, other.contract)
 
 
 @dataclass(frozen=True)
 class Committed:
-    """The newest marker of a table.
-
-    Parameters
-    ----------
-    marker
-        The marker.
-    snapshot_id
-        The snapshot that its append made.
-    sequence_number
-        That of the snapshot, or a smaller one where other commits came between.
-    """
+    """The newest marker of a table, and the snapshot of its commit."""
 
     marker: Marker
     snapshot_id: int
     sequence_number: int
+    """Of the snapshot, or a smaller one if other commits came between."""
 
     @property
     def next_number(self) -> int:
@@ -110,26 +89,12 @@ def committed(properties: Mapping[str, str], query: str) -> Committed | None:
 
 
 def has_done(newest: Committed | None, marker: Marker, table: str) -> bool:
-    """Whether a table has a micro-batch already.
-
-    Parameters
-    ----------
-    newest
-        The newest marker of its query in the table; None where it has none yet.
-    marker
-        Of the micro-batch that is to be appended.
-    table
-        Name of the table, for the error.
-
-    Returns
-    -------
-    bool
-        True where the newest marker holds the same; False where the micro-batch begins where the newest one ends.
+    """Whether a table whose newest marker is `newest` has the micro-batch of `marker` already.
 
     Raises
     ------
     MarkerLostError
-        Neither is so.
+        It neither has it, nor does the micro-batch begin where the newest one ends.
     """
     if newest is None or newest.marker.end == marker.start:
         return False
@@ -148,7 +113,7 @@ def check_marked(properties: Mapping[str, str], rows: int, table: str) -> None:
     Raises
     ------
     MarkerLostError
-        Somebody removed the marker: nothing tells up to where the table has everything.
+        Somebody removed the marker: the table's position is unknown.
     """
     if rows and not any(name.startswith(MARKER) for name in properties):
         raise MarkerLostError(
@@ -161,23 +126,12 @@ def check_marked(properties: Mapping[str, str], rows: int, table: str) -> None:
 def check_history(
     newest: Committed, current: Snapshot | None, find: Callable[[int], Snapshot | None], table: str
 ) -> None:
-    """Make sure that a table still has what its newest marker says.
-
-    Parameters
-    ----------
-    newest
-        The table's newest marker.
-    current
-        The table's current snapshot.
-    find
-        Finds a snapshot by its id; None where it was expired.
-    table
-        Name of the table, for the error.
+    """Make sure that a table still has what its newest marker says; `find` returns None for an expired snapshot.
 
     Raises
     ------
     MarkerLostError
-        The table was rolled back to before that append, or replaced.
+        The table was rolled back to before that commit, or replaced.
     """
     snapshot = current
     while snapshot is not None:
@@ -207,9 +161,7 @@ def unfinished(
     ledger: Committed | None,
     is_origin: Callable[[str], bool],
 ) -> Marker | None:
-    """Find the micro-batch that bronze has and the ledger does not; None where all tables are at the same position.
-
-    There is one at most: the next one does not begin before.
+    """The micro-batch that bronze has and the ledger lacks, of which there is one at most; None if there is none.
 
     Raises
     ------

@@ -1,16 +1,10 @@
-"""The newest marker of a table, in a state of it as Spark or PyIceberg has read it."""
+"""The newest marker of a table, in a state of it that Spark or PyIceberg has read."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from consumer.iceberg.marker import (
-    Committed,
-    Snapshot,
-    check_history,
-    check_marked,
-    committed,
-    property_of,
-)
+from consumer.iceberg.marker import Committed, Snapshot, check_history, check_marked, committed, property_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -19,84 +13,50 @@ if TYPE_CHECKING:
 _ROWS = "total-records"
 
 
-class State(Protocol):
-    """One state of a table."""
+@dataclass(frozen=True)
+class State:
+    """One state of a table; `find` returns None for an expired snapshot."""
 
-    def properties(self) -> Mapping[str, str]:
-        """All of its properties."""
-
-    def property(self, name: str) -> str | None:
-        """One of its properties."""
-
-    def current(self) -> Snapshot | None:
-        """Its current snapshot."""
-
-    def snapshot(self, number: int) -> Snapshot | None:
-        """The snapshot with an id; None if it has expired."""
+    property: Callable[[str], str | None]
+    properties: Callable[[], Mapping[str, str]]
+    current: Snapshot | None
+    find: Callable[[int], Snapshot | None]
 
 
-class SparkState:
+def spark_state(loaded: Any) -> State:
     """Of Iceberg's own library in the JVM: a table, or metadata of it."""
 
-    def __init__(self, loaded: Any) -> None:
-        self._loaded = loaded
-
-    def properties(self) -> Mapping[str, str]:
-        """Several calls to the JVM for each."""
-        return dict(self._loaded.properties())
-
-    def property(self, name: str) -> str | None:
-        """One call to the JVM."""
-        value: str | None = self._loaded.properties().get(name)
-        return value
-
-    def current(self) -> Snapshot | None:
-        """Its current snapshot."""
-        return self._snapshot(self._loaded.currentSnapshot())
-
-    def snapshot(self, number: int) -> Snapshot | None:
-        """The snapshot with an id."""
-        return self._snapshot(self._loaded.snapshot(number))
-
-    def _snapshot(self, found: Any) -> Snapshot | None:
+    def snapshot(found: Any) -> Snapshot | None:
         if found is None:
             return None
-        return Snapshot(
-            found.snapshotId(), found.parentId(), found.sequenceNumber(), lambda key: found.summary().get(key)
-        )
+        entry: Callable[[str], str | None] = lambda key: found.summary().get(key)  # noqa: E731 - for its type
+        return Snapshot(found.snapshotId(), found.parentId(), found.sequenceNumber(), entry)
+
+    return State(
+        property=lambda name: loaded.properties().get(name),
+        properties=lambda: dict(loaded.properties()),  # several calls to the JVM for each
+        current=snapshot(loaded.currentSnapshot()),
+        find=lambda number: snapshot(loaded.snapshot(number)),
+    )
 
 
-class PythonState:
+def python_state(table: "Table") -> State:
     """Of PyIceberg."""
 
-    def __init__(self, table: "Table") -> None:
-        self._table = table
-        self._snapshots = {each.snapshot_id: each for each in table.snapshots()}
-
-    def properties(self) -> Mapping[str, str]:
-        """All of its properties."""
-        return self._table.properties
-
-    def property(self, name: str) -> str | None:
-        """One of its properties."""
-        return self._table.properties.get(name)
-
-    def current(self) -> Snapshot | None:
-        """Its current snapshot."""
-        return self._snapshot(self._table.current_snapshot())
-
-    def snapshot(self, number: int) -> Snapshot | None:
-        """The snapshot with an id."""
-        return self._snapshot(self._snapshots.get(number))
-
-    def _snapshot(self, found: "TableSnapshot | None") -> Snapshot | None:
+    def snapshot(found: "TableSnapshot | None") -> Snapshot | None:
         if found is None:
             return None
         summary = found.summary
-        number = found.sequence_number or 0
-        return Snapshot(
-            found.snapshot_id, found.parent_snapshot_id, number, lambda key: summary.get(key) if summary else None
-        )
+        entry: Callable[[str], str | None] = lambda key: summary.get(key) if summary else None  # noqa: E731 - see above
+        return Snapshot(found.snapshot_id, found.parent_snapshot_id, found.sequence_number or 0, entry)
+
+    known = {each.snapshot_id: each for each in table.snapshots()}
+    return State(
+        property=table.properties.get,
+        properties=lambda: table.properties,
+        current=snapshot(table.current_snapshot()),
+        find=lambda number: snapshot(known.get(number)),
+    )
 
 
 def newest_marker(state: State, query: str, table: str) -> Committed | None:
@@ -108,18 +68,18 @@ def newest_marker(state: State, query: str, table: str) -> Committed | None:
         The table was rolled back to before that, or replaced, or has rows and no marker.
     """
     key = property_of(query)
-    current = state.current()
-    newest = committed({key: state.property(key) or ""}, query) or _marked(state, current, key)
+    newest = committed({key: state.property(key) or ""}, query) or _marked(state, key)
     if newest:
-        check_history(newest, current, state.snapshot, table)
-    elif current is not None:
-        check_marked(state.properties(), int(current.entry(_ROWS) or 0), table)
+        check_history(newest, state.current, state.find, table)
+    elif state.current is not None:
+        check_marked(state.properties(), int(state.current.entry(_ROWS) or 0), table)
     return newest
 
 
-def _marked(state: State, snapshot: Snapshot | None, key: str) -> Committed | None:
+def _marked(state: State, key: str) -> Committed | None:
+    snapshot = state.current
     while snapshot is not None:
         if text := snapshot.entry(key):
             return Committed(Committed.parse(text).marker, snapshot.id, snapshot.sequence_number)
-        snapshot = None if snapshot.parent_id is None else state.snapshot(snapshot.parent_id)
+        snapshot = None if snapshot.parent_id is None else state.find(snapshot.parent_id)
     return None

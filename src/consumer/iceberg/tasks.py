@@ -19,17 +19,7 @@ from lakeproof.storage import open_storage
 
 @dataclass
 class Written:
-    """What tasks wrote of their rows; no table knows of it yet.
-
-    Parameters
-    ----------
-    files
-        Data files.
-    rows
-        How many rows they hold.
-    failure
-        Why a task could not do its work.
-    """
+    """What tasks wrote of their rows, or why one of them could not; no table knows of it yet."""
 
     files: list[DataFile] = field(default_factory=list)
     rows: int = 0

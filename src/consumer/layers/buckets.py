@@ -49,14 +49,7 @@ def mended(work: Callable[[], ResultT], clear: Callable[[], None]) -> ResultT:
 class Buckets:
     """A database in which each bucket can be removed as a whole. One that cannot be opened is replaced by an empty one.
 
-    Damage within its files shows only where they are read: any other method may raise :class:`DamagedError`.
-
-    Parameters
-    ----------
-    folder
-        Where it lies; made if it is missing.
-    setting
-        The setting that moves it, for an error's hint.
+    Damage within its files shows only when they are read: any other method may raise :class:`DamagedError`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The envelope: what every source yields for a batch, whatever it came from."""
+"""The envelope: what every source yields for a batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,50 +17,28 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a Kafka message has beside its value.
-
-    Parameters
-    ----------
-    part
-        What the ledger calls the range of offsets that it is in.
-    key
-        Its key; None for none.
-    headers
-        Its headers, in their order; a name may come more than once.
-    """
+    """What a Kafka message has beside its value."""
 
     part: str
+    """What the ledger calls the range of offsets that it is in."""
     key: bytes | None
     headers: Headers
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A landed batch, or the news that it cannot be had.
-
-    Parameters
-    ----------
-    value
-        The batch's bytes as landed, decompressed where its name says that it is compressed; None where they
-        are too many to be had, and stay in the file.
-    source
-        Name of the file below the landing folder, or ``topic/partition/offset``.
-    landed_at
-        When it landed, UTC; None for a message without a time that a table can have.
-    failure
-        Why it could not be read, as (reason code, detail); then `value` is the part that could be read.
-    content_hash
-        Hash of its bytes as they lie there, see :func:`lakeproof.landing.zone.content_hash`; None
-        where they were not read.
-    message
-        What else there is of it if it is a Kafka message.
-    """
+    """A landed batch, or why it could not be read."""
 
     value: bytes | None
+    """Its bytes, decompressed if its name says that it is compressed; None if they are too many, and stay there."""
     source: str
+    """Name of the file below the landing folder, or ``topic/partition/offset``."""
     landed_at: datetime | None
+    """UTC; None for a message without a time that a table can have."""
     failure: tuple[str, str] | None = None
+    """Code of the reason, and detail; then `value` is the part that could be read."""
     content_hash: str | None = None
+    """See :func:`lakeproof.landing.zone.content_hash`; None if it was not read."""
     message: Message | None = None
 
     @property
@@ -71,26 +49,15 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Small Kafka messages of a partition, by columns: an envelope for each would take longer than judging it.
-
-    Parameters
-    ----------
-    part
-        What the ledger calls the range of offsets that they are in.
-    prefix
-        What their names begin with, before the offset: ``topic/partition/``.
-    offsets
-        Offset of each.
-    landed_at
-        When each landed, in milliseconds since 1970; None for a message without a time that a table can have.
-    values, keys, headers
-        Value, key and headers of each.
-    """
+    """Small Kafka messages of a partition, by columns: an envelope for each would take longer than judging it."""
 
     part: str
+    """What the ledger calls the range of offsets that they are in."""
     prefix: str
+    """What their names begin with, before the offset: ``topic/partition/``."""
     offsets: Sequence[int]
     landed_at: Sequence[int | None]
+    """In milliseconds since 1970; None for a message without a time that a table can have."""
     values: Sequence[bytes]
     keys: Sequence[bytes | None]
     headers: Sequence[Headers | None]

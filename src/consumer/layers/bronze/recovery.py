@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.iceberg.marker import Marker, unfinished
-from consumer.iceberg.newest import PythonState, newest_marker
+from consumer.iceberg.newest import newest_marker, python_state
 from lakeproof.catalog import CATALOG
 from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE, StreamTables
 
@@ -28,7 +28,7 @@ class Standing:
 def standing(catalog: "Catalog", names: StreamTables, query: str, is_origin: Callable[[str], bool]) -> Standing:
     """Look where a stream's tables are."""
     bronze, dead_letters, ledger = (
-        newest_marker(PythonState(catalog.load_table(name)), query, name)
+        newest_marker(python_state(catalog.load_table(name)), query, name)
         for name in (names.bronze, names.dead_letters, names.ledger)
     )
     return Standing(

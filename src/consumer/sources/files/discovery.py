@@ -20,15 +20,7 @@ _RECENT_FILES = 1000
 class Discovery:
     """Moves files from listings into the landing log.
 
-    Parameters
-    ----------
-    zone
-        The stream's landing zone.
-    log
-        Its landing log.
-    settle
-        For how long a file must have been left alone before it counts as whole; not used where the storage shows
-        whole files only.
+    A file counts as whole once it has been left alone for `settle`, unless the storage shows whole files only.
     """
 
     def __init__(self, zone: LandingZone, log: LandingLog, settle: timedelta) -> None:

@@ -22,21 +22,10 @@ def envelopes(
 ) -> Iterator[Envelope]:
     """Read each file, on the condition that it is still the one that was listed.
 
-    A file that was overwritten, cannot be decompressed or is too large yields an envelope with a failure: its fate is a
-    dead letter, and the stream goes on. So does one that is absent and was given up. One that is too large as it lies
-    there is not read at all.
-
-    Parameters
-    ----------
-    files
-        What to read.
-    zone
-        The landing zone that they are in.
-    limits
-        How large a file may be, and its content.
-    touched
-        Told of a file that has the size that was listed and another tag, as after a copy or a restore: it is read as
-        it is now. None where only what was listed will do.
+    A file that was overwritten, cannot be decompressed or is too large yields an envelope with a failure, which becomes
+    a dead letter. So does one that is absent and was given up. One that is too large as it lies there is not read.
+    A file with the listed size and another tag, as after a copy or a restore, is read as it is now and reported to
+    `touched`, unless that is None.
 
     Raises
     ------

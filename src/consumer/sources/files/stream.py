@@ -43,28 +43,18 @@ def rows_as_files(rows: list[dict[str, Any]]) -> "list[LandedFile]":
 
 @dataclass(frozen=True)
 class LandingOptions:
-    """Options of a reader of the landing zone.
-
-    Parameters
-    ----------
-    query, stream
-        Names of the query and of its stream.
-    initial
-        Position behind which a new checkpoint begins.
-    bulletin
-        Says when to begin no more micro-batches, and takes the error that the reader fails with.
-    until
-        Take files up to this position of the landing log only, and look for no others; None for an endless stream.
-    pickled_settings
-        The :class:`lakeproof.settings.Settings`, pickled: only the reading process opens them.
-    """
+    """Options of a reader of the landing zone."""
 
     query: str
     stream: str
     initial: "Position"
+    """Behind it, a new checkpoint begins."""
     bulletin: Bulletin
+    """Says when to begin no more micro-batches, and takes the error that the reader fails with."""
     until: int | None
+    """Take files up to this position of the landing log only, and look for no others; None for an endless stream."""
     pickled_settings: bytes
+    """Only the reading process opens them."""
 
 
 def landing_source(options: LandingOptions) -> type[DataSource]:

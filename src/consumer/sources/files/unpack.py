@@ -23,21 +23,14 @@ class TooLargeError(Exception):
 
 
 def unpack(packed: bytes, most: int) -> bytes:
-    """Unpack all members of a gzip file; zeros may follow each.
-
-    Parameters
-    ----------
-    packed
-        The file. One of no bytes holds none.
-    most
-        Bytes to unpack at most.
+    """Unpack all members of a gzip file, `most` bytes at most; zeros may follow each.
 
     Raises
     ------
     UnpackError
-        It cannot be unpacked; the limit is not reached until there.
+        It is damaged before the limit.
     TooLargeError
-        It has more; nothing behind the limit is looked at.
+        It has more; nothing behind the limit is read.
     """
     unpacked = io.BytesIO()
     position = 0

@@ -10,21 +10,12 @@ _ALL_OFFSETS = 1 << 63
 
 @dataclass(frozen=True)
 class KnownOfPast:
-    """Ranges of offsets that are wanted.
-
-    Parameters
-    ----------
-    accounted
-        Those that are in the tables.
-    pending
-        Those that the stream has yet to read.
-    left
-        Those that come before the beginning of the stream, and were not read.
-    """
+    """Ranges of offsets that are wanted: in the tables, yet to be read by the stream, or before its beginning."""
 
     accounted: list[Range]
     pending: list[Range]
     left: list[Range]
+    """Before the beginning of the stream, and not read."""
 
 
 def known_of_past(wanted: Sequence[Range], begin: Offsets, place: Offsets) -> KnownOfPast:

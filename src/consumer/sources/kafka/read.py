@@ -38,26 +38,16 @@ _FETCH = {
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """Offsets of a partition in a micro-batch, or a piece of them for a task.
-
-    Parameters
-    ----------
-    topic, partition
-        Where.
-    start, end
-        Offsets from `start` up to `end`, which is not one of them.
-    begin
-        Where the range begins that this is a piece of.
-    first
-        The first offset that the partition still has, where those before it are lost and were given up; else 0.
-    """
+    """Offsets of a partition in a micro-batch from `start` up to `end`, or a piece of them for a task."""
 
     topic: str
     partition: int
     start: int
     end: int
     begin: int
+    """Where the range begins that this is a piece of."""
     first: int = 0
+    """The first offset that the partition still has, if those before it are lost and were given up."""
 
     @property
     def name(self) -> str:
@@ -85,7 +75,7 @@ class OffsetRange:
 
 
 class MessagesLostError(LakeproofError):
-    """Offsets of a micro-batch are not in the topic any more."""
+    """Offsets of a micro-batch have been removed from the topic."""
 
 
 def lost(topic: str, partition: int, start: int, first: int) -> MessagesLostError:

@@ -22,15 +22,7 @@ _PAUSE_SECONDS = 30.0
 
 
 class SchemaIds:
-    """Ids of the contracts of a stream.
-
-    Parameters
-    ----------
-    settings
-        Where the registry is; without an address, no contract has an id.
-    stream
-        Name of the stream.
-    """
+    """Ids of the contracts of a stream. Without the address of a registry, no contract has one."""
 
     def __init__(self, settings: Settings, stream: str) -> None:
         self._settings = settings

@@ -171,21 +171,7 @@ class KafkaSource(Source[OffsetRange]):
         return self._begin(start.with_past(self._past), end.with_past(self._past))
 
     def next_of_past(self, accounted: str | None, wanted: Sequence[Range]) -> Held[OffsetRange] | None:
-        """What a batch over the past takes next.
-
-        Parameters
-        ----------
-        accounted
-            The position up to which the ledger has everything; None for the beginning.
-        wanted
-            The ranges that are to be read.
-
-        Returns
-        -------
-        Held | None
-            As many offsets as a micro-batch may have, of those that come before the beginning of the stream and were
-            not read yet. None if there are none.
-        """
+        """What a batch over the past takes next: of what is wanted, offsets before the stream's beginning; or None."""
         start = self._place(accounted)
         taken = at_most(self._kafka.max_offsets_per_micro_batch, self.known_of(accounted, wanted).left)
         if not taken:
