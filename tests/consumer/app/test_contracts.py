@@ -80,3 +80,21 @@ def test_spark_says_that_a_query_is_initializing_by_a_text_alone(spark: SparkSes
     path = f"org/apache/spark/sql/execution/streaming/runtime/{name}.class"
     loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     assert text.encode() in bytes(loader.getResourceAsStream(path).readAllBytes())
+
+
+def test_the_daemon_of_workers_can_be_started_by_another_module() -> None:
+    """Of ``pyspark.daemon.manager``: consumer/app/worker_daemon.py imports what tasks need, and then calls it."""
+    from pyspark import daemon
+
+    assert inspect.signature(daemon.manager).parameters == {}
+
+
+def test_spark_names_a_streaming_query_and_its_jobs_by_local_properties(spark: SparkSession) -> None:
+    """Layers read these two properties of the thread: the id of the checkpoint, and the jobs of a micro-batch."""
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+    for name, text in (
+        ("sql/execution/streaming/runtime/StreamExecution$", "sql.streaming.queryId"),
+        ("SparkContext$", "spark.jobGroup.id"),
+    ):
+        content = loader.getResourceAsStream(f"org/apache/spark/{name}.class").readAllBytes()
+        assert text.encode() in bytes(content), name
