@@ -1,13 +1,16 @@
 """The tests' own micro-batches are Spark's: the same checkpoint, the same tables, and each goes on from the other's."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.consumer.app.accounts import check, land, landed_names
+from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, rows
 from tests.lakes import changed
+from tests.selection import covering
 
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
@@ -53,6 +56,53 @@ def test_they_leave_what_spark_leaves(
         found.append((checkpoint_of(settings)["commits"], tables_of(settings), checkpoint_of(settings)["metadata"]))
         offsets = checkpoint_of(settings)["offsets"]
         found[-1] = (*found[-1], {number: (version, sorted(offset)) for number, (version, offset) in offsets.items()})
+    assert found[0] == found[1]
+
+
+AXES = {
+    "files": ["1", "2", "100"],
+    "crashed": ["no", "before 0", "before 1", "before 2"],
+    "lost": ["nothing", "checkpoint"],
+}
+BY_DEFAULT = covering(list(AXES.values()), 1)
+CASES = sorted(BY_DEFAULT | covering(list(AXES.values()), 2))
+
+
+@pytest.mark.parametrize(
+    ("files", "crashed", "lost"),
+    [pytest.param(*case, marks=[pytest.mark.all] * (case not in BY_DEFAULT), id=", ".join(case)) for case in CASES],
+)
+def test_they_leave_the_same_over_crashes_and_losses(
+    lake_settings: Settings,
+    drain: Drain,
+    drain_directly: Drain,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: str,
+    crashed: str,
+    lost: str,
+) -> None:
+    """Each pair of a limit of files, a crash before an append, and a loss, with two starts of Spark for each lake."""
+    found = []
+    for number, run in enumerate((drain, drain_directly)):
+        own = {"LAKE_HOME": str(tmp_path / f"lake-{number}"), "LAKE_MAX_FILES_PER_MICRO_BATCH": files}
+        settings = changed(lake_settings, **own)
+        landing = settings.home / "landing" / "events"
+        land(landing, "1.json", "2.json", "all-bad.json")
+        if crashed == "no":
+            run(settings)
+        else:
+            crash_before(monkeypatch)(int(crashed.removeprefix("before ")))
+            with pytest.raises(LakeproofError, match="as asked"):
+                run(settings)
+        if lost == "checkpoint":
+            shutil.rmtree(settings.home / "checkpoints")
+        land(landing, "3.json")
+        run(settings)
+        check(settings, landed_names(landing))
+        checkpoint = checkpoint_of(settings)
+        offsets = {name: (version, offset.get("seq")) for name, (version, offset) in checkpoint["offsets"].items()}
+        found.append((tables_of(settings), checkpoint["commits"], offsets))
     assert found[0] == found[1]
 
 
