@@ -25,15 +25,8 @@ from pathlib import Path
 
 NAMES = ("producer", "consumer", "reader", "lakeproof", "collector")
 _CLIENT = Path(__file__).with_name("program_client.py")
-_IMPORTED_LATER = (
-    "lakeproof.catalog",
-    "pyiceberg.catalog.sql",
-    "reader.connect",
-    "reader.output",
-    "reader.tables",
-    "reader.verify.streams",
-)
-"""What many commands import once they run."""
+_IMPORTED_LATER = ("duckdb", "pyarrow", "pyiceberg.catalog.sql", "sqlglot", "reader.connect", "lakeproof.catalog")
+"""What takes long to import, and is imported by many commands once they run."""
 _MOST_BYTES = 1 << 22
 
 
