@@ -106,21 +106,31 @@ def check_writable(path: Path) -> None:
     """Check that a report can be written to `path` before the run begins."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        NamedTemporaryFile(dir=path.parent).close()
+        if not _is_special(path):
+            NamedTemporaryFile(dir=path.resolve().parent).close()
     except OSError as error:
         raise _not_writable(path, error) from error
 
 
 def write_report(tally: Tally, path: Path, landed: Mapping[str, Any]) -> None:
-    """Write the report as JSON, atomically."""
-    text = msgspec.json.format(msgspec.json.encode(tally.as_dict() | dict(landed)), indent=2)
+    """Write the report as JSON: a file atomically, a device or a pipe directly."""
+    text = msgspec.json.format(msgspec.json.encode(tally.as_dict() | dict(landed)), indent=2) + b"\n"
     try:
-        with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
-            file.write(text + b"\n")
-        Path(file.name).chmod(0o644)
-        Path(file.name).replace(path)
+        if _is_special(path):
+            path.write_bytes(text)
+            return
+        file = path.resolve()  # the target of a link is replaced, not the link
+        with NamedTemporaryFile(dir=file.parent, prefix=".", suffix=".tmp", delete=False) as part:
+            part.write(text)
+        Path(part.name).chmod(0o644)
+        Path(part.name).replace(file)
     except OSError as error:
         raise _not_writable(path, error) from error
+
+
+def _is_special(path: Path) -> bool:
+    """Whether a path is something else than a file: root may replace ``/dev/null`` by a file, for all programs."""
+    return path.exists() and not path.is_file()
 
 
 def _combination(record: Record, *, in_corrupt_batch: bool) -> str:

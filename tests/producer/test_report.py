@@ -1,7 +1,9 @@
 """The report is the truth: a recount of the landed bytes, by other code, gives the same."""
 
 import json
+import os
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +69,18 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_lands(produc
     assert result.exit_code != 0
     assert "Cannot write the report to" in str(result.exception)
     assert not (tmp_path / "landing").exists()
+
+
+def test_a_report_to_a_pipe_or_a_link_replaces_neither(produce: Any, tmp_path: Path) -> None:
+    """Root's report to /dev/null once replaced the device, for every program of the machine."""
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "report.json"
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_bytes)
+        assert produce("--batches", 1, "--target", tmp_path / "a", "--report", pipe).exit_code == 0
+        assert json.loads(read.result(timeout=60))["batches"] == 1
+    assert pipe.is_fifo()
+    assert produce("--batches", 1, "--target", tmp_path / "b", "--report", link).exit_code == 0
+    assert link.is_symlink()
+    assert json.loads(file.read_bytes())["batches"] == 1

@@ -179,7 +179,7 @@ def apply(
     """
     settings = load_settings()
     contract_text(settings.contracts, stream)  # an unknown name is reported before anything is opened
-    from lakeproof.catalog import open_catalog
+    from lakeproof.catalog import catalog_errors, open_catalog
     from lakeproof.history.apply import carry_out, lines, plan
     from lakeproof.move.outside import check_tables
     from lakeproof.state.contract_log import ContractLog
@@ -192,7 +192,8 @@ def apply(
 
         Registry(settings.registry, settings.topic_of(stream)).check(planned.contract)
     if not dry_run:
-        carry_out(catalog, planned, ContractLog(settings.state.database))
+        with catalog_errors():
+            carry_out(catalog, planned, ContractLog(settings.state.database))
     version, applied = planned.contract.version, planned.applied
     if planned.is_applied:
         sys.stdout.write(f"{stream}: {version} is already applied.\n")
