@@ -5,7 +5,7 @@
 #   deploy/jars.sh registry  the archive of the tests' schema registry: target/jars/registry (tests/jars/registry.sha256)
 #   deploy/jars.sh --lock    retrieve all jars, and write all lists of hashes, after a change of ivy.xml
 # IVY_SETTINGS names other settings of Ivy, for a mirror of Maven Central.
-source "$(dirname "$0")/../scripts/common.sh"
+source "$(dirname "$0")/common.sh"
 
 # retrieve NAME LIST [--lock]
 retrieve() { "$BIN/lakeproof" jars "${@:3}" ${IVY_SETTINGS:+--ivy-settings "$IVY_SETTINGS"} "$1" "target/jars/$1" "$2"; }

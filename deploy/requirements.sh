@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compile deploy/requirements/*.txt from pyproject.toml: pinned, with hashes, without an index. Options are passed to uv: --upgrade
-source "$(dirname "$0")/../scripts/common.sh"
+source "$(dirname "$0")/common.sh"
 
 compile() {
   local output=deploy/requirements/$1.txt

@@ -6,7 +6,7 @@
 #   deploy/setup.sh lock   also record the hashes of the jars
 # IVY_SETTINGS names other settings of Ivy, for a mirror of Maven Central.
 # PYTHON is the interpreter for .venv. Default: the first one below that is new enough and has venv.
-source "$(dirname "$0")/../scripts/common.sh"
+source "$(dirname "$0")/common.sh"
 wanted=${1:-run}
 
 usable() { "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }

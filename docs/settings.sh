@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Update the guide's table of settings from the model that describes them.
-source "$(dirname "$0")/../scripts/common.sh"
+source "$(dirname "$0")/../deploy/common.sh"
 
 page=docs/guide.md
 table=$("$BIN/lakeproof" settings --markdown)

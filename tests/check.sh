@@ -2,13 +2,13 @@
 # Every check: style, types, architecture, scripts, tests.
 #   tests/check.sh lint    all but the tests
 #   ALL=1 tests/check.sh   also the tests that are marked `all`, and more examples: see tests/selection.py
-source "$(dirname "$0")/../scripts/common.sh"
+source "$(dirname "$0")/../deploy/common.sh"
 
 "$BIN/ruff" check .
 "$BIN/ruff" format --check .
 "$BIN/mypy"
 "$BIN/lint-imports"
-"$BIN/shellcheck" {benchmarks,deploy,deploy/demo,docs,scripts,tests,tests/chaos}/*.sh .ci/run
+"$BIN/shellcheck" {benchmarks,deploy,deploy/demo,docs,tests,tests/chaos}/*.sh .ci/run
 "$BIN/codespell" ./*.md contracts deploy docs gold src
 # The word list of CONTRIBUTING.md.
 [[ ${1:-} != lint ]] || "$BIN/pytest" -q tests/test_house.py -k "plain_english or phrases"

@@ -3,7 +3,7 @@
 #   tests/fuzz.sh [ROUNDS] [PYTEST OPTIONS]    e.g. tests/fuzz.sh 5 tests/reader; ROUNDS is 20 by default
 #   tests/fuzz.sh layers [PYTEST OPTIONS]      200 random streams from landed files to gold, with each strategy of silver
 # Tests that need Spark run only in every fifth round. A round that fails prints its seed and the examples, and ends the run.
-source "$(dirname "$0")/../scripts/common.sh"
+source "$(dirname "$0")/../deploy/common.sh"
 export ALL=1
 
 if [[ ${1:-} == layers ]]; then

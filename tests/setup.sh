@@ -2,7 +2,7 @@
 # Prepare what the checks need in addition to `make setup`: Python packages (one contains a Postgres server), the jars of an
 # Iceberg REST catalog, of a Kafka broker and of a schema registry (140 MB), a MinIO server built from source (4 minutes, once), the loader of Docker
 # Compose, which reads docker-compose.yml without an engine, and a proxy that injects faults.
-source "$(dirname "$0")/../scripts/common.sh"
+source "$(dirname "$0")/../deploy/common.sh"
 
 # build NAME MODULE PACKAGE VERSION: build target/bin/NAME, unless it has this version already. The user's cache keeps a copy
 # for other clones.

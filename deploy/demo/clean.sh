@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Stop everything and remove the data. Downloads are kept.
-source "$(dirname "$0")/../../scripts/common.sh"
+source "$(dirname "$0")/../common.sh"
 
 deploy/demo/stop.sh --all
 if docker_responds; then COMPOSE_PROFILES=kafka,sensors,clickstream docker compose down --volumes --remove-orphans; fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run a Kafka broker of the demo: one node in KRaft mode, with its data in a folder.
 #   deploy/demo/kafka.sh FOLDER HOST:PORT
-source "$(dirname "$0")/../../scripts/common.sh"
+source "$(dirname "$0")/../common.sh"
 folder=$1 address=$2
 # The controller is for this broker alone. A port beside the broker's may be in use, by an outgoing connection, too.
 controller=127.0.0.1:$("$BIN/python" -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')

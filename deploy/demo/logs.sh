@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Follow the log of a program of the demo: deploy/demo/logs.sh producer|consumer
-source "$(dirname "$0")/../../scripts/common.sh"
+source "$(dirname "$0")/../common.sh"
 
 if docker_responds && [[ -n $(docker compose ps --all --quiet "$1") ]]; then exec docker compose logs --follow --tail 50 "$1"; fi
 demo_settings

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Print the address of MinIO's console, and open it.
-source "$(dirname "$0")/../../scripts/common.sh"
+source "$(dirname "$0")/../common.sh"
 
 if docker_responds && address=$(docker compose port minio 9001 2>/dev/null) && [[ -n $address ]]; then
   say "MinIO's console: http://${address/0.0.0.0/127.0.0.1}" "User and password: MINIO_ROOT_USER and MINIO_ROOT_PASSWORD in .env"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Print the address of the consumer's Spark UI, and open it. If a port is in use, Spark takes the next one.
-source "$(dirname "$0")/../../scripts/common.sh"
+source "$(dirname "$0")/../common.sh"
 
 first=$(setting spark_ui_port)
 for port in $(seq "$first" $((first + 16))); do

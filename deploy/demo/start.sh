@@ -3,7 +3,7 @@
 # STREAM chooses what is made: events, sensors, or clickstream, which goes through the collector. SOURCE=kafka sends records
 # through a Kafka topic, instead of files. Without containers, a broker is started where LAKE_KAFKA_BOOTSTRAP_SERVERS
 # points, if that is on this machine and nothing listens there.
-source "$(dirname "$0")/../../scripts/common.sh"
+source "$(dirname "$0")/../common.sh"
 
 start_containers() {
   local profiles=() services=()

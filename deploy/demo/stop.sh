@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Stop producer and consumer, in containers and as local processes. MinIO keeps running; --all stops it, too.
-source "$(dirname "$0")/../../scripts/common.sh"
+source "$(dirname "$0")/../common.sh"
 
 stopped=
 export COMPOSE_PROFILES=kafka,sensors,clickstream # also what these profiles started

@@ -3,7 +3,7 @@
 #   tests/chaos/run.sh [OPTIONS]    see --help
 #   tests/chaos/run.sh --setup      only prepare the proxy, in its own environment: target/mitmproxy
 #   tests/chaos/run.sh --lock       pin the proxy's dependencies in tests/chaos/proxy.txt
-source "$(dirname "$0")/../../scripts/common.sh"
+source "$(dirname "$0")/../../deploy/common.sh"
 
 proxy=target/mitmproxy
 pins=tests/chaos/proxy.txt
