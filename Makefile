@@ -35,7 +35,7 @@ setup: ## prepare .venv, dependencies and jars
 setup-test: ## also prepare what the tests need
 	@tests/setup.sh
 
-test: setup-test ## run every check, and the tests of a quarter of an hour; ALL=1: every test
+test: setup-test ## run every check, and the tests that a change needs; ALL=1: every test
 	@tests/check.sh
 
 fuzz: setup-test ## run the property tests on new random examples; ARGS="5 tests/reader" for 5 rounds of some, ARGS=layers: random streams to gold

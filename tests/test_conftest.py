@@ -9,6 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from tests.conftest import MAX_MEMORY, ROOT
+from tests.selection import only_with_all
 
 RUNS_AWAY = """
 def test_runs_away():
@@ -40,6 +41,7 @@ def run(file: Path | str, *options: str, prefix: Sequence[str] = ()) -> str:
     return done.stdout
 
 
+@pytest.mark.all
 def test_a_test_that_runs_away_ends_in_a_memory_error_and_the_next_one_runs(tmp_path):
     file = tmp_path / "test_away.py"
     file.write_text(RUNS_AWAY)
@@ -66,6 +68,7 @@ def test_programs_of_tests_answer_signals_that_the_tests_ignore(tmp_path):
     assert "2 passed" in run(file, prefix=ignoring)
 
 
+@pytest.mark.all
 def test_as_much_as_tests_need_can_be_had():
     assert len(bytearray(MAX_MEMORY // 4)) == MAX_MEMORY // 4
 
@@ -80,7 +83,9 @@ def test_draws(number):
 """
 
 
-@pytest.mark.parametrize(("profile", "alike"), [("few", True), ("all", True), ("fuzz", False)])
+@pytest.mark.parametrize(
+    ("profile", "alike"), [("few", True), only_with_all("all", True), only_with_all("fuzz", False)]
+)
 def test_examples_are_the_same_each_time_unless_fuzz_is_asked_for(tmp_path, profile, alike):
     file = tmp_path / "test_draws.py"
     file.write_text(DRAWS)

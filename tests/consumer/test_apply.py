@@ -47,6 +47,7 @@ def run(settings: Settings, *command: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_a_consumer_that_runs_takes_a_contract_that_is_applied(settings: Settings, tmp_path: Path) -> None:
     write_contract(settings, "1.0.0")

@@ -10,7 +10,7 @@ from tests.consumer.app.accounts import check, land, landed_names
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, rows
 from tests.lakes import changed
-from tests.selection import covering
+from tests.selection import covering, grid
 
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
@@ -106,8 +106,7 @@ def test_they_leave_the_same_over_crashes_and_losses(
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("crashed", [False, True], ids=["committed", "planned only"])
-@pytest.mark.parametrize("first", ["Spark", "directly"])
+@grid(first=["Spark", "directly"], crashed={"committed": False, "planned only": True})
 def test_each_goes_on_from_the_others_checkpoint(
     lake_settings: Settings, drain: Drain, drain_directly: Drain, first: str, crashed: bool
 ) -> None:

@@ -76,6 +76,7 @@ def test_a_stream_outlives_its_broker_and_ends_on_a_signal(
     assert not [path for path in everything if kafka.password.encode() in path.read_bytes()]
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_a_topic_that_is_deleted_while_it_runs_is_named(
     kafka: KafkaServer, lake_settings: Settings, tmp_path: Path
