@@ -14,10 +14,10 @@ from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import alerts_queries, bronze_query, read_checkpoint
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.gold.model import Publish
-from lakeproof.gold.product_file import load_products
+from lakeproof.gold.model import Kind, Publish
+from lakeproof.gold.product_file import load_product, names_of_kind
 from lakeproof.gold.samples import AlertMode, Samples
-from lakeproof.gold.samples_file import load_all_samples
+from lakeproof.gold.samples_file import load_samples
 from lakeproof.kafka.modes import ModeName
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, recorded_topic
@@ -184,22 +184,35 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str, failed: dict
     if kept:
         tables[silver_tables(stream).kept] = decided
     contract_of = partial(load_contract, settings.contracts)
-    for product in load_products(settings.gold, [stream], contract_of):
-        table = _found(catalog, gold_table(product.name))
+    for product_name in names_of_kind(settings.gold, [stream], Kind.WINDOWS):
+        table = _found(catalog, gold_table(product_name))
         if table is None:
             continue
-        name = gold_query(product.name)
+        try:
+            # The marker of final windows only moves when windows close.
+            final, problem = load_product(settings.gold, product_name, contract_of).publish is Publish.FINAL, ""
+        except LakeproofError as error:  # its contract was changed: the query runs on, and the others are shown
+            final, problem = False, error.message
+        name = gold_query(product_name)
         computed = committed(table.properties, name)
-        tables[gold_table(product.name)] = computed
-        final = product.publish is Publish.FINAL  # its marker only moves when windows close
+        tables[gold_table(product_name)] = computed
         yield _status(
-            name, database, gold_lease(product.name), failed, 0 if final else _behind_of(decided, computed),
+            name, database, gold_lease(product_name), failed, 0 if final else _behind_of(decided, computed),
             "micro-batches", _rate(table, name), _last(table, name),
-            _from_micros(computed.marker.contents) if final and computed else None,
+            _from_micros(computed.marker.contents) if final and computed else None, problem,
         )  # fmt: skip
-    for samples in load_all_samples(settings.gold, [stream], contract_of):
-        if table := _found(catalog, gold_table(samples.name)):
-            name = gold_query(samples.name)
+    for product_name in names_of_kind(settings.gold, [stream], Kind.SAMPLES):
+        name, table = gold_query(product_name), _found(catalog, gold_table(product_name))
+        try:
+            samples = load_samples(settings.gold, product_name, contract_of)
+        except LakeproofError as error:
+            if table:
+                lease_name = gold_lease(product_name)
+                yield _status(
+                    name, database, lease_name, failed, None, "", None, _last(table, name), None, error.message
+                )
+            continue
+        if table:
             computed = committed(table.properties, name)
             yield _status(
                 name, database, gold_lease(samples.name), failed,

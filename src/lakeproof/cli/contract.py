@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -21,8 +22,8 @@ from lakeproof.contracts.json_schema import json_schema
 from lakeproof.contracts.read.names import is_identifier
 from lakeproof.contracts.read.odcs import contract_text, parse_contract, unjudged
 from lakeproof.contracts.rules.expression import fields_in
-from lakeproof.errors import UsageError
-from lakeproof.settings import load_settings
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.settings import Settings, load_settings
 from lakeproof.storage.local import local_path
 
 contract_commands = typer.Typer(help="Infer, check, compare, apply and export contracts.", no_args_is_help=True)
@@ -204,6 +205,21 @@ def apply(
     else:
         sys.stdout.write(f"{stream}: {f'{applied.version} → ' if applied else ''}{version} {would}applied.\n")
     sys.stdout.writelines(f"  {line}\n" for line in lines(planned.changes))
+    sys.stdout.writelines(f"  {line}\n" for line in _products_that_do_not_fit(settings, planned.contract))
+
+
+def _products_that_do_not_fit(settings: Settings, contract: Contract) -> Iterator[str]:
+    """A line for each data product that uses what its contract has under this name no longer."""
+    from lakeproof.gold.model import Kind
+    from lakeproof.gold.product_file import load_product, names_of_kind
+    from lakeproof.gold.samples_file import load_samples
+
+    for kind, load in ((Kind.WINDOWS, load_product), (Kind.SAMPLES, load_samples)):
+        for name in names_of_kind(settings.gold, [contract.stream], kind):
+            try:
+                load(settings.gold, name, lambda _: contract)
+            except LakeproofError as error:
+                yield f"{error.message}: change it before the consumer starts again; one that runs continues"
 
 
 @contract_commands.command("json-schema")

@@ -107,6 +107,20 @@ def test_a_lake_of_files(lake_settings: Settings, drain_directly: Drain, session
     found = by_name(status(settings, []))
     assert (found[SINK].state, found[SINK].problem) == (Doing.FAILED, "It was killed, or its machine died.")
 
+    # A product whose field was renamed in the contract meanwhile hides no query, itself included.
+    broken = settings.model_copy(update={"gold": settings.home / "gold"})
+    broken.gold.mkdir()
+    product = "name: visits\nsilver: events\nkeys: [visitor]\nwindow: {size: 1 hour}\nmeasures: {n: count(*)}\n"
+    (broken.gold / "visits.yaml").write_text(product)
+    assert gold_query("visits") not in by_name(status(broken, []))  # it has no table
+    catalog = open_catalog(settings)
+    catalog.create_namespace_if_not_exists("gold")
+    catalog.create_table("gold.visits", catalog.load_table("silver.events").schema())
+    found = by_name(status(broken, []))
+    assert "unknown field 'visitor'" in found[gold_query("visits")].problem
+    assert {"bronze-events", "silver-events", SINK} < found.keys()
+    catalog.drop_table("gold.visits")
+
     done = run(settings, "status", "--json")
     assert done.returncode == 1, done.stderr
     assert [each["query"] for each in json.loads(done.stdout)] == ["bronze-events", "silver-events", SINK]

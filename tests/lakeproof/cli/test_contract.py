@@ -1,4 +1,4 @@
-"""`lakeproof contract apply` where the catalog fails."""
+"""`lakeproof contract apply`: what it says of outages, and of data products."""
 
 import shutil
 from pathlib import Path
@@ -39,3 +39,27 @@ def test_a_lost_answer_is_an_outage_and_the_next_run_completes(
     losing.clear()
     assert apply() is None
     proxy.close()
+
+
+def test_products_that_no_longer_fit_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contract, product = tmp_path / "contracts" / "events.yaml", tmp_path / "gold" / "visits.yaml"
+    for path in (contract, product):
+        path.parent.mkdir()
+    shutil.copy(CONTRACT, contract)
+    fields = "silver: events\nkeys: [product_id]\nwindow: {size: 1 hour}\nmeasures: {n: count(*)}\n"
+    product.write_text(f"name: visits\n{fields}")
+    monkeypatch.chdir(tmp_path)
+
+    def apply() -> str:
+        result = CliRunner().invoke(app, ["contract", "apply", "events"])
+        assert result.exception is None
+        return result.output
+
+    assert "visits.yaml" not in apply()
+    text = contract.read_text().replace("version: 1.1.0", "version: 1.2.0").replace("name: product_id", "name: sku")
+    renamed = "customProperties: [{property: renamedFrom, value: product_id}]"
+    contract.write_text(text.replace("name: sku\n", f"name: sku\n        {renamed}\n"))
+    output = apply()
+    assert "sku: renamed from product_id" in output
+    assert "visits.yaml" in output
+    assert "unknown field 'product_id'" in output
