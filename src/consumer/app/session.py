@@ -253,7 +253,7 @@ def _forward(stream: int) -> None:
             if logs_are_json():
                 log.warning("Spark's JVM", message=line.decode(errors="replace").rstrip())
             else:
-                with suppress(OSError):  # nobody reads it any more
+                with suppress(OSError):  # nobody reads our stderr
                     os.write(sys.stderr.fileno(), line)
 
 

@@ -146,7 +146,7 @@ def _unknown(rows: pa.DataType, table: pa.DataType, within: str = "") -> list[st
 def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
     """Cut a table into the rows of each day (UTC), written as Iceberg names it; the order within a day stays."""
     compute: Any = pc  # its stubs lack a function
-    # As numbers: a window that begins before the year 1 has a day that is none in Python.
+    # As numbers: Python has no date for a window that begins before the year 1.
     days: Any = field_at(table, column).cast(pa.date32()).cast(pa.int32())
     edges: Any = pc.min_max(days).as_py()
     if edges["min"] == edges["max"] and not days.null_count:

@@ -147,7 +147,7 @@ def positions(spark: SparkSession, scan: Scan, pick: Callable[[pa.Table], pa.Tab
     """
     from pyiceberg.table import FileScanTask
 
-    # As they lie there: what was deleted counts, too.
+    # Without deletes: positions count deleted rows, too.
     fits, rest = whole_files(replace(scan, files=[FileScanTask(file.file) for file in scan.files]))
     found: dict[str, Any] = {
         file.file.file_path: _picked(rows, 0, pick)

@@ -68,15 +68,8 @@ class Reader(Protocol[PartT]):
     ) -> Iterator[Envelope | Messages]:
         """Read the batches of `parts`, one after the other.
 
-        Parameters
-        ----------
-        parts
-            What to read.
-        limits
-            How large a batch may be.
-        touched
-            Called with a part that has another tag than was listed, and was read as it is now. None where only what
-            was listed may be read.
+        `touched` is called with a part that has another tag than was listed, and was read as it is now; None means that
+        only what was listed may be read.
 
         Raises
         ------

@@ -23,7 +23,7 @@ def envelopes(
     """Read each file, on the condition that it is still the one that was listed.
 
     A file that was overwritten, cannot be decompressed or is too large yields an envelope with a failure, which becomes
-    a dead letter. So does one that is absent and was given up. One that is too large as it lies there is not read.
+    a dead letter. So does one that is absent and was given up. One whose stored size is too large is not read.
     A file with the listed size and another tag, as after a copy or a restore, is read as it is now and reported to
     `touched`, unless that is None.
 

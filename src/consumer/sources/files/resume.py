@@ -1,4 +1,4 @@
-"""Where a query goes on after a restart: checkpoint, landing log and tables must agree."""
+"""Where a query resumes after a restart: checkpoint, landing log and tables must agree."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ def place_to_go_on(
     Raises
     ------
     LakeproofError
-        Checkpoint, landing log and tables are not of the same moment.
+        Checkpoint, landing log and tables are from different points in time.
     """
     checkpoint = read_checkpoint(settings, query)
     place = accounted or Position(0, log.base.chain)

@@ -96,7 +96,7 @@ def envelopes(parts: Iterable[OffsetRange], kafka: KafkaSettings, limits: Limits
     Raises
     ------
     MessagesLostError
-        Offsets do not exist any more.
+        Offsets have been removed from the topic.
     UnavailableError
         The brokers do not respond.
     """

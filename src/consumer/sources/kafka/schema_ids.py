@@ -1,6 +1,6 @@
 """The ids that a schema registry has given to a stream's contracts; the ledger of the stream keeps them.
 
-So a registry that is away changes nothing for a contract that was registered before. One that was not has no id until
+So an unavailable registry changes nothing for a contract that was registered before. One that was not has no id until
 the registry is back: a wrong id would be worse than none.
 """
 

@@ -164,8 +164,8 @@ class KafkaSource(Source[OffsetRange]):
         else:
             start = read_initial_offset(self._settings, self._query, Offsets.from_spark)
         if start == end or end == self._resumed:
-            # Spark repeats what it has not noted as done. A batch may have come since, so markers do not say any more
-            # that the tables have it.
+            # Spark repeats what it has not recorded as done. A batch over the past may have committed since, so the
+            # newest marker no longer says that the tables have it.
             return None
         # What a batch has read of the past is part of the position. Spark does not know of it.
         return self._begin(start.with_past(self._past), end.with_past(self._past))
