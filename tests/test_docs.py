@@ -479,14 +479,3 @@ def test_the_architecture_names_modules_that_exist() -> None:
     assert [path for path in sorted(named) if not ((ROOT / "src" / path).exists() or (ROOT / path).exists())] == []
     rooms = {path.name for path in (ROOT / "src/consumer").iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert {room for room in rooms if f"`consumer/{room}/`" not in page} == set()
-
-
-def test_no_folder_of_the_sources_has_more_modules_than_a_newcomer_can_take_in() -> None:
-    counts = {
-        folder: len([path for path in folder.glob("*.py") if path.name not in ("__init__.py", "__main__.py")])
-        for folder in (ROOT / "src").rglob("*")
-        if folder.is_dir() and folder.name != "__pycache__"
-    }
-    assert {str(folder.relative_to(ROOT)): count for folder, count in counts.items() if count > 14} == {}
-    packages = {folder for folder, count in counts.items() if count}
-    assert [folder for folder in packages if not (folder / "__init__.py").exists()] == []

@@ -53,8 +53,8 @@ def without_table(scope: Scope, product: str, silver: Layer | None, *, has_part:
         )
     state = query_state(scope.settings, gold_lease(product))
     is_lost = state in (State.STOPPED, State.DIED) or (has_part and state is State.NEVER)
-    if not rows and (silver or not is_lost):
-        return ()  # if silver does not exist either, that is reported
+    if not rows and (silver or not has_part):
+        return ()  # silver that was lost is reported by its own check; a consumer that ended early has made neither
     text = f"{gold_table(product)} does not exist, but a consumer has run its query. {rebuild_hint(product)}"
     return (result_of(product, behind=rows, problems=(text,) * is_lost, exists=False),)
 

@@ -76,6 +76,13 @@ def test_what_spark_fills_is_what_verify_expects(
     assert (behind.clean, behind.waiting > 0) == (True, True)
     fill(spark, lake, samples)
     assert what(lake) == []
+    table = open_catalog(lake).load_table("gold.sensor_anomalies")
+    one = table.scan().to_arrow().slice(0, 1)
+    later = pa.array([EPOCH.replace(year=2101)], one.schema.field("detected_at").type)
+    table.append(one.set_column(one.schema.get_field_index("detected_at"), one.schema.field("detected_at"), later))
+    assert what(lake) == [("anomalies", "not expected", 1)]
+    spark.sql("DELETE FROM lake.gold.sensor_anomalies WHERE detected_at > '2100-01-01'")
+    assert what(lake) == []
     spark.sql("UPDATE lake.gold.sensor_samples SET roles = array('last') WHERE roles = array('first')")
     spark.sql("INSERT INTO lake.gold.sensor_samples SELECT * FROM lake.gold.sensor_samples WHERE roles[0] = 'anomaly'")
     spark.sql("DELETE FROM lake.gold.sensor_anomalies WHERE detector = 'out_of_range'")
