@@ -153,6 +153,23 @@ def test_nobody_reads_on(tmp_path: Path, command: str) -> None:
     assert done.returncode == 128 + signal.SIGPIPE
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_the_log_of_spark_on_a_full_disk_says_nothing_elsewhere(tmp_path: Path) -> None:
+    """Log4j prints the stack traces of its own failures."""
+    logs, landing = tmp_path / "lake" / "logs", tmp_path / "lake" / "landing" / "events"
+    for folder in (logs, landing):
+        folder.mkdir(parents=True)
+    (logs / "spark.log").symlink_to("/dev/full")
+    (landing / "1.json").write_text("{}")
+    command = [sys.executable, "-m", "consumer", "run", "events", "--available-now", "--to", "bronze"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert [line for line in done.stderr.splitlines() if not line.startswith("{")] == []
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("command", PRINTS.values(), ids=PRINTS)
 def test_a_full_disk(tmp_path: Path, command: str) -> None:
