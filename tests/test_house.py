@@ -277,7 +277,9 @@ def test_scripts_can_be_run():
 
 def test_ci_calls_the_tests_and_nothing_else():
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test ALL=1"
-    assert "\n## Test\n```sh\nmake test ALL=1\n```\n" in (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert "\n## Test\n```sh\nmake test\n```\n" in readme
+    assert "`make test ALL=1`" in readme
 
 
 @pytest.mark.parametrize(
