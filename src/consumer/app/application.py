@@ -211,7 +211,8 @@ def _wait_for_the_end(running: Mapping[str, Running], stop_file: Path) -> str | 
     while not stop_file.exists():
         time.sleep(_POLL_SECONDS)
         ended = next((name for name, query in running.items() if not query.isActive), None)
-        if ended:
+        # One that declines a micro-batch ends by itself, maybe before this loop has seen the stop file.
+        if ended and not stop_file.exists():
             return ended
     _wait_until_idle(running)
     return next((name for name, query in running.items() if not query.isActive and query.exception()), None)

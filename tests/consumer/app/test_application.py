@@ -14,7 +14,7 @@ from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 
-from consumer.app.application import Query, run_queries
+from consumer.app.application import Query, _wait_for_the_end, run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
@@ -261,3 +261,22 @@ def test_silver_that_fails_is_named_and_ends_bronze(lake_settings: Settings, ses
         said = failures(lake_settings.state.database)
         assert said.keys() == {"silver.events"}
         assert said["silver.events"].startswith("bronze.events has 0 rows")
+
+
+def test_a_query_that_ends_as_the_signal_comes_has_not_failed(tmp_path: Path) -> None:
+    """It declined its next micro-batch, and was found to have ended before the stop file was."""
+    stop_file = tmp_path / "stop"
+
+    class Declined:
+        status: Mapping[str, Any] = {"isTriggerActive": False, "message": ""}
+
+        @property
+        def isActive(self) -> bool:  # noqa: N802 - Spark's name
+            stop_file.touch()
+            return False
+
+        def exception(self) -> Exception | None:
+            return None
+
+    query: Any = Declined()
+    assert _wait_for_the_end({"query": query}, stop_file) is None

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract
 from lakeproof.state.lease import State, gold_lease
-from lakeproof.tables.names import MICRO_BATCH_ID, PRODUCT, gold_table, silver_query, silver_tables
+from lakeproof.tables.names import (
+    MICRO_BATCH_ID,
+    PRODUCT,
+    gold_table,
+    silver_query,
+    silver_tables,
+    stream_tables,
+)
 from reader.connect import Session
 from reader.verify.check import Finding, Result, Scope, Section
 from reader.verify.tables.layers import Layer, layer_of, query_state, silver_contract
@@ -53,8 +60,10 @@ def without_table(scope: Scope, product: str, silver: Layer | None, *, has_part:
         )
     state = query_state(scope.settings, gold_lease(product))
     is_lost = state in (State.STOPPED, State.DIED) or (has_part and state is State.NEVER)
-    if not rows and (silver or not has_part):
-        return ()  # silver that was lost is reported by its own check; a consumer that ended early has made neither
+    if not rows and (silver or not is_lost):
+        return ()  # if silver does not exist either, that is reported
+    if not silver and not scope.session.fetch(f"SELECT 1 FROM {stream_tables(scope.stream).bronze} LIMIT 1"):  # noqa: S608
+        return ()  # a consumer that ended before its first micro-batch may have created neither
     text = f"{gold_table(product)} does not exist, but a consumer has run its query. {rebuild_hint(product)}"
     return (result_of(product, behind=rows, problems=(text,) * is_lost, exists=False),)
 
