@@ -25,6 +25,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         yield started
 
 
+@pytest.mark.all
 def test_a_server_stops_and_starts_again_where_it_was(server: Server) -> None:
     port = server.port
     assert server.answers()
@@ -63,6 +64,7 @@ def test_postgres_asks_for_the_password_and_keeps_its_rows(tmp_path: Path) -> No
             assert connection.execute("SELECT one FROM kept").fetchall() == [(1,)]
 
 
+@pytest.mark.all
 def test_a_killed_broker_keeps_its_messages(tmp_path: Path) -> None:
     with KafkaServer(tmp_path) as server:
         topic = server.new_topic(partitions=2)

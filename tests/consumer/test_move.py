@@ -162,6 +162,7 @@ def test_a_copied_lake_is_refused_until_it_is_moved(
     assert files_below(copy.home / "warehouse") == mine
 
 
+@pytest.mark.all
 @pytest.mark.s3
 def test_tables_are_taken_to_a_bucket_and_to_another(
     lake: Settings, s3_lake_settings: Settings, session_of: SessionOf, invoke: Invoke

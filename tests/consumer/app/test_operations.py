@@ -204,7 +204,7 @@ def maintain(session_of: SessionOf, settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("appends", "lost"),
     [
-        pytest.param(None, (), id="between runs"),
+        only_with_all(None, (), id="between runs"),
         only_with_all(1, PIECES[:1], id="before dead letters, checkpoints lost"),
         only_with_all(1, (), id="before dead letters"),
         pytest.param(2, PIECES[:2], id="before ledger, checkpoints and landing log lost"),

@@ -10,6 +10,7 @@ from tests.consumer.lake import SessionOf
 from tests.consumer.layers.samples.lakes import BY_WINDOW, TEXT, Silver, check, fill, sensors_lake, write_samples
 from tests.consumer.layers.samples.model import EPOCH, time
 from tests.consumer.layers.samples.test_sample import at, some
+from tests.selection import only_with_all
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -52,7 +53,7 @@ def what(lake: Settings) -> list[tuple[str, str, int]]:
     return [(each.place.removeprefix("gold.sensor_"), each.what, each.rows) for each in found.findings]
 
 
-@pytest.mark.parametrize("text", [TEXT, BY_WINDOW], ids=["by device", "by window"])
+@pytest.mark.parametrize("text", [TEXT, only_with_all(BY_WINDOW)], ids=["by device", "by window"])
 def test_what_spark_fills_is_what_verify_expects(
     lake_settings: Settings, tmp_path: Path, session_of: SessionOf, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
