@@ -324,7 +324,7 @@ def _rate(table: "Table", query: str) -> float:
 
 
 def _commits(table: "Table", query: str) -> Iterator[tuple[datetime, int]]:
-    """When the query committed, and how many rows; compaction is none of its commits."""
+    """When the query committed, and how many rows. Commits of compaction are left out."""
     for snapshot in table.snapshots():
         summary = snapshot.summary.additional_properties if snapshot.summary else {}
         if property_of(query) in summary:

@@ -171,7 +171,7 @@ def _java_schema(spark: SparkSession, schema: Schema) -> Any:
 
 
 def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> bool:
-    """Append data files, even if there are none: its marker keeps the sequence whole. See :func:`commit_once`."""
+    """Append data files. An append without files is committed, too, for its marker. See :func:`commit_once`."""
 
     def append(transaction: Any) -> Any:
         update = transaction.newAppend()

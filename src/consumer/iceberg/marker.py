@@ -161,7 +161,7 @@ def unfinished(
     ledger: Committed | None,
     is_origin: Callable[[str], bool],
 ) -> Marker | None:
-    """The micro-batch that bronze has and the ledger lacks, of which there is one at most; None if there is none.
+    """The micro-batch that bronze has and the ledger lacks, or None. There is one at most.
 
     Raises
     ------

@@ -44,8 +44,8 @@ class Judge:
     contract
         The contract of the stream.
     limits
-        How large a record may be: a larger one is not judged, and a dead letter does not keep more. The settings'
-        defaults, unless told.
+        How large a record may be: a larger one is not judged, and a dead letter does not keep more. By default those
+        of the settings.
     """
 
     def __init__(self, contract: Contract, limits: Limits | None = None) -> None:
