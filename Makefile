@@ -1,6 +1,6 @@
 # Each target prepares what it needs. The logic is in deploy/ and tests/.
 .DEFAULT_GOAL := help
-.PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-test test fuzz chaos lint bench requirements jars-lock
+.PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-native setup-test test fuzz chaos lint bench requirements jars-lock
 
 help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +31,9 @@ consumer-logs: ## follow the consumer's log
 
 setup: ## prepare .venv, dependencies and jars
 	@deploy/setup.sh
+
+setup-native: ## also build the native judge, after its build failed
+	@deploy/setup.sh native
 
 setup-test: ## also prepare what the tests need
 	@tests/setup.sh

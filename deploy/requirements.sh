@@ -15,6 +15,7 @@ compile dev --extra dev --extra producer --extra collector --extra consumer --ex
   "$@" pyproject.toml deploy/requirements/bootstrap.in
 same=(--constraints deploy/requirements/dev.txt)
 compile bootstrap "${same[@]}" deploy/requirements/bootstrap.in
+compile native "${same[@]}" deploy/requirements/native.in
 for program in producer collector consumer reader; do
   compile "$program" "${same[@]}" --extra "$program" pyproject.toml
 done

@@ -4,9 +4,11 @@
 #   deploy/setup.sh dev    also what the checks need
 #   deploy/setup.sh bench  also what the benchmarks need
 #   deploy/setup.sh lock   also record the hashes of the jars
+#   deploy/setup.sh native also build the native judge again, after its build failed
 # IVY_SETTINGS names other settings of Ivy, for a mirror of Maven Central.
 # PYTHON is the interpreter for .venv. Default: the first one below that is new enough and has venv.
 source "$(dirname "$0")/common.sh"
+source deploy/native.sh
 wanted=${1:-run}
 
 usable() { "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
@@ -75,9 +77,14 @@ prepare_spark() {
 check_java
 make_venv
 install bootstrap
+# Beside the downloads, which take longer.
+trap stop_native EXIT
+[[ $wanted != native ]] || NATIVE_AGAIN=true
+start_native
 [[ $wanted == dev ]] || install run
 [[ $wanted != dev ]] || install dev
 [[ $wanted != bench ]] || install bench
 install_project
 [[ $wanted != lock ]] || deploy/jars.sh --lock
 prepare_spark
+finish_native

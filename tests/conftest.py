@@ -1,12 +1,15 @@
 """What all tests share: real servers, fresh buckets, and settings that nothing outside the test can change."""
 
+import importlib
 import os
 import resource
+import shutil
 import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 import hypothesis
@@ -115,6 +118,19 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServe
     """A schema registry for the whole test run; a test has subjects of its own in it."""
     with _started(lambda: RegistryServer(tmp_path_factory.mktemp("registry"))) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def native() -> ModuleType:
+    """The module of the native judge. Only a machine without cargo may lack it: its tests are skipped there."""
+    try:
+        module = importlib.import_module("native_judge")
+        module.__version__  # noqa: B018 - without it, this is the folder of the sources: a namespace package
+    except (ImportError, AttributeError) as error:
+        if shutil.which("cargo") is None:
+            pytest.skip("cargo is missing, so there is no native judge")
+        pytest.fail(f"There is no native judge ({error}), but cargo: run `make setup-native`.", pytrace=False)
+    return module
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ def test_requirements_are_pinned_by_hash_and_name_no_index(path):
 
 def test_requirements_have_one_version_of_a_package():
     everything = pinned(REQUIREMENTS / "bench.txt") | pinned(REQUIREMENTS / "dev.txt")
+    everything |= pinned(REQUIREMENTS / "native.txt")  # maturin, in a folder of its own
     for path in PINNED:
         assert pinned(path).items() <= everything.items(), path
 
@@ -271,7 +272,7 @@ def _texts(folder: str, suffix: str) -> list[Path]:
 def test_scripts_can_be_run():
     folders = ("benchmarks", "deploy", "docs", "tests")
     scripts = [ROOT / ".ci" / "run", *(path for folder in folders for path in _texts(folder, ".sh"))]
-    sourced = {"common.sh", "streams.sh"}
+    sourced = {"common.sh", "native.sh", "streams.sh"}
     assert [path.name for path in scripts if path.name not in sourced and not os.access(path, os.X_OK)] == []
 
 
