@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Sourced by setup.sh. The native judge, src/native_judge, is built if cargo is installed; otherwise, or if that fails, the Python
+# Sourced by setup.sh. The native judge is built if cargo is installed; otherwise, or if that fails, the Python
 # judge is used, so nothing here may end the setup.
+CRATE=$(dirname src/native?judge/Cargo.toml)
 NATIVE=target/native
 NATIVE_LOG=$NATIVE/build.log
 NATIVE_STAMP=.venv/native.stamp
@@ -12,7 +13,7 @@ start_native() {
   local file
   native_inputs=()
   while IFS= read -r file; do native_inputs+=("$file"); done < <(
-    find src/native_judge/Cargo.* src/native_judge/pyproject.toml src/native_judge/src -type f | LC_ALL=C sort
+    find "$CRATE/Cargo.lock" "$CRATE/Cargo.toml" "$CRATE/pyproject.toml" "$CRATE/src" -type f | LC_ALL=C sort
   )
   if ! command -v cargo >/dev/null; then
     [[ ! -f $NATIVE_STAMP || $(<"$NATIVE_STAMP") != "$(sha256 "${native_inputs[@]}")"* ]] || return 0
@@ -37,8 +38,8 @@ make_native() {
   rm -rf "$NATIVE/wheel"
   if [[ ${NATIVE_AGAIN:-} != true ]] && cp -R "$kept" "$NATIVE/wheel" 2>/dev/null; then return; fi
   install_maturin || return
-  # Only the settings of this command: a user's CARGO_TARGET_DIR is for other projects.
-  "$NATIVE/maturin/bin/maturin" build --release --locked --manifest-path src/native_judge/Cargo.toml \
+  # With a target folder of its own: a CARGO_TARGET_DIR of the user's is for other projects.
+  "$NATIVE/maturin/bin/maturin" build --release --locked --manifest-path "$CRATE/Cargo.toml" \
     --interpreter "$BIN/python" --target-dir "$NATIVE" --out "$NATIVE/wheel" || return
   # If the cache cannot be written, the next clone builds again.
   { mkdir -p "${kept%/*}" && rm -rf "$kept" && cp -R "$NATIVE/wheel" "$kept.$$" && mv "$kept.$$" "$kept"; } 2>/dev/null || true

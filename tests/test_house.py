@@ -77,6 +77,15 @@ def test_requirements_are_those_of_pyproject(name):
         assert have[canonicalize_name(wanted.name)] in wanted.specifier, text
 
 
+def test_the_native_judge_has_the_version_of_the_project():
+    """A consumer uses only one of its own version: see `lakeproof.install.judges`."""
+    (crate,) = (path.parent for path in (ROOT / "src").glob("native?judge/Cargo.toml"))
+    read = {name: tomllib.loads((crate / name).read_text()) for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")}
+    locked = [each["version"] for each in read["Cargo.lock"]["package"] if each["name"] == "native_judge"]
+    versions = [read["Cargo.toml"]["package"]["version"], read["pyproject.toml"]["project"]["version"], *locked]
+    assert versions == [PROJECT["version"]] * 3
+
+
 def test_producer_and_collector_need_no_spark_and_the_reader_no_jvm():
     for program in ("producer", "collector"):
         assert not pinned(REQUIREMENTS / f"{program}.txt").keys() & {"pyspark", "duckdb", "pyarrow"}

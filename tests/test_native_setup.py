@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[1]
+(CRATE,) = (path.parent for path in (ROOT / "src").glob("native?judge/Cargo.toml"))
 NO_CARGO = "cargo is missing, so the Python judge will be used, which is slower."
 NOT_BUILT = "Cannot build the native judge, so the Python judge will be used. Log: target/native/build.log."
 BUILDS = 'cargo; for last; do :; done; mkdir -p "$last"; cp "$WHEEL" "$last"'
@@ -25,7 +26,7 @@ class Clone:
         for name in ("common.sh", "native.sh", "requirements"):
             _copy(ROOT / "deploy" / name, root / "deploy" / name)
         for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml", "src"):
-            _copy(ROOT / "src" / "native_judge" / name, root / "src" / "native_judge" / name)
+            _copy(CRATE / name, root / "src" / CRATE.name / name)
         venv.create(root / ".venv", with_pip=False)
         (root / ".venv" / "bin" / "uv").symlink_to(Path(sys.executable).parent / "uv")
         self.programs.mkdir()
@@ -156,7 +157,7 @@ def test_it_is_built_once_for_all_clones(clone: Clone, wheel: str, tmp_path: Pat
     other.has(cargo="exit 1", maturin="exit 1")
     assert other.setup() == []
     assert other.installed == "0.1.0"
-    (other.root / "src/native_judge/src/more.rs").write_text("// others\n")
+    (other.root / "src" / CRATE.name / "src/more.rs").write_text("// others\n")
     (said,) = other.setup()
     assert said.startswith(NOT_BUILT)
     assert other.installed == ""  # a judge of other sources could judge differently
@@ -168,7 +169,7 @@ def test_without_cargo_what_was_built_stays_until_the_sources_change(clone: Clon
     (clone.programs / "cargo").unlink()
     assert clone.setup() == []
     assert clone.installed == "0.1.0"
-    (clone.root / "src/native_judge/src/more.rs").write_text("// others\n")
+    (clone.root / "src" / CRATE.name / "src/more.rs").write_text("// others\n")
     (said,) = clone.setup()
     assert said.startswith(NO_CARGO)
     assert clone.installed == ""

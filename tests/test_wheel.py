@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lakeproof.install.judges import judge_choice
 from lakeproof.settings import settings_of
 
 ROOT = Path(__file__).parents[1]
@@ -106,9 +107,16 @@ def test_from_the_wheel_to_a_verified_lake(run: Run, tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("program", ["lakeproof", "producer", "collector", "consumer", "reader"])
 def test_each_program_says_its_version_and_completes(run: Run, program: str) -> None:
-    assert run(f"{program} --version") == f"{program} 0.1.0\n"
+    judge = f" (judge: {judge_choice()})" if program in ("lakeproof", "consumer") else ""
+    assert run(f"{program} --version") == f"{program} 0.1.0{judge}\n"
     words = {"COMP_WORDS": f"{program} --ver", "COMP_CWORD": "1", f"_{program.upper()}_COMPLETE": "complete_bash"}
     assert run(program, **words).split() == ["--version"]
+
+
+def test_the_version_says_which_judge_runs_and_never_fails(run: Run) -> None:
+    assert run("consumer --version", LAKE_JUDGE="python") == "consumer 0.1.0 (judge: python)\n"
+    said = run("lakeproof --version", LAKE_JUDGE="rust")
+    assert said == "lakeproof 0.1.0 (judge: none, see `lakeproof doctor`)\n"
 
 
 def test_sql_needs_no_contracts(run: Run, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ app = application(
     "consumer",
     "Judge landed batches with Spark, and append each record once: to bronze or to the dead letters.",
     ["LAKE_HOME", "LAKE_LANDING", "LAKE_CATALOG_URI", "LAKE_WAREHOUSE", "LAKE_CONTRACTS", "LAKE_DRIVER_MEMORY"],
+    judges=True,
 )
 
 StreamArgument = Annotated[

@@ -13,7 +13,9 @@ import structlog
 import typer
 
 from lakeproof.errors import LakeproofError, OutputClosedError, OutputError, UsageError
+from lakeproof.install.judges import judge_choice
 from lakeproof.logs import configure_logs, log_the_rest, log_unhandled, logs_are_json
+from lakeproof.settings import load_settings
 from lakeproof.settings_help import epilog
 from lakeproof.signals import end_at_once
 from lakeproof.storage.disk import full_disk
@@ -23,13 +25,13 @@ _INTERRUPTED = 128 + signal.SIGINT
 _PIPE_CLOSED = 128 + signal.SIGPIPE
 
 
-def application(name: str, help_text: str, variables: Sequence[str] = ()) -> typer.Typer:
-    """Create the Typer application of a program, with some settings in its help."""
+def application(name: str, help_text: str, variables: Sequence[str] = (), *, judges: bool = False) -> typer.Typer:
+    """Create the Typer application of a program, with settings in its help, and in its version which judge runs."""
     app = typer.Typer(name=name, no_args_is_help=True, pretty_exceptions_enable=False)
 
     def print_version(wanted: bool) -> None:
         if wanted:
-            typer.echo(f"{name} {version('lakeproof')}")
+            typer.echo(f"{name} {version('lakeproof')}{_judge() if judges else ''}")
             raise typer.Exit
 
     # With a callback, a program with a single command keeps its command name.
@@ -85,6 +87,13 @@ def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
 def print_error(error: LakeproofError) -> None:
     """Print an error and its hint for people."""
     sys.stderr.write(f"Error: {printable(str(error))}\n")
+
+
+def _judge() -> str:
+    try:
+        return f" (judge: {judge_choice(load_settings().judge)})"
+    except LakeproofError:  # a version can be had with wrong settings, too
+        return " (judge: none, see `lakeproof doctor`)"
 
 
 def _report(error: BaseException, *, as_json: bool) -> int | None:

@@ -17,6 +17,7 @@ import structlog
 from lakeproof.addresses import sqlite_path, without_password
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.install.judges import judge_choice
 from lakeproof.settings import Settings
 from lakeproof.storage import scheme_of
 from lakeproof.storage.disk import full_disk
@@ -88,6 +89,7 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None,
         checks += [
             Check("Java", _java),
             Check("jars", lambda: _jars(settings.spark.jars)),
+            Check("judge", lambda: _judge(settings)),
             # A port that was set must be free; for the default, Spark takes the next free one.
             Check("Spark UI port", lambda: _ui_port(settings), optional=not _asked_for_port(settings)),
             Check("logs", lambda: _writable(settings.logs)),
@@ -152,6 +154,11 @@ def _jars(folder: Path) -> str:
     if not count:
         raise UnavailableError(f"No jars found in {folder.absolute()}.", "Run `lakeproof setup`, or set LAKE_JARS.")
     return f"{count} in {folder}"
+
+
+def _judge(settings: Settings) -> str:
+    choice = judge_choice(settings.judge)
+    return f"{choice}, which is slower: {choice.why}" if choice.why else str(choice)
 
 
 def _of_collector(settings: Settings) -> list[Check]:

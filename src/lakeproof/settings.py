@@ -565,6 +565,11 @@ class Settings(_InHome, title="General"):
     logs: Annotated[Path, _checked(lambda text: folder(text).absolute())] = Field(
         default_factory=_in_home("logs"), alias="LAKE_LOGS", description="folder of log files"
     )
+    judge: Literal["auto", "native", "python"] = Field(
+        "auto",
+        alias="LAKE_JUDGE",
+        description="judge of the consumer: native, python, or auto: native if it is installed",
+    )
     landing: LandingSettings
     kafka: KafkaSettings
     catalog: CatalogSettings

@@ -1,5 +1,6 @@
 import socket
 import stat
+import sys
 import time
 from pathlib import Path
 
@@ -93,6 +94,25 @@ def test_no_jars(settings, tmp_path):
     error = refuse(changed(settings, LAKE_JARS=tmp_path / "none"))
     assert isinstance(error, UnavailableError)
     assert "lakeproof setup" in error.hint
+
+
+def test_it_says_which_judge_runs(settings, monkeypatch):
+    monkeypatch.setitem(sys.modules, "native_judge", None)
+    assert _found(settings, "judge") == "python, which is slower: the native judge is not installed"
+    assert _found(changed(settings, LAKE_JUDGE="python"), "judge") == "python, which is slower: LAKE_JUDGE is python"
+    check_environment(settings, Program.CONSUMER)
+    native = changed(settings, LAKE_JUDGE="native")
+    assert "LAKE_JUDGE is native" in refuse(native).message
+    check_environment(native, Program.READER)
+
+
+def test_it_says_that_the_native_judge_runs(settings, native):
+    assert _found(settings, "judge") == f"native {native.__version__}"
+
+
+def _found(settings, name):
+    (check,) = [check for check in checks_for(settings, Program.CONSUMER) if check.name == name]
+    return check.look()
 
 
 def test_no_contracts(settings, tmp_path):

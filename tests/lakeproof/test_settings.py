@@ -63,6 +63,7 @@ def test_the_environment_wins_over_the_file_and_empty_is_unset(monkeypatch, tmp_
         ("LAKE_SPARK_UI_PORT", "many"),
         ("LAKE_SPARK_UI_PORT", "70000"),
         ("LAKE_CATALOG", "hive"),
+        ("LAKE_JUDGE", "rust"),
         ("LAKE_CATALOG_URI", "sqlite://"),
         ("LAKE_LANDING_LOG_URI", "http://there"),
         ("LAKE_HOME", "s3://bucket"),

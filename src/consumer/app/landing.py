@@ -27,6 +27,7 @@ from lakeproof.checkpoint import bronze_query, checkpoint_folder
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.history.apply import adopt
+from lakeproof.install.judges import judge_choice
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
@@ -124,6 +125,7 @@ class BronzeQuery:
             stream=self.stream,
             landing=source.root,
             contract=self._prepared.contract.version,
+            judge=str(judge_choice(self._settings.judge)),
             mode="available now" if trigger.available_now else f"every {trigger.every}",
             waiting=waiting,
         )

@@ -15,6 +15,7 @@ from consumer.bulletin import Bulletin
 from consumer.sources.kafka.source import KafkaSource
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.errors import UsageError
+from lakeproof.install.judges import judge_choice
 from lakeproof.kafka.offsets import Range
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings
@@ -71,6 +72,7 @@ class PastQuery(BronzeQuery):
         log.info(
             "batch over the past",
             stream=self.stream,
+            judge=str(judge_choice(self._settings.judge)),
             offsets=_size(wanted),
             in_the_tables=_size(known.accounted),
             left_to_the_stream=_size(known.pending),

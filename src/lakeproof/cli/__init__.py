@@ -28,6 +28,7 @@ _WIDE = 500
 app = application(
     "lakeproof",
     "Set up this machine and a project, manage contracts, check data products, and show the settings of all programs.",
+    judges=True,
 )
 app.command()(init)
 app.command()(setup)
@@ -45,7 +46,7 @@ def doctor(
         Program | None, typer.Option("--for", help="Check the requirements of one program only.", show_default=False)
     ] = None,
 ) -> None:
-    """Check the requirements: Java, jars, folders, ports, buckets, the catalog. Exits with 1 if a check fails."""
+    """Check the requirements: Java, jars, judge, folders, ports, buckets, catalog. Exits with 1 if a check fails."""
     settings = load_settings()
     # Two programs may check the same folder for reading and writing: the later, stricter check is enough.
     order = [program] if program else [Program.READER, Program.CONSUMER, Program.PRODUCER]

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from consumer.iceberg.jvm import first_cause
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UnavailableError
+from lakeproof.install.judges import judge_choice
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.storage import open_storage
@@ -292,6 +293,7 @@ def test_a_start_before_anything_has_landed(lake_settings: Settings, landing: Pa
     counts = {"started": "waiting", "micro-batch": "files"}
     told = [log[counts[log["event"]]] for log in logs if log["event"] in counts]
     assert told == [{"files": 0}, {"files": 0}, {"files": 1}, 1]
+    assert {log["judge"] for log in logs if log["event"] == "started"} == {str(judge_choice())}
 
 
 WORKER_FAILED = """An exception was thrown from the Python worker. Please see the stack trace below.

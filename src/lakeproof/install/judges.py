@@ -1,0 +1,69 @@
+"""Which judge a consumer uses: the native one, which is a package of its own, or the one in Python."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from typing import Literal
+
+from lakeproof.errors import UnavailableError
+
+
+@dataclass(frozen=True)
+class JudgeChoice:
+    """The judge that runs.
+
+    Parameters
+    ----------
+    name
+        Which one.
+    version
+        Version of the native judge; empty for the one in Python.
+    why
+        Why it is the one in Python; empty for the native judge.
+    """
+
+    name: Literal["native", "python"]
+    version: str = ""
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+def judge_choice(wanted: Literal["auto", "native", "python"] = "auto") -> JudgeChoice:
+    """Choose a judge.
+
+    Parameters
+    ----------
+    wanted
+        Value of LAKE_JUDGE.
+
+    Raises
+    ------
+    UnavailableError
+        The native judge is wanted, and cannot be used.
+    """
+    if wanted == "python":
+        return JudgeChoice("python", why="LAKE_JUDGE is python")
+    found = _native_judge()
+    if wanted == "native" and found.name != "native":
+        raise UnavailableError(
+            f"LAKE_JUDGE is native, but {found.why}.",
+            "Install Rust and run `make setup-native`, or install its wheel (docs/install.md), or unset LAKE_JUDGE.",
+        )
+    return found
+
+
+def _native_judge() -> JudgeChoice:
+    try:
+        found: str | None = getattr(import_module("native_judge"), "__version__", None)
+    except ModuleNotFoundError:
+        found = None
+    except ImportError as error:  # for example, built for a newer C library
+        return JudgeChoice("python", why=f"the native judge cannot be loaded: {error}")
+    if found is None:
+        return JudgeChoice("python", why="the native judge is not installed")
+    # What the two exchange is private, and may change with every version.
+    if found != (own := version("lakeproof")):
+        return JudgeChoice("python", why=f"the native judge is of version {found}, and lakeproof of {own}")
+    return JudgeChoice("native", found)
