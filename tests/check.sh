@@ -9,8 +9,17 @@ source "$(dirname "$0")/../deploy/common.sh"
 "$BIN/mypy"
 "$BIN/lint-imports"
 "$BIN/shellcheck" {benchmarks,deploy,deploy/demo,docs,tests,tests/chaos}/*.sh .ci/run
+# The target folder is that of setup.sh, and so is the profile: less is compiled.
+native=(--manifest-path src/native?judge/Cargo.toml)
+if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check "${native[@]}"; fi
+if cargo clippy --version >/dev/null 2>&1; then
+  cargo clippy --quiet --release --locked "${native[@]}" --target-dir target/native -- --deny warnings
+fi
 "$BIN/codespell" ./*.md contracts deploy docs gold src
 # The word list of CONTRIBUTING.md.
 [[ ${1:-} != lint ]] || "$BIN/pytest" -q tests/test_house.py -k "plain_english or phrases"
+if [[ ${1:-} != lint ]] && command -v cargo >/dev/null; then
+  cargo test --quiet --locked "${native[@]}" --target-dir target/native
+fi
 # Two processes: most tests wait for Spark or a server half of their time. More would need more memory for each JVM.
 [[ ${1:-} == lint ]] || "$BIN/pytest" --numprocesses 2 --dist worksteal

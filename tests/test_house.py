@@ -17,6 +17,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 from tests.pages import blocks
 
 ROOT = Path(__file__).parents[1]
@@ -173,6 +174,13 @@ def test_images_are_pinned():
     for image in images:
         assert re.search(r":[^:]*(\d{2}|\d\.\d\.\d)", image), image
         assert not image.endswith("latest")
+
+
+def test_the_compiler_of_the_image_is_new_enough_for_the_native_judge():
+    (crate,) = (ROOT / "src").glob("native?judge/Cargo.toml")
+    wanted = Version(tomllib.loads(crate.read_text())["package"]["rust-version"])
+    (has,) = re.findall(r"^FROM rust:([\d.]+)", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
+    assert Version(has) >= wanted
 
 
 def test_compose_refers_to_what_there_is():
