@@ -3,37 +3,37 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import structlog
 
 from consumer.judge.exact import Drifted, ExactJudge
-from consumer.judge.fast import FastJudge
 from consumer.judge.judged import (
-    ArrowColumn,
     Bad,
     Fault,
-    Good,
     Judged,
     Together,
-    bad_units,
+    drift_column,
     good_records,
+    reasons_column,
     value_columns,
-    value_schema,
 )
+from consumer.judge.native import Chunk, NativeJudge, Units, UnsupportedError, no_chunk
 from consumer.judge.rule_checks import RulesJudge
-from consumer.judge.split import Refused, TooLarge, Unit, split
+from consumer.judge.split import Refused, TooLarge, split
 from lakeproof.contracts import Contract
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits
 from lakeproof.tables.names import SOURCE
 
+log = structlog.get_logger()
+
 MAX_UNITS = 10_000
 """Units in an Arrow batch."""
 MAX_BYTES = 16 << 20
 """Bytes of the units in an Arrow batch, unless a single one has more."""
-# A batch of empty objects makes an object of some 80 bytes for each three of its own.
-_MAX_WHOLE_BYTES = 4 << 20
 
 
 class Judge:
@@ -46,15 +46,18 @@ class Judge:
     limits
         How large a record may be: a larger one is not judged, and a dead letter does not keep more. By default those
         of the settings.
+    choice
+        ``python`` for the exact judge alone, which is slower; otherwise the native one, where it is installed.
     """
 
-    def __init__(self, contract: Contract, limits: Limits | None = None) -> None:
+    def __init__(self, contract: Contract, limits: Limits | None = None, choice: str = "auto") -> None:
         # A record cannot have a field that was dropped: to the judge, it is unknown.
         self.contract = replace(contract, fields=contract.live)
         self.limits = limits or Limits()
+        self.choice = choice
 
-    def __reduce__(self) -> tuple[type["Judge"], tuple[Contract, Limits]]:
-        return Judge, (self.contract, self.limits)
+    def __reduce__(self) -> tuple[type["Judge"], tuple[Contract, Limits, str]]:
+        return Judge, (self.contract, self.limits, self.choice)
 
     def judge(self, value: bytes | memoryview | pa.Buffer) -> Iterator[Judged]:
         """Split a batch and judge its units.
@@ -72,58 +75,27 @@ class Judge:
             of its bytes.
         """
         batch = value if isinstance(value, bytes) else bytes(value)
-        if whole := self._judge_whole(batch):
-            yield whole
-            return
-        units = split(batch, self.limits.record_bytes)
-        if isinstance(units, Refused):
-            yield from self.refuse(units.code, units.detail, batch)
-            return
-        position = 0
-        for chunk in _chunks(units):
-            if isinstance(chunk, TooLarge):
-                yield self._too_large_record(position, chunk)
-                position += 1
-            else:
-                yield self._judge_units(chunk, position)
-                position += len(chunk)
+        return (found.judged for found in self.judge_together([batch]))
 
     def judge_together(self, batches: Sequence[bytes]) -> Iterator[Together]:
-        """Judge small batches at once, each as :meth:`judge` does: messages of one record are 20 times as fast so.
+        """Judge batches at once, each as :meth:`judge` does: messages of one record are 20 times as fast so.
 
         Parameters
         ----------
         batches
-            At most :data:`MAX_UNITS`.
+            At most :data:`MAX_UNITS`, unless it is one.
         """
-        accepted, columns = self._accept_whole(batches)
-        if accepted:
-            count = len(accepted)
-            good = good_records(self.contract, [0] * count, columns, [()] * count)
-            yield Together(Judged(good, bad_units([], [], [])), accepted, ())
-            if count == len(batches):
+        following = 0, 0
+        if self._native:
+            try:
+                for chunk in self._native.judge(batches, self.limits.record_bytes, MAX_UNITS, MAX_BYTES):
+                    yield from self._of_chunk(chunk, batches)
+                    following = chunk.following
+            except RuntimeError as error:  # of the native judge, which is to blame, and not the batch
+                log.warning("judge_replaced", error=str(error), batch=following[0], position=following[1])
+            else:
                 return
-        done = set(accepted)
-        units: list[bytes] = []
-        places: list[tuple[int, int]] = []
-        for number, batch in enumerate(batches):
-            if number in done:
-                continue
-            found = split(batch, self.limits.record_bytes)
-            if isinstance(found, Refused):
-                yield from (_of(number, judged) for judged in self.refuse(found.code, found.detail, batch))
-                continue
-            for position, unit in enumerate(found):
-                if isinstance(unit, TooLarge):
-                    yield _of(number, self._too_large_record(position, unit))
-                    continue
-                units.append(unit)
-                places.append((number, position))
-                if len(units) == MAX_UNITS:
-                    yield self._judge_places(units, places)
-                    units, places = [], []
-        if units:
-            yield self._judge_places(units, places)
+        yield from self._judge_exactly(batches, *following)
 
     def refuse(self, code: Reason | str, detail: str, value: bytes | None) -> Iterator[Judged]:
         """Make a whole batch a dead letter.
@@ -146,30 +118,89 @@ class Judge:
             value = None
         yield self._dead_letter(0, faults, value)
 
-    def _accept_whole(self, batches: Sequence[bytes]) -> tuple[list[int], list[ArrowColumn]]:
-        """Indexes of the batches that are one record each which meets the contract for certain, and its columns."""
-        # What is read as an object from its first byte to its last is one unit: the batch itself.
-        single = [
-            number
-            for number, batch in enumerate(batches)
-            if batch.startswith(b"{") and len(batch) <= self.limits.record_bytes
-        ]
-        accepted, columns = self._fast.judge([batches[number] for number in single])
-        if self.contract.rules and (broken := self._rules.judge(columns)):
-            kept = [row for row in range(len(accepted)) if row not in broken]
-            columns = [column.take(pa.array(kept, pa.int64())) for column in columns]
-            accepted = [accepted[row] for row in kept]
-        return [single[index] for index in accepted], columns
+    def _of_chunk(self, chunk: Chunk, batches: Sequence[bytes]) -> Iterator[Together]:
+        """Complete what the native judge made of units."""
+        for number in chunk.refused:
+            yield from self._judge_exactly(batches[: number + 1], number)
+        for number, position, size in chunk.too_large.sizes():
+            yield _of(number, self._too_large_record(position, TooLarge(size)))
+        if len(chunk.good) or len(chunk.bad) or len(chunk.undecided):
+            yield self._together(chunk, batches, _units_of(chunk.undecided, batches))
 
-    def _judge_places(self, units: Sequence[bytes], places: Sequence[tuple[int, int]]) -> Together:
-        """Judge units of several batches, each with the number of its batch and its position in it."""
-        judged = self._judge_units(units, 0)
-        good, bad = judged.good, judged.bad
-        of = [[places[index] for index in part.positions.to_numpy()] for part in (good, bad)]
+    def _judge_exactly(self, batches: Sequence[bytes], first: int, first_position: int = 0) -> Iterator[Together]:
+        """Judge the units of batches from a unit on, one by one."""
+        units: list[_Unit] = []
+        size = 0
+        for number, batch in enumerate(batches):
+            if number < first:
+                continue
+            found = split(batch, self.limits.record_bytes)
+            if isinstance(found, Refused):
+                yield from (_of(number, judged) for judged in self.refuse(found.code, found.detail, batch))
+                continue
+            for position, unit in enumerate(found):
+                if number == first and position < first_position:
+                    continue
+                if units and (isinstance(unit, TooLarge) or len(units) == MAX_UNITS or size + len(unit) > MAX_BYTES):
+                    yield self._together(no_chunk(self.contract), batches, units)
+                    units, size = [], 0
+                if isinstance(unit, TooLarge):
+                    yield _of(number, self._too_large_record(position, unit))
+                    continue
+                units.append(_Unit(number, position, unit))
+                size += len(unit)
+        if units:
+            yield self._together(no_chunk(self.contract), batches, units)
+
+    def _together(self, chunk: Chunk, batches: Sequence[bytes], left: Sequence["_Unit"]) -> Together:
+        """What came of units, of which the exact judge is to judge those that are `left`."""
+        good: list[_Unit] = []
+        records: list[dict[str, Any]] = []
+        drifted: dict[int, Drifted] = {}
+        bad: list[tuple[_Unit, list[Fault]]] = []
+        first = len(chunk.good)
+        for unit in left:
+            verdict = self._exact.judge(unit.raw)
+            if isinstance(verdict, list):
+                bad.append((unit, verdict))
+                continue
+            if isinstance(verdict, Drifted):
+                drifted[first + len(good)] = verdict
+                verdict = verdict.values
+            good.append(unit)
+            records.append(verdict)
+        columns, drift = chunk.columns, chunk.drift
+        good_of, positions = chunk.good.of, chunk.good.positions
+        if good:
+            of_exact = value_columns(records, self.contract)
+            columns = [pa.concat_arrays(pair) for pair in zip(columns, of_exact, strict=True)]
+            values = (drifted[row].drift if row in drifted else () for row in range(first, first + len(good)))
+            drift = pa.concat_arrays([drift, drift_column(values)])
+            good_of = np.append(good_of, [unit.of for unit in good])
+            positions = np.append(positions, [unit.position for unit in good])
+        if self.contract.rules and (broken := self._rules.judge(columns)):
+            for row, faults in broken.items():
+                unit = good[row - first] if row >= first else _units_of(chunk.good.take([row]), batches)[0]
+                # All reasons: also those that alone would have let it pass.
+                bad.append((unit, (drifted[row].faults if row in drifted else []) + faults))
+            kept = np.setdiff1d(np.arange(len(positions)), list(broken))
+            columns = [column.take(pa.array(kept)) for column in columns]
+            drift, good_of, positions = drift.take(pa.array(kept)), good_of[kept], positions[kept]
+        bad_of, bad_positions = chunk.bad.of, chunk.bad.positions
+        reasons, raw = chunk.reasons, chunk.raw
+        if bad:
+            bad.sort(key=lambda each: each[0][:2])
+            bad_of = np.append(bad_of, [unit.of for unit, _ in bad])
+            bad_positions = np.append(bad_positions, [unit.position for unit, _ in bad])
+            reasons = pa.concat_arrays([reasons, reasons_column([faults for _, faults in bad])])
+            raw = pa.concat_arrays([raw, pa.array([unit.raw for unit, _ in bad], pa.binary())])
         return Together(
-            Judged(_at(good, of[0]), _at(bad, of[1])),
-            [number for number, _ in of[0]],
-            [number for number, _ in of[1]],
+            Judged(
+                good_records(self.contract, positions, columns, drift),
+                Bad(pa.array(bad_positions, pa.int64()), reasons, raw),
+            ),
+            good_of.tolist(),
+            bad_of.tolist(),
         )
 
     def _too_large_record(self, position: int, unit: TooLarge) -> Judged:
@@ -180,61 +211,19 @@ class Judge:
         return f"{size:,} bytes, but {limit}; the content is only in the landed file (see {SOURCE})"
 
     def _dead_letter(self, position: int, faults: list[Fault], raw: bytes | None) -> Judged:
-        nothing = [pa.nulls(0, field.type) for field in value_schema(self.contract)]
-        return Judged(good_records(self.contract, [], nothing, []), bad_units([position], [faults], [raw]))
-
-    def _judge_whole(self, batch: bytes) -> Judged | None:
-        """Judge a batch of which each record meets the contract; None for any other, and for one that is large."""
-        if len(batch) > min(_MAX_WHOLE_BYTES, self.limits.record_bytes):
-            return None
-        accepted = self._fast.judge_array(batch, MAX_UNITS)
-        if accepted is None:
-            return None
-        count, columns = accepted
-        if self.contract.rules and self._rules.judge(columns):
-            return None
-        return Judged(good_records(self.contract, range(count), columns, [()] * count), bad_units([], [], []))
-
-    def _judge_units(self, units: Sequence[bytes], first: int) -> Judged:
-        """Judge units, of which the first has the position `first`."""
-        accepted, columns = self._fast.judge(units)
-        good = list(accepted)
-        bad: dict[int, list[Fault]] = {}
-        drifted: dict[int, Drifted] = {}
-        if len(accepted) < len(units):
-            records = []
-            fast = set(accepted)
-            for index, unit in enumerate(units):
-                if index not in fast:
-                    verdict = self._exact.judge(unit)
-                    if isinstance(verdict, list):
-                        bad[index] = verdict
-                        continue
-                    if isinstance(verdict, Drifted):
-                        drifted[index] = verdict
-                        verdict = verdict.values
-                    good.append(index)
-                    records.append(verdict)
-            if records:
-                exact_columns = value_columns(records, self.contract)
-                columns = [pa.concat_arrays(pair) for pair in zip(columns, exact_columns, strict=True)]
-        if self.contract.rules and (broken := self._rules.judge(columns)):
-            # All reasons: also those that alone would have let it pass.
-            drift = {row: drifted[good[row]].faults for row in broken if good[row] in drifted}
-            bad |= {good[row]: drift.get(row, []) + faults for row, faults in broken.items()}
-            bad = dict(sorted(bad.items()))
-            kept = pa.array([row for row in range(len(good)) if row not in broken], pa.int64())
-            columns = [column.take(kept) for column in columns]
-            good = [index for index in good if index not in bad]
-        values = [drifted[index].drift if index in drifted else () for index in good]
-        return Judged(
-            good_records(self.contract, [first + index for index in good], columns, values),
-            bad_units([first + index for index in bad], list(bad.values()), [units[index] for index in bad]),
-        )
+        nothing = no_chunk(self.contract)
+        bad = Bad(pa.array([position], pa.int64()), reasons_column([faults]), pa.array([raw], pa.binary()))
+        return Judged(good_records(self.contract, nothing.good.positions, nothing.columns, nothing.drift), bad)
 
     @cached_property
-    def _fast(self) -> FastJudge:
-        return FastJudge(self.contract)
+    def _native(self) -> NativeJudge | None:
+        if self.choice == "python":
+            return None
+        try:
+            return NativeJudge(self.contract)
+        except UnsupportedError as error:
+            log.info("judge_is_python", reason=str(error))
+            return None
 
     @cached_property
     def _exact(self) -> ExactJudge:
@@ -245,29 +234,16 @@ class Judge:
         return RulesJudge(self.contract)
 
 
-_PartT = TypeVar("_PartT", Good, Bad)
+class _Unit(NamedTuple):
+    of: int  # index of its batch
+    position: int
+    raw: bytes
 
 
-def _at(part: _PartT, places: Sequence[tuple[int, int]]) -> _PartT:
-    return replace(part, positions=pa.array([position for _, position in places], pa.int64()))
+def _units_of(units: Units, batches: Sequence[bytes]) -> list[_Unit]:
+    raws = units.cut(batches)
+    return [_Unit(*each) for each in zip(units.of.tolist(), units.positions.tolist(), raws, strict=True)]
 
 
 def _of(number: int, judged: Judged) -> Together:
     return Together(judged, [number] * len(judged.good), [number] * len(judged.bad))
-
-
-def _chunks(units: Iterator[Unit]) -> Iterator[list[bytes] | TooLarge]:
-    """Cut the units into runs that fit an Arrow batch; one that is too large comes alone."""
-    chunk: list[bytes] = []
-    size = 0
-    for unit in units:
-        if chunk and (isinstance(unit, TooLarge) or len(chunk) == MAX_UNITS or size + len(unit) > MAX_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        if isinstance(unit, TooLarge):
-            yield unit
-            continue
-        chunk.append(unit)
-        size += len(unit)
-    if chunk:
-        yield chunk

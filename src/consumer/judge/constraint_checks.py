@@ -24,16 +24,16 @@ Examine = Callable[[Any, Any], Iterator[tuple[Reason, str]]]
 
 def examiner(constraints: Constraints) -> Examine:
     """Return what tells every reason that `constraints` give against a value."""
-    least, most = _number(constraints.minimum), _number(constraints.maximum)
+    least, most = in_column(constraints.minimum), in_column(constraints.maximum)
     matches = _matcher(constraints.pattern)
 
     def examine(value: Any, converted: Any) -> Iterator[tuple[Reason, str]]:
         if constraints.minimum and not _is_above(converted, least, constraints.minimum.exclusive):
-            word = "more than" if constraints.minimum.exclusive else "at least"
-            yield Reason.OUT_OF_RANGE, f"expected {word} {_shown(constraints.minimum)}, got {shown(value)}"
+            expected = expected_range(constraints.minimum, is_least=True)
+            yield Reason.OUT_OF_RANGE, f"expected {expected}, got {shown(value)}"
         if constraints.maximum and not _is_above(most, converted, constraints.maximum.exclusive):
-            word = "less than" if constraints.maximum.exclusive else "at most"
-            yield Reason.OUT_OF_RANGE, f"expected {word} {_shown(constraints.maximum)}, got {shown(value)}"
+            expected = expected_range(constraints.maximum, is_least=False)
+            yield Reason.OUT_OF_RANGE, f"expected {expected}, got {shown(value)}"
         if constraints.min_length is not None and len(converted) < constraints.min_length:
             expected = f"expected a length of at least {constraints.min_length}"
             yield Reason.WRONG_LENGTH, f"{expected}, got {len(converted)}: {shown(value)}"
@@ -51,10 +51,10 @@ def column_examiner(constraints: Constraints, kind: pa.DataType) -> Callable[[Ar
     checks: list[Callable[[ArrowColumn], Any]] = []
     if constraints.minimum:
         compare: Any = pc.less_equal if constraints.minimum.exclusive else pc.less
-        checks.append(partial(_compare, compare, pa.scalar(_number(constraints.minimum), kind)))
+        checks.append(partial(_compare, compare, pa.scalar(in_column(constraints.minimum), kind)))
     if constraints.maximum:
         compare = pc.greater_equal if constraints.maximum.exclusive else pc.greater
-        checks.append(partial(_compare, compare, pa.scalar(_number(constraints.maximum), kind)))
+        checks.append(partial(_compare, compare, pa.scalar(in_column(constraints.maximum), kind)))
     if constraints.min_length is not None:
         least = pa.scalar(constraints.min_length, pa.int32())
         checks.append(lambda column: pc.less(_length(column), least))
@@ -94,7 +94,7 @@ def _is_found(matches: Callable[[Any], Any], text: str) -> bool:
         return True  # not text, which is reported separately
 
 
-def _number(bound: Bound | None) -> Any:
+def in_column(bound: Bound | None) -> Any:
     """A bound as the columns and the exact judge have their values: times as numbers since 1970."""
     match bound and bound.value:
         case datetime() as moment:
@@ -105,7 +105,8 @@ def _number(bound: Bound | None) -> Any:
             return value
 
 
-def _shown(bound: Bound) -> str:
-    if isinstance(bound.value, datetime):
-        return bound.value.isoformat().replace("+00:00", "Z")
-    return str(bound.value)
+def expected_range(bound: Bound, *, is_least: bool) -> str:
+    """What a bound asks for, in words."""
+    exclusive, inclusive = ("more than", "at least") if is_least else ("less than", "at most")
+    end = bound.value.isoformat().replace("+00:00", "Z") if isinstance(bound.value, datetime) else bound.value
+    return f"{exclusive if bound.exclusive else inclusive} {end}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from consumer.judge.paths import DriftedValue
 from lakeproof.contracts import (
@@ -42,9 +43,9 @@ class Fault(NamedTuple):
     detail: str
 
 
-_FAULT = pa.struct([pa.field("code", pa.string()), pa.field("path", pa.string()), pa.field("detail", pa.string())])
-_REASONS = pa.list_(_FAULT)
-_DRIFT = pa.list_(pa.string())
+REASONS = pa.list_(pa.struct([pa.field(name, pa.string()) for name in Fault._fields]))
+DRIFT = pa.list_(pa.struct([pa.field(name, pa.string()) for name in ("codes", "path", "text")]))
+_CODES = pa.list_(pa.string())
 _RESCUED = pa.map_(pa.string(), pa.string())
 _PRIMITIVES: dict[PrimitiveType, pa.DataType] = {
     PrimitiveType.STRING: pa.string(),
@@ -140,9 +141,7 @@ def value_schema(contract: Contract) -> pa.Schema:
     return pa.schema([arrow_field(field) for field in contract])
 
 
-def good_records(
-    contract: Contract, positions: Sequence[int], columns: list[ArrowColumn], drift: Sequence[Sequence[DriftedValue]]
-) -> Good:
+def good_records(contract: Contract, positions: Any, columns: list[ArrowColumn], drift: ArrowColumn) -> Good:
     """Put good records together.
 
     Parameters
@@ -154,20 +153,54 @@ def good_records(
     columns
         The contract's fields.
     drift
-        The values of each that did not fit.
+        For each, the values that did not fit: list<struct<codes, path, text>>.
     """
     codes = rescued = None
     if contract.drift is not DriftPolicy.FREEZE:
-        codes = pa.array([[value.codes for value in values] or None for values in drift], _DRIFT)
-    if contract.drift is DriftPolicy.RESCUE:
-        rescued = pa.array([[(value.path, value.text) for value in values] or None for values in drift], _RESCUED)
+        codes = _by_record(drift, _CODES, "codes")
+        if contract.drift is DriftPolicy.RESCUE:
+            rescued = _by_record(drift, _RESCUED, "path", "text")
     values = pa.RecordBatch.from_arrays(columns, schema=value_schema(contract))
     return Good(values, pa.array(positions, pa.int64()), codes, rescued)
 
 
-def bad_units(positions: Sequence[int], faults: Iterable[Sequence[Fault]], raws: Sequence[bytes | None]) -> Bad:
-    """Put bad units together."""
-    return Bad(pa.array(positions, pa.int64()), _fault_column(faults), pa.array(raws, pa.binary()))
+def reasons_column(faults: Iterable[Sequence[Fault]]) -> ArrowColumn:
+    """The ``reasons`` column."""
+    return _listed([[(fault.code.value, fault.path, fault.detail) for fault in each] for each in faults], REASONS)
+
+
+def _by_record(drift: Any, kind: Any, *names: str) -> ArrowColumn:
+    """Some fields of the values that drifted, as lists or maps of type `kind`; null for a record without any."""
+    if not drift.values:
+        nothing: ArrowColumn = pa.nulls(len(drift), kind)
+        return nothing
+    parts = [drift.values.field(name) for name in names]
+    lists: Any = pa.MapArray if pa.types.is_map(kind) else pa.ListArray
+    found: ArrowColumn = lists.from_arrays(drift.offsets, *parts, type=kind, mask=_is_empty(drift))
+    return found
+
+
+def _is_empty(lists: Any) -> Any:
+    lengths: Any = pc.list_value_length(lists)
+    return pc.equal(lengths, pa.scalar(0, pa.int32()))
+
+
+def drift_column(values: Iterable[Sequence[DriftedValue]]) -> ArrowColumn:
+    """The values that drifted of records, as :func:`good_records` takes them."""
+    return _listed([[(each.codes, each.path, each.text) for each in row] for row in values], DRIFT)
+
+
+def _listed(rows: Iterable[Sequence[tuple[str, ...]]], kind: Any) -> ArrowColumn:
+    """An array of type `kind`: lists of structs of texts."""
+    structs: list[tuple[str, ...]] = []
+    offsets = [0]
+    for row in rows:
+        structs += row
+        offsets.append(len(structs))
+    columns = list(zip(*structs, strict=True)) or [()] * kind.value_type.num_fields
+    parts = [pa.array(texts, pa.string()) for texts in columns]
+    items = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=kind)
 
 
 def arrow_field(field: Field) -> ArrowField:
@@ -193,20 +226,3 @@ def arrow_type(kind: Type) -> pa.DataType:
 def value_columns(records: Sequence[dict[str, Any]], contract: Contract) -> list[ArrowColumn]:
     """The contract's columns of records as :func:`consumer.judge.exact.ExactJudge.judge` returns them."""
     return [pa.array([record[field.name] for record in records], arrow_type(field.type)) for field in contract]
-
-
-def _fault_column(units: Iterable[Sequence[Fault]]) -> ArrowColumn:
-    """The ``reasons`` column."""
-    codes: list[str] = []
-    paths: list[str] = []
-    details: list[str] = []
-    offsets = [0]
-    for faults in units:
-        for fault in faults:
-            codes.append(fault.code.value)
-            paths.append(fault.path)
-            details.append(fault.detail)
-        offsets.append(len(codes))
-    parts = [pa.array(texts, pa.string()) for texts in (codes, paths, details)]
-    structs = pa.StructArray.from_arrays(parts, fields=list(_FAULT))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=_REASONS)

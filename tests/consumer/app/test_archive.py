@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.consumer.judge.test_fast import FORMS
+from tests.consumer.judge.test_native import FORMS
 
 from consumer.app.archive import _sample
 from consumer.judge.batch import Judge

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.consumer.judge.test_fast import contracts, record_texts
+from tests.consumer.judge.test_native import contracts, record_texts
 from tests.judging import units_of
 from tests.selection import examples
 

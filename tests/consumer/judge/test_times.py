@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.consumer.judge.test_fast import ZONES, agrees, whole_agrees
+from tests.consumer.judge.test_native import ZONES, agrees
 from tests.judging import units_of
 
 from consumer.judge.batch import Judge
@@ -40,9 +40,8 @@ def judged(form: TimeForm, tokens: Sequence[str]) -> list[Any]:
     """The time of each token in microseconds, or its reason; both judges agree, and so does verify."""
     contract = contract_of(form)
     units = [b'{"at":%b}' % token.encode() for token in tokens]
-    agrees(contract, units)
     batch = b"[" + b",".join(units) + b"]"
-    whole_agrees(contract, batch)
+    agrees(contract, [batch, *units])
     found = list(Judge(contract).judge(batch))
     assert differences(contract, units, pa.Table.from_batches([each.good.values for each in found]), found) == []
     return [

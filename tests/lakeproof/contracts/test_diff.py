@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.consumer.judge.test_fast import (
+from tests.consumer.judge.test_native import (
     CONSTRAINED,
     TOKENS,
     constraints_of,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
-from tests.consumer.judge.test_fast import CONSTRAINED, TOKENS, constraints_on, contracts, record_texts
+from tests.consumer.judge.test_native import CONSTRAINED, TOKENS, constraints_on, contracts, record_texts
 from tests.selection import examples
 
 from consumer.judge.exact import ExactJudge

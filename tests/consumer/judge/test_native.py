@@ -1,25 +1,27 @@
-"""The fast judge accepts nothing that the exact one would not, and reads the same values."""
+"""The native judge gives the verdicts, values, reasons and drift of the exact one."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.selection import examples
 
-from consumer.judge.exact import ExactJudge
-from consumer.judge.fast import FastJudge
-from consumer.judge.judged import arrow_type, value_columns
-from consumer.judge.split import Refused, split
+from consumer.judge.batch import Judge
+from consumer.judge.judged import value_schema
+from consumer.judge.native import NativeJudge
 from lakeproof.contracts import (
     ISO_8601,
     Bound,
     Constraints,
     Contract,
     DecimalType,
+    DriftPolicy,
     Field,
     ListType,
     MapType,
@@ -30,7 +32,9 @@ from lakeproof.contracts import (
     Type,
     load_contract,
 )
+from lakeproof.settings import Limits
 
+LIMITS = Limits()
 EVENTS = load_contract(Path(__file__).parents[3] / "contracts", "events")
 
 STRINGS = [
@@ -228,88 +232,77 @@ def record_texts(draw: st.DrawFn, contract: Contract) -> bytes:
     return text
 
 
-def agrees(contract: Contract, units: list[bytes]) -> int:
-    """Check the two judges against each other; return how many units the fast one accepted."""
-    indexes, columns = FastJudge(contract).judge(units)
-    exact = ExactJudge(contract)
-    verdicts = [exact.judge(units[index]) for index in indexes]
-    records = [verdict for verdict in verdicts if isinstance(verdict, dict)]
-    assert records == verdicts
-    for field, column, expected in zip(contract, columns, value_columns(records, contract), strict=True):
-        column.validate(full=True)
-        assert column.type == expected.type == arrow_type(field.type)
-        assert repr(column.to_pylist()) == repr(expected.to_pylist())  # tells -0.0 from 0.0
-    return len(indexes)
+def judged(judge: Judge, batches: list[bytes]) -> dict[tuple[int, int], Any]:
+    """All that is landed of each unit, by its batch and position."""
+    units: dict[tuple[int, int], Any] = {}
+    for together in judge.judge_together(batches):
+        good, bad = together.judged.good, together.judged.bad
+        assert good.values.schema == value_schema(judge.contract)
+        for column in [*good.values.columns, good.drift, good.rescued, bad.reasons, bad.raw]:
+            if column is not None:
+                column.validate(full=True)
+        more = [[None] * len(good) if each is None else each.to_pylist() for each in (good.drift, good.rescued)]
+        rows = zip(map(repr, good.values.to_pylist()), *more, strict=True)  # repr tells -0.0 from 0.0
+        dead = zip(bad.reasons.to_pylist(), bad.raw.to_pylist(), strict=True)
+        for part, of, found in ((good, together.good_of, rows), (bad, together.bad_of, dead)):
+            for number, position, unit in zip(of, part.positions.to_pylist(), found, strict=True):
+                assert (number, position) not in units
+                units[number, position] = unit
+    return units
 
 
-def whole_agrees(contract: Contract, batch: bytes) -> bool:
-    """Check what is accepted as a whole against its units one by one; return whether it is."""
-    whole = FastJudge(contract).judge_array(batch, 100)
-    if whole is None:
-        return False
-    units = split(batch)
-    assert not isinstance(units, Refused)
-    indexes, columns = FastJudge(contract).judge(list(units))
-    assert indexes == list(range(whole[0]))
-    assert [column.type for column in whole[1]] == [column.type for column in columns]
-    assert repr([column.to_pylist() for column in whole[1]]) == repr([column.to_pylist() for column in columns])
-    return True
+def agrees(contract: Contract, batches: list[bytes], limits: Limits = LIMITS) -> int:
+    """Check the two judges against each other; return how many units the native one leaves to the exact one."""
+    expected = judged(Judge(contract, limits, "python"), batches)
+    assert judged(Judge(contract, limits, "native"), batches) == expected
+    chunks = list(NativeJudge(contract).judge(batches, limits.record_bytes, 100, 1 << 20))
+    assert len(expected) == sum(
+        len(chunk.good) + len(chunk.bad) + len(chunk.undecided) + len(chunk.too_large) + len(chunk.refused)
+        for chunk in chunks
+    )
+    return sum(len(chunk.undecided) for chunk in chunks)
+
+
+def of_units(contract: Contract, units: list[bytes]) -> int:
+    """Check the two judges against each other on units, in each wrapping."""
+    agrees(contract, [b"[" + b" ,".join(units) + b"]\n"])
+    agrees(contract, [b"\r\n".join(units)])
+    return agrees(contract, units)
+
+
+POLICIES = st.sampled_from(DriftPolicy)
 
 
 @settings(max_examples=examples(500), deadline=None)
 @given(st.data())
 def test_agrees_with_the_exact_judge(data: st.DataObject) -> None:
-    contract = data.draw(contracts)
-    units = data.draw(st.lists(record_texts(contract), min_size=1, max_size=12))
-    agrees(contract, units)
-    whole_agrees(contract, b"[" + b" ,".join(units) + b"]\n")
+    contract = replace(data.draw(contracts), drift=data.draw(POLICIES))
+    of_units(contract, data.draw(st.lists(record_texts(contract), min_size=1, max_size=12)))
 
 
-def test_a_whole_array_is_accepted_if_each_record_is() -> None:
-    good = b'{"user_id":"u","event_id":"e","event_timestamp":"2026-11-21T12:30:00Z","event_type":"page_view"}'
-    array = b"[" + b", ".join([good] * 3) + b"]"
-    assert whole_agrees(EVENTS, array)
-    assert whole_agrees(EVENTS, b" " + array + b"\r\n")
-    judge = FastJudge(EVENTS)
-    assert judge.judge_array(array, 3)
-    assert not judge.judge_array(array, 2)
-    repeated, odd = good.replace(b"{", b'{"user_id":"u",'), good.replace(b"12:30:00Z", b"12:30Z")
-    assert whole_agrees(EVENTS, b"[" + odd + b"]")
-    for batch in (b"[]", good, array + b"]", array[:-1], array.replace(b"_id", b"_ID"), array.replace(good, repeated)):
-        assert not whole_agrees(EVENTS, batch)
-
-
-def test_minus_zero_is_told_from_zero_in_a_whole_array() -> None:
-    contract = Contract("s", "1", "", (Field("a", PrimitiveType.DOUBLE),), (), "")
-    assert whole_agrees(contract, b'[{"a":0.0},{"a":1}]')
-    assert not whole_agrees(contract, b'[{"a":0.0},{"a":-0}]')
-
-
-def test_agrees_on_every_token_in_every_type() -> None:
-    accepted = 0
+@pytest.mark.parametrize("policy", DriftPolicy)
+def test_agrees_on_every_token_in_every_type(policy: DriftPolicy) -> None:
+    left = count = 0
     for kind in [*PrimitiveType, DecimalType(10, 2), DecimalType(38, 38), DecimalType(5, 0)]:
         for wrapped in (kind, MapType(kind), ListType(kind), ObjectType((Field("a", kind, required=True),))):
             for required, allowed in ((True, ()), (False, ()), (False, ("a", "1", "1.0", "true"))):
                 if allowed and wrapped is not kind:
                     continue
-                contract = Contract("s", "1", "", (Field("a", wrapped, required, allowed),), (), "")
+                contract = Contract("s", "1", "", (Field("a", wrapped, required, allowed),), (), "", drift=policy)
                 wrap = {MapType: b'{"a":%b}', ListType: b"[%b]", ObjectType: b'{"a":%b}'}.get(type(wrapped), b"%b")
-                # one by one too: a value must not decide over its neighbours
                 units = [b'{"a":' + wrap.replace(b"%b", token) + b"}" for token in TOKENS]
-                together = agrees(contract, units)
-                assert together == sum(len(FastJudge(contract).judge([unit])[0]) for unit in units)
-                accepted += together
-    assert accepted > 1_000
+                left += of_units(contract, units)
+                count += len(units)
+    assert left < count / 4  # what is not JSON, or no text
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_agrees_on_every_token_in_every_form_of_a_timestamp(form: TimeForm) -> None:
     units = [b'{"a":' + token + b"}" for token in TOKENS]
     for constraints in (Constraints(), Constraints(Bound(datetime(2000, 1, 1, tzinfo=UTC)))):
-        field = Field("a", PrimitiveType.TIMESTAMP, constraints=constraints, time=form)
-        contract = Contract("s", "1", "", (field,), (), "a")
-        exact = ExactJudge(contract)
-        assert agrees(contract, units) == sum(isinstance(exact.judge(unit), dict) for unit in units) > 1  # none is slow
+        for policy in DriftPolicy:
+            field = Field("a", PrimitiveType.TIMESTAMP, constraints=constraints, time=form)
+            of_units(Contract("s", "1", "", (field,), (), "a", drift=policy), units)
 
 
 CONSTRAINED = [*BOUNDS, DecimalType(10, 2), PrimitiveType.STRING, PrimitiveType.SCALAR]
@@ -327,52 +320,15 @@ def constraints_on(kind: Type) -> list[Constraints]:
 
 @pytest.mark.parametrize("kind", CONSTRAINED, ids=str)
 def test_agrees_on_every_token_under_constraints(kind: PrimitiveType | DecimalType) -> None:
-    asked = constraints_on(kind)
     units = [b'{"a":' + token + b"}" for token in TOKENS]
-    unconstrained = agrees(Contract("s", "1", "", (Field("a", kind),), (), ""), units)
-    accepted = [
-        agrees(Contract("s", "1", "", (Field("a", kind, allowed=allowed, constraints=each),), (), ""), units)
-        for each in asked
-        for allowed in ((), ("a", "1", "0", "0.1", "2026-11-21"))
-    ]
-    assert min(accepted) < unconstrained
-    assert sum(count > 1 for count in accepted) > len(asked) / 4
+    for each in constraints_on(kind):
+        for allowed in ((), ("a", "1", "0", "0.1", "2026-11-21")):
+            field = Field("a", kind, allowed=allowed, constraints=each)
+            agrees(Contract("s", "1", "", (field,), (), ""), units)
+            agrees(Contract("s", "1", "", (field,), (), "", drift=DriftPolicy.RESCUE), units)
 
 
-def test_what_meets_its_constraints_is_accepted_fast() -> None:
-    contract = Contract(
-        "s",
-        "1",
-        "",
-        (
-            Field(
-                "code", PrimitiveType.STRING, constraints=Constraints(min_length=2, max_length=4, pattern="^[A-Z]+$")
-            ),
-            Field("level", PrimitiveType.INT, constraints=Constraints(Bound(0), Bound(9))),
-            Field("share", PrimitiveType.FLOAT, constraints=Constraints(Bound(0.0), Bound(0.1))),
-            Field("price", DecimalType(10, 2), constraints=Constraints(Bound(Decimal(0), True))),
-            Field("at", PrimitiveType.TIMESTAMP, constraints=Constraints(Bound(datetime(2000, 1, 1, tzinfo=UTC)))),
-            Field("day", PrimitiveType.DATE, constraints=Constraints(None, Bound(date(2100, 1, 1), True))),
-            Field("any", PrimitiveType.SCALAR, constraints=Constraints(max_length=3)),
-        ),
-        (),
-        "",
-    )
-    good = b'{"code":"ABC","level":9,"share":0.1,"price":0.01,"at":"2000-01-01T00:00:00Z","day":"2099-12-31","any":123}'
-    bad = [
-        good.replace(old, new)
-        for old, new in (
-            (b'"ABC"', b'"ABCDE"'), (b'"ABC"', b'"A"'), (b'"ABC"', b'"aBC"'), (b"9,", b"10,"), (b":0.1,", b":0.11,"),
-            (b"0.01", b"0.00"), (b"2000-", b"1999-"), (b"2099-12-31", b"2100-01-01"), (b"123", b"1234"),
-        )
-    ]  # fmt: skip
-    nulls = b'{"code":null,"level":null,"share":null,"price":null,"at":null,"day":null,"any":null}'
-    units = [good, *bad, nulls, b"{}"]
-    assert FastJudge(contract).judge(units)[0] == [0, len(bad) + 1, len(bad) + 2]
-    assert [len(ExactJudge(contract).judge(unit)) for unit in bad] == [1] * len(bad)
-
-
-def test_usual_records_are_accepted() -> None:
+def test_usual_records_are_not_left_to_the_exact_judge() -> None:
     usual = {
         "user_id": "user-1",
         "event_id": "e",
@@ -381,31 +337,38 @@ def test_usual_records_are_accepted() -> None:
         "product_id": "p: 1",
         "properties": {"amount": 12.5, "currency": "EUR", "note": "ä 😀 \n", "none": None, "ok": True},
     }
+    faulty = [{**usual, "more": [1, {}]}, {**usual, "event_id": None}, {**usual, "properties": 1}, {"user_id": 1.5}]
     units = [
         json.dumps(record, ensure_ascii=ascii_only, separators=separators, indent=indent).encode()
-        for record in (usual, {**usual, "product_id": None}, {k: v for k, v in usual.items() if k != "properties"})
+        for record in (usual, {**usual, "product_id": None}, *faulty)
         for ascii_only in (True, False)
         for separators in ((",", ":"), (", ", ": "), (" , ", " : "))
         for indent in (None, 2)
     ]
-    assert FastJudge(EVENTS).judge(units)[0] == list(range(len(units)))
+    for policy in DriftPolicy:
+        assert agrees(replace(EVENTS, drift=policy), units) == 0
 
 
-def test_strings_that_look_like_keys_are_accepted() -> None:
+def test_strings_that_look_like_keys_are_read() -> None:
     record = {
         "user_id": '{"a":1}',
         "event_id": '":',
         "event_timestamp": "2026-11-21T12:30:00Z",
         "event_type": "page_view",
     }
-    unit = json.dumps(record).encode()
-    assert FastJudge(EVENTS).judge([unit])[0] == [0]
-    assert whole_agrees(EVENTS, b"[" + unit + b"]")
+    assert of_units(EVENTS, [json.dumps(record).encode()]) == 0
 
 
-def test_repeated_keys_are_declined() -> None:
+def test_repeated_keys_are_left_to_the_exact_judge() -> None:
     whole = b'{"user_id":"u","event_id":"e","event_timestamp":"2026-11-21T12:30:00Z","event_type":"page_view"%b}'
     repeated = [b',"user_id":"u"', b',"user_id" :"v"', rb',"\u0075ser_id":"u"', b',"properties":{"a":1,"a":1}']
     repeated += [b',"product_id":null,"product_id":null', b',"properties":{},"properties":{"a":":"}']
-    assert FastJudge(EVENTS).judge([whole.replace(b"%b", more) for more in repeated])[0] == []
-    assert FastJudge(EVENTS).judge([whole.replace(b"%b", b"")])[0] == [0]
+    repeated += [b',"x":{"a":1,"a":1}', b',"product_id":[{"a":1,"a":1}]', b',"x":1,"x":1', b',"x":{%b,"k1":1}' % KEYS]
+    units = [whole.replace(b"%b", more) for more in repeated]
+    assert of_units(EVENTS, units) == len(units)
+    assert of_units(EVENTS, [whole.replace(b"%b", b""), whole.replace(b"%b", b',"x":{%b}' % KEYS)]) == 0
+    wrong = [b'[{"a":1,"a":2}]', b'"a"', b"[[1]]"]
+    assert agrees(EVENTS, [b"[" + b",".join(wrong) + b"]"]) == 1
+
+
+KEYS = b",".join(b'"k%d":%d' % (number, number) for number in range(40))

@@ -1,0 +1,344 @@
+"""The native judge: compile a contract for it, and read what it returns as Arrow columns.
+
+It gives the verdicts of :mod:`consumer.judge.exact`, or leaves a unit to it; src/native_judge has its code.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from consumer.judge.constraint_checks import column_examiner, expected_range, in_column
+from consumer.judge.judged import DRIFT, REASONS, ArrowColumn, arrow_type
+from consumer.judge.scalars import UnfitError
+from consumer.judge.times import field_converter
+from lakeproof.contracts import (
+    ISO_8601,
+    Bound,
+    Contract,
+    DecimalType,
+    DriftPolicy,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    TimeForm,
+    TimeFormat,
+    Type,
+)
+from lakeproof.contracts.pattern import portable
+
+_BEYOND = 10**38
+# Rows, validity, buffers, children, and the records of the values, as bytes.
+_Part = tuple[int, bytes | None, list[bytes], list[Any], bytes | None]
+
+
+class UnsupportedError(Exception):
+    """The native judge is not installed, or cannot follow a contract; says why."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units of batches.
+
+    Parameters
+    ----------
+    of
+        int64: index of the batch of each.
+    positions
+        int64: index of each in its batch.
+    starts, ends
+        int64: where each is in its batch.
+    """
+
+    of: Any
+    positions: Any
+    starts: Any
+    ends: Any
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def take(self, rows: Any) -> "Units":
+        """The units at some indexes."""
+        return Units(self.of[rows], self.positions[rows], self.starts[rows], self.ends[rows])
+
+    def and_then(self, others: "Units") -> "Units":
+        """These and others."""
+        pairs = zip(astuple(self), astuple(others), strict=True)
+        return Units(*(np.concatenate(pair) for pair in pairs))
+
+    def sizes(self) -> Iterator[tuple[int, int, int]]:
+        """Batch, position and number of bytes of each."""
+        return zip(self.of.tolist(), self.positions.tolist(), (self.ends - self.starts).tolist(), strict=True)
+
+    def cut(self, batches: Sequence[bytes]) -> list[bytes]:
+        """Their bytes."""
+        spans = zip(self.of.tolist(), self.starts.tolist(), self.ends.tolist(), strict=True)
+        return [batches[number][start:end] for number, start, end in spans]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What came of a run of units.
+
+    Parameters
+    ----------
+    good
+        Records that meet the contract.
+    columns
+        The contract's columns of those.
+    drift
+        For each of those: list<struct<codes, path, text>> of its values that drifted.
+    bad, reasons, raw
+        Units that do not, the reasons against each, and its bytes.
+    undecided
+        Units for the exact judge.
+    too_large
+        Units that are too large to be judged.
+    refused
+        Indexes of the batches that cannot be split.
+    following
+        Index of the batch, and position in it, of the first unit behind all of those.
+    """
+
+    good: Units
+    columns: list[ArrowColumn]
+    drift: ArrowColumn
+    bad: Units
+    reasons: ArrowColumn
+    raw: ArrowColumn
+    undecided: Units
+    too_large: Units
+    refused: list[int]
+    following: tuple[int, int]
+
+
+def no_chunk(contract: Contract) -> Chunk:
+    """What came of no units."""
+    none = Units(*(np.empty(0, np.int64) for _ in range(4)))
+    columns: list[ArrowColumn] = [pa.array([], arrow_type(field.type)) for field in contract]
+    reasons, raw = pa.array([], REASONS), pa.array([], pa.binary())
+    return Chunk(none, columns, pa.array([], DRIFT), none, reasons, raw, none, none, [], (0, 0))
+
+
+class NativeJudge:
+    """Holds records to a contract.
+
+    Raises
+    ------
+    UnsupportedError
+        The native judge is not installed, or does not support the contract.
+    """
+
+    def __init__(self, contract: Contract) -> None:
+        try:
+            from native_judge import NativeJudge as Compiled
+        except ImportError as error:
+            raise UnsupportedError(str(error)) from error
+        self._contract = contract
+        try:
+            self._judge = Compiled(json.dumps(_plan(contract)))
+        except ValueError as error:
+            raise UnsupportedError(str(error)) from error
+
+    def judge(self, batches: Sequence[bytes], record_bytes: int, units: int, size: int) -> Iterator[Chunk]:
+        """Judge the units of batches.
+
+        Parameters
+        ----------
+        batches
+            The batches as landed, decompressed.
+        record_bytes
+            Bytes of a unit that is judged at all.
+        units, size
+            Units of a chunk at most, and their bytes, unless a single unit has more.
+        """
+        judging = self._judge.judge(batches, record_bytes, units, size)
+        while (found := judging.next()) is not None:
+            yield self._chunk(found)
+
+    def _chunk(self, found: dict[str, Any]) -> Chunk:
+        good = _units(found["good"])
+        undecided = _units(found["undecided"])
+        columns = []
+        unfit: set[int] = set()
+        for field, part in zip(self._contract, found["columns"], strict=True):
+            columns.append(_column(part, field.type, field, unfit))
+        drift = _lists(found["drift"], DRIFT)
+        if unfit:
+            left = np.array(sorted(unfit), np.int64)
+            kept = np.setdiff1d(np.arange(len(good)), left)
+            undecided = undecided.and_then(good.take(left))
+            good = good.take(kept)
+            indexes = pa.array(kept, pa.int64())
+            columns, drift = [column.take(indexes) for column in columns], drift.take(indexes)
+        return Chunk(
+            good,
+            columns,
+            drift,
+            _units(found["bad"]),
+            _lists(found["reasons"], REASONS),
+            _array(found["raw"], pa.binary()),
+            undecided,
+            _units(found["too_large"]),
+            found["refused"],
+            found["following"],
+        )
+
+
+def _plan(contract: Contract) -> dict[str, Any]:
+    return {
+        "fields": [_field_plan(field) for field in contract.fields],
+        "takes_drift": contract.drift is not DriftPolicy.FREEZE,
+        "has_rules": bool(contract.rules),
+    }
+
+
+def _field_plan(field: Field) -> dict[str, Any]:
+    return {"name": field.name, "required": field.required, "kind": _kind_plan(field.type, field)}
+
+
+def _kind_plan(kind: Type, field: Field | None = None) -> dict[str, Any]:
+    match kind:
+        case ObjectType(fields):
+            return {"type": "object", "fields": [_field_plan(each) for each in fields]}
+        case MapType(value):
+            return {"type": "map", "value": _kind_plan(value)}
+        case ListType(item):
+            return {"type": "list", "item": _kind_plan(item)}
+    scalar: dict[str, Any] = {"type": "scalar", "form": _form_plan(kind, field.time if field else ISO_8601)}
+    return scalar | _constraints_plan(kind, field) if field else scalar
+
+
+def _form_plan(kind: PrimitiveType | DecimalType, time: TimeForm) -> dict[str, Any]:
+    if isinstance(kind, DecimalType):
+        return {"name": "decimal", "precision": kind.precision, "scale": kind.scale}
+    if kind is PrimitiveType.SCALAR:
+        return {"name": "any"}
+    if kind is not PrimitiveType.TIMESTAMP:
+        return {"name": kind.value}
+    form = time.format
+    if form.per_second:
+        return {"name": "epoch", "per_second": form.per_second}
+    if is_zoned(time):
+        return {"name": "zoned"}
+    expected = f"a timestamp of the format {form}"
+    if time == ISO_8601:
+        expected = "an ISO 8601 timestamp with date, time and UTC offset"
+    elif form is TimeFormat.DATE:
+        expected = "a date (yyyy-MM-dd)"
+    return {
+        "name": "timestamp",
+        "separator": None if form is TimeFormat.DATE else " " if " " in form else "T",
+        "needs_offset": form.has_offset,
+        "takes_offset": "XXX" in form,
+        "expected": expected,
+    }
+
+
+def is_zoned(time: TimeForm) -> bool:
+    """Whether timestamps may be local times of a zone: Python knows its rules."""
+    return time.format.may_lack_offset and time.zone != "UTC"
+
+
+def _constraints_plan(kind: PrimitiveType | DecimalType, field: Field) -> dict[str, Any]:
+    constraints = field.constraints
+    plan: dict[str, Any] = {
+        "allowed": list(field.allowed),
+        "min_length": constraints.min_length,
+        "max_length": constraints.max_length,
+    }
+    if constraints.pattern is not None:
+        form = portable(constraints.pattern)
+        if "--" in form:
+            raise UnsupportedError(f"-- in the pattern {constraints.pattern} of {field.name} may mean something else")
+        plan["pattern"] = [constraints.pattern, form]
+    if kind is not PrimitiveType.TIMESTAMP or not is_zoned(field.time):
+        if constraints.minimum:
+            plan["minimum"] = _bound_plan(kind, constraints.minimum, is_least=True)
+        if constraints.maximum:
+            plan["maximum"] = _bound_plan(kind, constraints.maximum, is_least=False)
+    return plan
+
+
+def _bound_plan(kind: PrimitiveType | DecimalType, bound: Bound, *, is_least: bool) -> dict[str, Any]:
+    plan = {"expected": expected_range(bound, is_least=is_least), "exclusive": bound.exclusive}
+    value = in_column(bound)
+    if kind in (PrimitiveType.FLOAT, PrimitiveType.DOUBLE):
+        return plan | {"number": repr(float(value))}
+    units = Fraction(value) * 10 ** (kind.scale if isinstance(kind, DecimalType) else 0)
+    if is_least:
+        whole = floor(units) + 1 if bound.exclusive else ceil(units)
+    else:
+        whole = ceil(units) - 1 if bound.exclusive else floor(units)
+    # No column has values beyond 38 digits.
+    return plan | {"whole": str(max(-_BEYOND, min(_BEYOND, whole)))}
+
+
+def _units(part: tuple[bytes, ...]) -> Units:
+    return Units(*(np.frombuffer(values, np.int64) for values in part))
+
+
+def _array(part: _Part, kind: pa.DataType) -> ArrowColumn:
+    """An array without children."""
+    rows, validity, buffers, _, _ = part
+    return pa.Array.from_buffers(kind, rows, [_buffer(validity), *map(pa.py_buffer, buffers)])
+
+
+def _lists(part: tuple[int, bytes, list[_Part]], kind: Any) -> ArrowColumn:
+    """An array of lists of structs of texts."""
+    rows, offsets, texts = part
+    columns = [_array(each, pa.string()) for each in texts]
+    structs = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(offsets)], children=[structs])
+
+
+def _buffer(validity: bytes | None) -> pa.Buffer | None:
+    return None if validity is None else pa.py_buffer(validity)
+
+
+def _column(part: _Part, kind: Type, field: Field | None, unfit: set[int]) -> ArrowColumn:
+    """A column; the records of values that do not fit are added to `unfit`."""
+    rows, validity, buffers, children, owners = part
+    valid, arrow = _buffer(validity), arrow_type(kind)
+    match kind:
+        case ObjectType(fields):
+            pairs = zip(children, fields, strict=True)
+            parts = [_column(child, each.type, each, unfit) for child, each in pairs]
+            return pa.Array.from_buffers(arrow, rows, [valid], children=parts)
+        case ListType(item):
+            items = _column(children[0], item, None, unfit)
+            return pa.Array.from_buffers(arrow, rows, [valid, pa.py_buffer(buffers[0])], children=[items])
+        case MapType(value):
+            keys, values = _array(children[0], pa.string()), _column(children[1], value, None, unfit)
+            entry = [pa.field("key", pa.string(), nullable=False), pa.field("value", values.type)]
+            entries = pa.StructArray.from_arrays([keys, values], fields=entry)
+            return pa.Array.from_buffers(arrow, rows, [valid, pa.py_buffer(buffers[0])], children=[entries])
+    if owners is None or field is None:
+        return _array(part, arrow)
+    return _zoned_column(_array(part, pa.string()), field, np.frombuffer(owners, np.uint32), unfit)
+
+
+def _zoned_column(texts: ArrowColumn, field: Field, owners: Any, unfit: set[int]) -> ArrowColumn:
+    """Timestamps of a time zone, which only Python reads."""
+    convert = field_converter(PrimitiveType.TIMESTAMP, field.time)
+    converted: list[int | None] = []
+    for text, owner in zip(texts.to_pylist(), owners.tolist(), strict=True):
+        try:
+            converted.append(None if text is None else convert(text))
+        except UnfitError:
+            converted.append(None)
+            unfit.add(owner)
+    column = pa.array(converted, arrow_type(PrimitiveType.TIMESTAMP))
+    if field.constraints:
+        outside = column_examiner(field.constraints, column.type)(column)
+        unfit.update(owners[pc.indices_nonzero(outside).to_numpy()].tolist())
+    return column

@@ -1,0 +1,142 @@
+//! The native judge of lakeproof: JSON records and a compiled contract in, Arrow's buffers and reasons out.
+//!
+//! `consumer.judge.exact` says what a verdict is; this gives the same ones, or leaves a record to it. A record goes
+//! through [`units`] (where it begins and ends), [`tree`] (what is in it) and [`judge`] (whether it fits) to
+//! [`columns`] or [`faults`].
+
+mod columns;
+mod faults;
+mod judge;
+mod plan;
+mod scalars;
+mod scan;
+mod tree;
+mod units;
+
+use columns::{bits_of, bytes_of, Column, Texts, Values};
+use plan::Plan;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use units::{Chunk, Cursor, Limits, Lists, Units};
+
+/// Holds records to a contract.
+#[pyclass(frozen)]
+struct NativeJudge {
+    plan: Arc<Plan>,
+}
+
+#[pymethods]
+impl NativeJudge {
+    /// Compile a plan, which is JSON. ValueError if this judge cannot follow it.
+    #[new]
+    fn new(plan: &str) -> PyResult<Self> {
+        let plan = serde_json::from_str(plan).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(NativeJudge { plan: Arc::new(plan) })
+    }
+
+    /// Judge the units of batches.
+    fn judge(&self, batches: Vec<PyBackedBytes>, record_bytes: usize, units: usize, bytes: usize) -> Judging {
+        let limits = Limits { record_bytes, units, bytes };
+        Judging { plan: self.plan.clone(), batches, limits, cursor: Cursor::default() }
+    }
+}
+
+/// Goes through batches, a chunk of units at a time.
+#[pyclass]
+struct Judging {
+    plan: Arc<Plan>,
+    batches: Vec<PyBackedBytes>,
+    limits: Limits,
+    cursor: Cursor,
+}
+
+#[pymethods]
+impl Judging {
+    /// The next chunk, a dict; None where there are no more. RuntimeError if this judge has an error.
+    fn next<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Judging { plan, batches, limits, cursor } = self;
+        let judged = py.allow_threads(|| catch_unwind(AssertUnwindSafe(|| cursor.next(plan, batches, limits))));
+        let chunk = judged.map_err(|_| PyRuntimeError::new_err("the native judge panicked"))?;
+        chunk.map(|chunk| exported(py, &chunk)).transpose()
+    }
+}
+
+fn exported<'py>(py: Python<'py>, chunk: &Chunk) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let Values::Struct(columns, _) = &chunk.columns.values else { unreachable!("a record's columns") };
+    let columns: Vec<_> = columns.iter().map(|column| column_of(py, column)).collect::<PyResult<_>>()?;
+    dict.set_item("columns", columns)?;
+    dict.set_item("good", units_of(py, &chunk.good)?)?;
+    dict.set_item("drift", lists_of(py, &chunk.drift)?)?;
+    dict.set_item("bad", units_of(py, &chunk.bad)?)?;
+    dict.set_item("reasons", lists_of(py, &chunk.reasons)?)?;
+    dict.set_item("raw", texts_of(py, &chunk.raw)?)?;
+    dict.set_item("undecided", units_of(py, &chunk.undecided)?)?;
+    dict.set_item("too_large", units_of(py, &chunk.too_large)?)?;
+    dict.set_item("refused", &chunk.refused)?;
+    dict.set_item("following", chunk.following)?;
+    Ok(dict)
+}
+
+/// A column as (rows, validity or None, buffers, children, owners or None).
+fn column_of<'py>(py: Python<'py>, column: &Column) -> PyResult<Bound<'py, PyAny>> {
+    let numbers = |bytes: Vec<u8>| vec![PyBytes::new(py, &bytes)];
+    let (buffers, children) = match &column.values {
+        Values::Booleans(values) => (numbers(bits_of(values)), vec![]),
+        Values::Ints(values) => (numbers(bytes_of(values, i32::to_le_bytes)), vec![]),
+        Values::Longs(values) => (numbers(bytes_of(values, i64::to_le_bytes)), vec![]),
+        Values::Floats(values) => (numbers(bytes_of(values, f32::to_le_bytes)), vec![]),
+        Values::Doubles(values) => (numbers(bytes_of(values, f64::to_le_bytes)), vec![]),
+        Values::Decimals(values) => (numbers(bytes_of(values, i128::to_le_bytes)), vec![]),
+        Values::Texts(texts) => (buffers_of(py, texts), vec![]),
+        Values::List(offsets, items) => (numbers(bytes_of(offsets, i32::to_le_bytes)), vec![column_of(py, items)?]),
+        Values::Map(offsets, keys, items) => {
+            (numbers(bytes_of(offsets, i32::to_le_bytes)), vec![texts_of(py, keys)?, column_of(py, items)?])
+        }
+        Values::Struct(columns, _) => {
+            (vec![], columns.iter().map(|column| column_of(py, column)).collect::<PyResult<_>>()?)
+        }
+    };
+    let validity = column.validity.finish().map(|bits| PyBytes::new(py, bits));
+    let owners = column.owners.as_ref().map(|owners| PyBytes::new(py, &bytes_of(owners, u32::to_le_bytes)));
+    (column.len(), validity, buffers, PyList::new(py, children)?, owners).into_pyobject(py).map(Bound::into_any)
+}
+
+fn buffers_of<'py>(py: Python<'py>, texts: &Texts) -> Vec<Bound<'py, PyBytes>> {
+    texts.buffers().iter().map(|bytes| PyBytes::new(py, bytes)).collect()
+}
+
+fn texts_of<'py>(py: Python<'py>, texts: &Texts) -> PyResult<Bound<'py, PyAny>> {
+    let nothing: Option<()> = None;
+    (texts.len(), nothing, buffers_of(py, texts), PyList::empty(py), nothing).into_pyobject(py).map(Bound::into_any)
+}
+
+fn lists_of<'py, const N: usize>(py: Python<'py>, lists: &Lists<N>) -> PyResult<Bound<'py, PyAny>> {
+    let texts = lists.texts.iter().map(|texts| texts_of(py, texts)).collect::<PyResult<Vec<_>>>()?;
+    let offsets = PyBytes::new(py, &bytes_of(&lists.offsets, i32::to_le_bytes));
+    (lists.offsets.len() - 1, offsets, texts).into_pyobject(py).map(Bound::into_any)
+}
+
+/// Units as (batches, positions, starts, ends), each int64.
+fn units_of<'py>(py: Python<'py>, units: &Units) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = |values: &Vec<i64>| PyBytes::new(py, &bytes_of(values, i64::to_le_bytes));
+    let parts = (bytes(&units.batches), bytes(&units.positions), bytes(&units.starts), bytes(&units.ends));
+    parts.into_pyobject(py).map(Bound::into_any)
+}
+
+#[pymodule]
+mod native_judge {
+    use super::*;
+
+    #[pymodule_export]
+    use super::NativeJudge;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
