@@ -115,6 +115,7 @@ def _drop_trailing_garbage() -> None:
         return split
 
     wrap(batch, "split", lenient)
+    wrap(batch.Judge, "_native", lambda _: None)  # the native judge splits by itself
 
 
 def _compare_numbers() -> None:
