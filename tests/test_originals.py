@@ -33,7 +33,7 @@ def test_both_judges_keep_a_number_or_a_string_exactly(token: str) -> None:
     for stream, record in {"sensors": sensor, "clickstream": click}.items():
         contract = Judge(load_contract(ROOT / "contracts", stream)).contract  # without derived fields
         unit = (record % token).encode()
-        for choice in ("native", "python"):
+        for choice in ("auto", "python"):
             (found,) = Judge(contract, choice=choice).judge(unit)
             (row,) = found.good.values.to_pylist()
             value = row["device_id"] if stream == "sensors" else row["event"]["product"]

@@ -92,7 +92,7 @@ class AlertsQuery:
         samples, contract, limits = self._samples, self._contract, self._settings.limits
         messages = _messages(spark, self._settings.kafka, self._topic)
         plain = plain_alerts(messages, samples, contract, limits)
-        others = other_alerts(messages, samples, contract, limits)
+        others = other_alerts(messages, samples, contract, limits, self._settings.judge)
         every = None if self._alerts.mode is AlertMode.REAL_TIME else _MICRO_BATCH_EVERY
         self._running = [
             self._start(plain, self.name, every),

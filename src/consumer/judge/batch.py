@@ -24,6 +24,7 @@ from consumer.judge.native import Chunk, NativeJudge, Units, UnsupportedError, n
 from consumer.judge.rule_checks import RulesJudge
 from consumer.judge.split import Refused, TooLarge, split
 from lakeproof.contracts import Contract
+from lakeproof.install.judges import JudgeName, judge_choice
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits
 from lakeproof.tables.names import SOURCE
@@ -47,16 +48,16 @@ class Judge:
         How large a record may be: a larger one is not judged, and a dead letter does not keep more. By default those
         of the settings.
     choice
-        ``python`` for the exact judge alone, which is slower; otherwise the native one, where it is installed.
+        Value of LAKE_JUDGE.
     """
 
-    def __init__(self, contract: Contract, limits: Limits | None = None, choice: str = "auto") -> None:
+    def __init__(self, contract: Contract, limits: Limits | None = None, choice: JudgeName = "auto") -> None:
         # A record cannot have a field that was dropped: to the judge, it is unknown.
         self.contract = replace(contract, fields=contract.live)
         self.limits = limits or Limits()
         self.choice = choice
 
-    def __reduce__(self) -> tuple[type["Judge"], tuple[Contract, Limits, str]]:
+    def __reduce__(self) -> tuple[type["Judge"], tuple[Contract, Limits, JudgeName]]:
         return Judge, (self.contract, self.limits, self.choice)
 
     def judge(self, value: bytes | memoryview | pa.Buffer) -> Iterator[Judged]:
@@ -217,7 +218,7 @@ class Judge:
 
     @cached_property
     def _native(self) -> NativeJudge | None:
-        if self.choice == "python":
+        if judge_choice(self.choice).name == "python":
             return None
         try:
             return NativeJudge(self.contract)

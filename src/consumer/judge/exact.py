@@ -1,6 +1,6 @@
 """Judge one record exactly: its values, or all reasons against it.
 
-The slower of two ways, and the one that decides: :mod:`consumer.judge.fast` hands over whatever it is not sure of.
+The slower of two judges, and the one that defines the verdicts: the native one hands over what it does not decide.
 """
 
 import json

@@ -7,6 +7,8 @@ from typing import Literal
 
 from lakeproof.errors import UnavailableError
 
+JudgeName = Literal["auto", "native", "python"]
+
 
 @dataclass(frozen=True)
 class JudgeChoice:
@@ -30,7 +32,7 @@ class JudgeChoice:
         return f"{self.name} {self.version}".strip()
 
 
-def judge_choice(wanted: Literal["auto", "native", "python"] = "auto") -> JudgeChoice:
+def judge_choice(wanted: JudgeName = "auto") -> JudgeChoice:
     """Choose a judge.
 
     Parameters

@@ -32,8 +32,10 @@ from lakeproof.contracts import (
     Type,
     load_contract,
 )
+from lakeproof.install.judges import judge_choice
 from lakeproof.settings import Limits
 
+pytestmark = pytest.mark.usefixtures("native")
 LIMITS = Limits()
 EVENTS = load_contract(Path(__file__).parents[3] / "contracts", "events")
 
@@ -255,7 +257,9 @@ def judged(judge: Judge, batches: list[bytes]) -> dict[tuple[int, int], Any]:
 def agrees(contract: Contract, batches: list[bytes], limits: Limits = LIMITS) -> int:
     """Check the two judges against each other; return how many units the native one leaves to the exact one."""
     expected = judged(Judge(contract, limits, "python"), batches)
-    assert judged(Judge(contract, limits, "native"), batches) == expected
+    assert judged(Judge(contract, limits), batches) == expected
+    if judge_choice().name == "python":  # the tests of the native judge are skipped, but others come here
+        return 0
     chunks = list(NativeJudge(contract).judge(batches, limits.record_bytes, 100, 1 << 20))
     assert len(expected) == sum(
         len(chunk.good) + len(chunk.bad) + len(chunk.undecided) + len(chunk.too_large) + len(chunk.refused)

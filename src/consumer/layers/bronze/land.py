@@ -96,7 +96,8 @@ class BronzeLayer(Computing[Landed[PartT]]):
         schema_id, s3 = self._schema_id_of(contract), self._settings.s3
         batch = MicroBatch(marker.micro_batch_id, marker.checkpoint_id, contract, datetime.now(UTC), schema_id)
         limits = begun.marker.limits if begun and begun.marker.holds_the_same(marker) else marker.limits
-        task = Task(batch, bronze.target(marker), dead_letters.target(marker), self._source.reader, s3, limits)
+        targets = bronze.target(marker), dead_letters.target(marker)
+        task = Task(batch, *targets, self._source.reader, s3, limits, judge=self._settings.judge)
         written = write_judged(spark, parts, task)
         if begun and task.bronze is None and written.touched and contents_of(written) != begun.marker.contents:
             # No other content may come beside what bronze has of a file.

@@ -24,6 +24,7 @@ from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, 
 from consumer.sources.envelope import SMALL_BYTES, Envelope, Messages
 from consumer.sources.source import PartT, Reader
 from lakeproof.errors import LakeproofError
+from lakeproof.install.judges import JudgeName
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.storage import open_storage
@@ -41,6 +42,7 @@ class Task(Generic[PartT]):
     reader: Reader[PartT]  # reads the parts
     s3: S3Settings
     limits: Limits = field(default_factory=Limits)  # how large batches and records may be
+    judge: JudgeName = "auto"  # which judge
     only_listed: bool = False  # whether a part with another tag than is listed counts as changed, whatever its size
 
 
@@ -156,7 +158,7 @@ class _Work(Generic[PartT]):
     """Judged units of a task on their way to data files."""
 
     def __init__(self, task: Task[PartT]) -> None:
-        self.judge = Judge(task.batch.contract, task.limits)
+        self.judge = Judge(task.batch.contract, task.limits, task.judge)
         self.written: JudgedParts[PartT] = JudgedParts()
         self._batch = task.batch
         self._bronze = _writer(task.bronze, task.s3)

@@ -24,6 +24,7 @@ from consumer.layers.samples.reading import Sampler
 from lakeproof.contracts import ISO_8601, Bound, Contract, Field, PrimitiveType
 from lakeproof.gold.samples import Samples
 from lakeproof.kafka.offsets import OFFSET_DIGITS, source_name
+from lakeproof.install.judges import JudgeName
 from lakeproof.settings import Limits
 from lakeproof.tables.names import POSITION, SOURCE
 
@@ -80,9 +81,11 @@ def plain_alerts(messages: DataFrame, samples: Samples, contract: Contract, limi
     return found.select(_text(samples.device).alias("key"), F.to_json(structure).alias("value"))
 
 
-def other_alerts(messages: DataFrame, samples: Samples, contract: Contract, limits: Limits) -> DataFrame:
+def other_alerts(
+    messages: DataFrame, samples: Samples, contract: Contract, limits: Limits, choice: JudgeName = "auto"
+) -> DataFrame:
     """The alerts of all other messages; see :func:`plain_alerts`."""
-    judge = Judge(contract, limits)
+    judge = Judge(contract, limits, choice)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,0 +1,34 @@
+"""Random records of random contracts, and mutants of the native judge that they must find."""
+
+from pathlib import Path
+
+import pytest
+from tests.consumer.judge.fuzzing import Made, check, shipped
+from tests.consumer.judge.native_mutants import MUTANTS, build, is_found
+from tests.selection import only_with_all
+
+from lakeproof.contracts import Contract
+
+pytestmark = pytest.mark.usefixtures("native")
+
+
+@pytest.mark.parametrize("contract", list(shipped()), ids=lambda contract: f"{contract.stream}-{contract.drift}")
+def test_the_judges_agree_on_records_of_a_shipped_contract(contract: Contract) -> None:
+    assert check(contract, Made(1), 800) > 100
+
+
+def test_the_judges_agree_on_records_of_random_contracts() -> None:
+    made = Made(2)
+    assert sum(check(made.contract(), made, 100) for _ in range(30)) > 300
+
+
+@pytest.mark.parametrize("name", [only_with_all("an array's index is off by one"), only_with_all("integers wrap")])
+def test_a_mutant_is_found(name: str, tmp_path: Path) -> None:
+    (mutant,) = (each for each in MUTANTS if each.name == name)
+    assert "differences" in is_found(build(mutant, tmp_path), 20_000)
+
+
+def test_each_mutant_changes_one_place() -> None:
+    for mutant in MUTANTS:
+        text = (Path(__file__).parents[3] / "src" / "native-judge" / "src" / f"{mutant.file}.rs").read_text()
+        assert text.count(mutant.old) == 1, mutant.name
