@@ -43,7 +43,7 @@ class Fault(NamedTuple):
     detail: str
 
 
-REASONS = pa.list_(pa.struct([pa.field(name, pa.string()) for name in Fault._fields]))
+REASONS = pa.list_(pa.struct([pa.field(name, pa.string()) for name in ("code", "path", "detail")]))
 DRIFT = pa.list_(pa.struct([pa.field(name, pa.string()) for name in ("codes", "path", "text")]))
 _CODES = pa.list_(pa.string())
 _RESCUED = pa.map_(pa.string(), pa.string())

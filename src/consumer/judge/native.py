@@ -1,6 +1,6 @@
 """The native judge: compile a contract for it, and read what it returns as Arrow columns.
 
-It gives the verdicts of :mod:`consumer.judge.exact`, or leaves a unit to it; src/native-judge has its code, docs/judges.md a map.
+It gives the verdicts of :mod:`consumer.judge.exact`, or leaves a unit to it. The code is in src/native-judge.
 """
 
 import json

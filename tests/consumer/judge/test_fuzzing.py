@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from tests.consumer.judge.fuzzing import Made, check, shipped
 from tests.consumer.judge.native_mutants import MUTANTS, build, is_found
+from tests.pages import blocks
 from tests.selection import only_with_all
+from tests.test_docs import shell
 
 from lakeproof.contracts import Contract
 
@@ -26,6 +28,12 @@ def test_the_judges_agree_on_records_of_random_contracts() -> None:
 def test_a_mutant_is_found(name: str, tmp_path: Path) -> None:
     (mutant,) = (each for each in MUTANTS if each.name == name)
     assert "differences" in is_found(build(mutant, tmp_path), 20_000)
+
+
+def test_the_command_of_the_docs_finds_no_difference() -> None:
+    (command,) = blocks("docs/judges.md", "sh")
+    said = shell(command, {})
+    assert said.count("units alike") == 10
 
 
 def test_each_mutant_changes_one_place() -> None:

@@ -23,8 +23,8 @@ from consumer.layers.gold.columns import EPOCH, micros
 from consumer.layers.samples.reading import Sampler
 from lakeproof.contracts import ISO_8601, Bound, Contract, Field, PrimitiveType
 from lakeproof.gold.samples import Samples
-from lakeproof.kafka.offsets import OFFSET_DIGITS, source_name
 from lakeproof.install.judges import JudgeName
+from lakeproof.kafka.offsets import OFFSET_DIGITS, source_name
 from lakeproof.settings import Limits
 from lakeproof.tables.names import POSITION, SOURCE
 
