@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by setup.sh. The native judge is built if cargo is installed; otherwise, or if that fails, the Python
 # judge is used, so nothing here may end the setup.
-CRATE=$(dirname src/native?judge/Cargo.toml)
+CRATE=src/native-judge
 NATIVE=target/native
 NATIVE_LOG=$NATIVE/build.log
 NATIVE_STAMP=.venv/native.stamp

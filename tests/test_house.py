@@ -23,6 +23,7 @@ from tests.pages import blocks
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 INSTALL = ROOT / "src" / "lakeproof" / "install"
+CRATE = ROOT / "src" / "native-judge"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -80,8 +81,7 @@ def test_requirements_are_those_of_pyproject(name):
 
 def test_the_native_judge_has_the_version_of_the_project():
     """A consumer uses only one of its own version: see `lakeproof.install.judges`."""
-    (crate,) = (path.parent for path in (ROOT / "src").glob("native?judge/Cargo.toml"))
-    read = {name: tomllib.loads((crate / name).read_text()) for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")}
+    read = {name: tomllib.loads((CRATE / name).read_text()) for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")}
     locked = [each["version"] for each in read["Cargo.lock"]["package"] if each["name"] == "native_judge"]
     versions = [read["Cargo.toml"]["package"]["version"], read["pyproject.toml"]["project"]["version"], *locked]
     assert versions == [PROJECT["version"]] * 3
@@ -176,11 +176,12 @@ def test_images_are_pinned():
         assert not image.endswith("latest")
 
 
-def test_the_compiler_of_the_image_is_new_enough_for_the_native_judge():
-    (crate,) = (ROOT / "src").glob("native?judge/Cargo.toml")
-    wanted = Version(tomllib.loads(crate.read_text())["package"]["rust-version"])
+def test_the_compiler_that_the_native_judge_needs_is_that_of_image_and_pages():
+    wanted = tomllib.loads((CRATE / "Cargo.toml").read_text())["package"]["rust-version"]
     (has,) = re.findall(r"^FROM rust:([\d.]+)", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
-    assert Version(has) >= wanted
+    assert Version(has) >= Version(wanted)
+    for page in ("README.md", "docs/install.md"):
+        assert re.findall(r"Rust (\d[\d.]*\d)", (ROOT / page).read_text()) == [wanted], page
 
 
 def test_compose_refers_to_what_there_is():

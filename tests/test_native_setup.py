@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[1]
-(CRATE,) = (path.parent for path in (ROOT / "src").glob("native?judge/Cargo.toml"))
+CRATE = ROOT / "src" / "native-judge"
 NO_CARGO = "cargo is missing, so the Python judge will be used, which is slower."
 NOT_BUILT = "Cannot build the native judge, so the Python judge will be used. Log: target/native/build.log."
 BUILDS = 'cargo; for last; do :; done; mkdir -p "$last"; cp "$WHEEL" "$last"'
