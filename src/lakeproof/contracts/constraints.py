@@ -3,7 +3,6 @@
 import math
 import re
 import sys
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -48,42 +47,37 @@ def read_constraints(options: dict[str, Any], kind: Type, place: YamlPath, probl
         if name not in known:
             hint = f"Supported options: {', '.join(known)}." if known else "Remove it. This type has no options."
             message = f"{name!r} is not a supported option of this type."
-            problems.add(ContractError((*place, name), message, hint, about_key=True))
+            problems.report((*place, name), message, hint, about_key=True)
     options = {name: options[name] for name in options if name in known}
     before = len(problems.found)
-    found = Constraints()
-    with problems.caught():
-        found = replace(found, minimum=_bound(options, kind, place, "minimum", "exclusiveMinimum"))
-    with problems.caught():
-        found = replace(found, maximum=_bound(options, kind, place, "maximum", "exclusiveMaximum"))
-    with problems.caught():
-        found = replace(found, min_length=_length(options, place, "minLength"))
-    with problems.caught():
-        found = replace(found, max_length=_length(options, place, "maxLength"))
-    with problems.caught():
-        found = replace(found, pattern=_pattern(options, place))
+    found = Constraints(
+        minimum=problems.read(_bound, options, kind, place, "minimum", "exclusiveMinimum"),
+        maximum=problems.read(_bound, options, kind, place, "maximum", "exclusiveMaximum"),
+        min_length=problems.read(_length, options, place, "minLength"),
+        max_length=problems.read(_length, options, place, "maxLength"),
+        pattern=problems.read(_pattern, options, place),
+    )
     if len(problems.found) == before:
-        with problems.caught():
-            _refuse_contradiction(found, place)
+        problems.read(_refuse_contradiction, found, place)
     return found
 
 
 def read_allowed(values: list[Any], kind: Type, place: YamlPath, problems: Problems) -> tuple[str, ...]:
     """Read the values of an ``enum`` as JSON text; values of another type are reported."""
     if not isinstance(kind, PrimitiveType | DecimalType):
-        problems.add(ContractError(place, "only a scalar can have an enum.", "Remove the enum.", about_key=True))
+        problems.report(place, "only a scalar can have an enum.", "Remove the enum.", about_key=True)
         return ()
     found = []
     for index, value in enumerate(values):
         text = ("true" if value else "false") if isinstance(value, bool) else str(value)
         if isinstance(value, bool) and kind is PrimitiveType.STRING:
             hint = "Put the value in quotes: in YAML, yes, no, on and off are booleans, too."
-            problems.add(ContractError((*place, index, "value"), "expected a string, got a boolean.", hint))
+            problems.report((*place, index, "value"), "expected a string, got a boolean.", hint)
         elif value is None or not _is_token(text, kind):
             shown = "null" if value is None else text
             message = f"{shown!r} is not a value of the type {type_name(kind)}."
             hint = "Write values as in JSON. Null is always allowed for a field that is not required."
-            problems.add(ContractError((*place, index, "value"), message, hint))
+            problems.report((*place, index, "value"), message, hint)
         found.append(text)
     return tuple(found)
 

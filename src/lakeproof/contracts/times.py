@@ -5,7 +5,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from lakeproof.contracts.model import ISO_8601, PrimitiveType, TimeForm, TimeFormat, Type
-from lakeproof.contracts.read.problems import ContractError, Problems
+from lakeproof.contracts.read.problems import Problems
 from lakeproof.contracts.read.source import YamlPath
 
 FORMAT, HAS_ZONE, ZONE = TIME_OPTIONS = ("format", "timezone", "defaultTimezone")
@@ -49,12 +49,12 @@ def read_time(options: dict[str, Any], kind: Type, place: YamlPath, problems: Pr
     except TimeFormError as error:
         at = (*place, error.option) if error.option in options else place
         hint = f"Add {ZONE}. {error.hint}" if error.hint is _ZONE_HINT and ZONE not in options else error.hint
-        problems.add(ContractError(at, error.message, hint))
+        problems.report(at, error.message, hint)
         return ISO_8601
     has_zone = options.get(HAS_ZONE)
     if HAS_ZONE in options and has_zone not in _may_have_zone(form.format):
         message = f"{HAS_ZONE} is {str(has_zone).lower()}, but the format is {form.format}."
-        problems.add(ContractError((*place, HAS_ZONE), message, f"Correct the {FORMAT}, or remove {HAS_ZONE}."))
+        problems.report((*place, HAS_ZONE), message, f"Correct the {FORMAT}, or remove {HAS_ZONE}.")
     return form
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import DecimalType, Field, ObjectType, PrimitiveType, type_name
 from lakeproof.contracts.read.names import identifier
-from lakeproof.contracts.read.problems import ContractError, Problems, located_at, refused, validated
+from lakeproof.contracts.read.problems import ContractError, Problems, located_at, read_document, validated
 from lakeproof.contracts.read.source import YamlPath, read_source
 from lakeproof.errors import UsageError, expected
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Key, Kind, Measure, Product, Publish, Sink, SinkKind, Window
@@ -115,12 +115,11 @@ def load_product(folder: Path, name: str, contract_of: Callable[[str], Contract]
 
 def parse_product(text: bytes, origin: str, name: str, contract_of: Callable[[str], Contract]) -> Product:
     """Read a data product from the bytes of its file."""
-    source = read_source(text, origin)
-    problems = Problems()
-    product = _product(source.document, name, contract_of, problems)
-    if problems.found or product is None:
-        raise refused(source, origin, problems.found, path_text)
-    return replace(product, text=text)
+
+    def read(document: Any, problems: Problems) -> Product | None:
+        return _product(document, name, contract_of, problems)
+
+    return replace(read_document(text, origin, read, path_text), text=text)
 
 
 def read_under(product: Product, contract: Contract) -> Product:
@@ -153,20 +152,19 @@ def key_error(error: "ErrorDetails") -> ContractError:
     return ContractError(place, expected(error), PAGE)
 
 
-def path_text(place: YamlPath) -> str:
+def path_text(_document: object, place: YamlPath) -> str:
     """A place as a person writes it: ``window.size``, ``keys[0]``."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
 
 
 def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], problems: Problems) -> Product | None:
     if not isinstance(raw, dict):
-        problems.add(ContractError((), "not a data product: the file has no keys.", PAGE))
+        problems.report((), "not a data product: the file has no keys.", PAGE)
         return None
     document = validated(_Document, raw, problems, key_error)
     if document is None:
         return None
-    with problems.caught():
-        check_name(document.name, name)
+    problems.read(check_name, document.name, name)
     sinks = _sinks(document, problems)
     window = None
     with problems.caught():
@@ -174,32 +172,25 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
         if window:
             _check_session(window, document, sinks)
     if not document.measures:
-        problems.add(
-            ContractError(("measures",), "expected at least one measure.", "Add one, like `events: count(*)`.")
-        )
+        problems.report(("measures",), "expected at least one measure.", "Add one, like `events: count(*)`.")
     columns: dict[YamlPath, str] = {("keys", index): key.rpartition(".")[2] for index, key in enumerate(document.keys)}
     _check_columns(columns | {("measures", measure): measure for measure in document.measures}, problems)
-    contract = None
-    with problems.caught():
-        contract = contract_with_silver(document.silver, contract_of)
+    contract = problems.read(contract_with_silver, document.silver, contract_of)
     if contract is None:
         return None
-    keys = []
-    for index, key in enumerate(document.keys):
-        with problems.caught():
-            keys.append(_key(key, ("keys", index), contract))
+    keys = [problems.read(_key, key, ("keys", index), contract) for index, key in enumerate(document.keys)]
     measures = _measures(document.measures, contract, problems)
     if document.publish is Publish.FINAL and contract.silver and contract.silver.horizon is None:
         message = f"windows are never final, because the silver horizon of {contract.stream} is unbounded."
         hint = "Set silverHorizon in the contract, or use publish: updates."
-        problems.add(ContractError(("publish",), message, hint))
+        problems.report(("publish",), message, hint)
     if window is None:
         return None
     return Product(
         name=document.name,
         stream=contract.stream,
         description=" ".join(document.description.split()),
-        keys=tuple(keys),
+        keys=tuple(filter(None, keys)),
         window=window,
         measures=measures,
         publish=document.publish,
@@ -247,7 +238,7 @@ def _sinks(document: _Document, problems: Problems) -> tuple[Sink, ...]:
                 raise ContractError(("sinks", index), message, "Set publish: final, or use the table.")
             found.append(sink)
     if not problems.found and Sink(SinkKind.TABLE) not in found:
-        problems.add(ContractError(("sinks",), "expected the sink table.", "Add it: the other sinks follow the table."))
+        problems.report(("sinks",), "expected the sink table.", "Add it: the other sinks follow the table.")
     return tuple(found)
 
 
@@ -338,7 +329,7 @@ def _check_columns(columns: Mapping[YamlPath, str], problems: Problems) -> None:
         else:
             seen[folded] = name
             continue
-        problems.add(ContractError(place, message, hint))
+        problems.report(place, message, hint)
 
 
 def _measures(measures: Mapping[str, str], contract: Contract, problems: Problems) -> tuple[Measure, ...]:

@@ -8,11 +8,10 @@ from typing import Any, Literal
 from pydantic import Field as Limits
 
 from lakeproof.contracts.contract import Contract
-from lakeproof.contracts.duration import FORM, FORM_HINT, read_duration
 from lakeproof.contracts.model import Field, PrimitiveType, type_name
 from lakeproof.contracts.read.names import identifier
-from lakeproof.contracts.read.problems import ContractError, Problems, refused, validated
-from lakeproof.contracts.read.source import YamlPath, read_source
+from lakeproof.contracts.read.problems import ContractError, Problems, read_document, validated
+from lakeproof.contracts.read.source import YamlPath
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Kind
 from lakeproof.gold.product_file import (
@@ -42,7 +41,7 @@ from lakeproof.gold.samples import (
     SilentDevice,
     StuckValue,
 )
-from lakeproof.gold.window import read_window
+from lakeproof.gold.window import duration_at, read_window
 from lakeproof.topics import topic_name
 
 _RESERVED = (WINDOW_START, WINDOW_END, ROLES, DETECTOR, DETECTED_AT, MINIMUM, MAXIMUM)
@@ -104,12 +103,11 @@ def parse_samples(
     text: bytes, origin: str, name: str, contract_of: Callable[[str], Contract], others: Sequence[str] = ()
 ) -> Samples:
     """Read a product of samples from the bytes of its file; see :func:`load_samples`."""
-    source = read_source(text, origin)
-    problems = Problems()
-    found = _samples(source.document, name, contract_of, others, problems)
-    if problems.found or found is None:
-        raise refused(source, origin, problems.found, path_text)
-    return found
+
+    def read(document: Any, problems: Problems) -> Samples | None:
+        return _samples(document, name, contract_of, others, problems)
+
+    return read_document(text, origin, read, path_text)
 
 
 def _samples(
@@ -118,33 +116,22 @@ def _samples(
     document = validated(_Document, raw, problems, key_error)
     if document is None:
         return None
-    with problems.caught():
-        check_name(document.name, name)
-    with problems.caught():
-        _check_anomalies(document, others)
-    window = every = contract = None
-    with problems.caught():
-        window = read_window(document.window.size, document.window.every)
-    with problems.caught():
-        every = _duration(document.trigger, ("trigger",))
+    problems.read(check_name, document.name, name)
+    problems.read(_check_anomalies, document, others)
+    window = problems.read(read_window, document.window.size, document.window.every)
+    every = problems.read(duration_at, document.trigger, ("trigger",))
     detectors = _detectors(document.detectors, problems)
-    alerts = None
-    with problems.caught():
-        alerts = _alerts(document.alerts) if document.alerts else None
-    with problems.caught():
-        contract = contract_with_silver(document.silver, contract_of)
+    alerts = problems.read(_alerts, document.alerts) if document.alerts else None
+    contract = problems.read(contract_with_silver, document.silver, contract_of)
     if contract is None:
         return None
-    device = value = event_time = None
-    with problems.caught():
-        device = _field(document.device, ("device",), contract, PrimitiveType.STRING, PrimitiveType.SCALAR)
-    with problems.caught():
-        value = _field(document.value, ("value",), contract, PrimitiveType.DOUBLE)
-    with problems.caught():
-        event_time = _event_time(contract)
+    texts = (PrimitiveType.STRING, PrimitiveType.SCALAR)
+    device = problems.read(_field, document.device, ("device",), contract, *texts)
+    value = problems.read(_field, document.value, ("value",), contract, PrimitiveType.DOUBLE)
+    event_time = problems.read(_event_time, contract)
     if document.alerts and value and not value.expected:
         message = f"there is nothing to alert of: the contract of {contract.stream} has no range for {document.value}."
-        problems.add(ContractError(("alerts",), message, "Set anomalyBelow or anomalyAbove in the contract."))
+        problems.report(("alerts",), message, "Set anomalyBelow or anomalyAbove in the contract.")
     if window is None or every is None or device is None or value is None or event_time is None:
         return None
     return Samples(
@@ -200,20 +187,18 @@ def _event_time(contract: Contract) -> Field:
 
 
 def _detectors(document: _Detectors, problems: Problems) -> Detectors:
-    rate, stuck, silent = document.rate_of_change, document.stuck_value, document.silent_device
-    rate_of_change = stuck_value = silent_device = None
-    if rate:
-        with problems.caught():
-            within = _duration(rate.within, ("detectors", "rate_of_change", "within"))
-            rate_of_change = RateOfChange(rate.maximum, within)
-    if stuck:
-        with problems.caught():
-            within = _duration(stuck.within, ("detectors", "stuck_value", "within"))
-            stuck_value = StuckValue(stuck.readings, within)
-    if silent:
-        with problems.caught():
-            silent_device = SilentDevice(_duration(silent.after, ("detectors", "silent_device", "after")))
-    return Detectors(rate_of_change, stuck_value, silent_device)
+    def duration(detector: str, key: str) -> timedelta | None:
+        declared = getattr(document, detector)
+        return declared and problems.read(duration_at, getattr(declared, key), ("detectors", detector, key))
+
+    rate, stuck = document.rate_of_change, document.stuck_value
+    rate_within, stuck_within = duration("rate_of_change", "within"), duration("stuck_value", "within")
+    silent_after = duration("silent_device", "after")
+    return Detectors(
+        rate_of_change=RateOfChange(rate.maximum, rate_within) if rate and rate_within else None,
+        stuck_value=StuckValue(stuck.readings, stuck_within) if stuck and stuck_within else None,
+        silent_device=SilentDevice(silent_after) if silent_after else None,
+    )
 
 
 def _alerts(document: _Alerts) -> Alerts:
@@ -221,10 +206,3 @@ def _alerts(document: _Alerts) -> Alerts:
         return Alerts(topic_name(document.topic), document.mode)
     except UsageError as error:
         raise ContractError(("alerts", "topic"), error.message, error.hint) from None
-
-
-def _duration(text: str, place: YamlPath) -> timedelta:
-    found = read_duration(text)
-    if found is None:
-        raise ContractError(place, f"expected {FORM}, got {text!r}.", FORM_HINT)
-    return found

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from lakeproof.contracts.duration import FORM, FORM_HINT, duration_text, read_duration
 from lakeproof.contracts.read.problems import ContractError
+from lakeproof.contracts.read.source import YamlPath
 from lakeproof.gold.model import Window
 
 MAX_OVERLAP = 1_440  # most windows that contain a record: a day's windows that start every minute
@@ -13,7 +14,7 @@ _DAY = timedelta(days=1)
 
 def read_session(gap: str) -> Window:
     """Read the gap between the sessions of a product."""
-    length = _duration("gap", gap)
+    length = duration_at(gap, ("window", "gap"))
     return Window(length, length, session=True)
 
 
@@ -40,7 +41,7 @@ def read_window(size: str, every: str | None) -> Window:
 
 
 def _length(key: str, text: str) -> timedelta:
-    length = _duration(key, text)
+    length = duration_at(text, ("window", key))
     if length % _DAY and _DAY % length:
         raise ContractError(
             ("window", key),
@@ -50,8 +51,9 @@ def _length(key: str, text: str) -> timedelta:
     return length
 
 
-def _duration(key: str, text: str) -> timedelta:
+def duration_at(text: str, place: YamlPath) -> timedelta:
+    """Read the duration at a place of a product."""
     length = read_duration(text)
     if length is None:
-        raise ContractError(("window", key), f"expected {FORM}, got {text!r}.", FORM_HINT)
+        raise ContractError(place, f"expected {FORM}, got {text!r}.", FORM_HINT)
     return length

@@ -3,6 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -40,30 +41,22 @@ def connect(root: str, s3: S3Settings) -> "S3Storage":
 
 def check_bucket(uri: str, s3: S3Settings) -> None:
     """Check that the bucket of `uri` exists and can be listed."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
     bucket = urlsplit(uri).netloc
-    try:
+    with _asking(f"Cannot use the bucket {bucket}"):
         s3_client(s3).list_objects_v2(Bucket=bucket, MaxKeys=1)
-    except (BotoCoreError, ClientError) as error:
-        raise _unavailable(f"Cannot use the bucket {bucket}", error) from error
 
 
 def remove_prefix(root: str, s3: S3Settings) -> int:
     """Remove every object below ``s3://bucket/prefix``; return how many there were."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
     bucket, prefix = urlsplit(root).netloc, urlsplit(root).path.strip("/") + "/"
     client = s3_client(s3)
     removed = 0
-    try:
+    with _asking(f"Cannot remove {root}"):
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             found = [{"Key": item["Key"]} for item in page.get("Contents", ())]
             if found:
                 client.delete_objects(Bucket=bucket, Delete={"Objects": found, "Quiet": True})  # type: ignore[typeddict-item]
             removed += len(found)
-    except (BotoCoreError, ClientError) as error:
-        raise _unavailable(f"Cannot remove {root}", error) from error
     return removed
 
 
@@ -116,25 +109,18 @@ class S3Storage:
 
     def stat(self, uri: str) -> StoredFile | None:
         """Look at one object; see the protocol."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         try:
-            head = self._client.head_object(Bucket=self._bucket, Key=self._key(uri))
-        except ClientError as error:
-            if _code(error) in {"404", "NoSuchKey"}:
-                return None
-            raise _unavailable(f"Cannot read the metadata of {uri}", error) from error
-        except BotoCoreError as error:
-            raise _unavailable(f"Cannot read the metadata of {uri}", error) from error
+            with _asking(f"Cannot read the metadata of {uri}", absent=FileAbsentError(uri)):
+                head = self._client.head_object(Bucket=self._bucket, Key=self._key(uri))
+        except FileAbsentError:
+            return None
         return StoredFile(uri, head["ContentLength"], head["ETag"].strip('"'), head["LastModified"])
 
     def _list(self, start_after: str) -> Iterator[StoredFile]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket, Prefix=self._prefix, StartAfter=start_after
         )
-        try:
+        with _asking(f"Cannot list s3://{self._bucket}/{self._prefix}"):
             for page in pages:
                 for item in page.get("Contents", ()):
                     if not item["Key"].endswith("/"):  # a marker of an empty folder
@@ -144,73 +130,60 @@ class S3Storage:
                             etag=item["ETag"].strip('"'),
                             modified_at=item["LastModified"],
                         )
-        except (BotoCoreError, ClientError) as error:
-            raise _unavailable(f"Cannot list s3://{self._bucket}/{self._prefix}", error) from error
 
     def read(self, uri: str, etag: str | None = None) -> bytes:
         """Read an object; see the protocol."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         wanted: GetObjectRequestTypeDef = {"Bucket": self._bucket, "Key": self._key(uri)}
         if etag:
             wanted["IfMatch"] = f'"{etag}"'
-        try:
+        changed = FileChangedError(uri, "it was overwritten")
+        with _asking(f"Cannot read {uri}", absent=FileAbsentError(uri), changed=changed):
             return self._client.get_object(**wanted)["Body"].read()
-        except ClientError as error:
-            if _code(error) in {"PreconditionFailed", "412"}:
-                raise FileChangedError(uri, "it was overwritten") from None
-            if _code(error) == "NoSuchKey":
-                raise FileAbsentError(uri) from None
-            raise _unavailable(f"Cannot read {uri}", error) from error
-        except BotoCoreError as error:
-            raise _unavailable(f"Cannot read {uri}", error) from error
 
     def write_new(self, uri: str, data: bytes) -> None:
         """Put an object if its key does not exist."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         mark = {_PUT_ID: uuid.uuid4().hex}
         key = self._key(uri)
-        try:
-            self._client.put_object(Bucket=self._bucket, Key=key, Body=data, IfNoneMatch="*", Metadata=mark)
-        except ClientError as error:
-            if _code(error) in {"PreconditionFailed", "412"}:
+        with _asking(f"Cannot write {uri}"):
+            try:
+                with _asking(f"Cannot write {uri}", changed=FileExistsError(uri)):
+                    self._client.put_object(Bucket=self._bucket, Key=key, Body=data, IfNoneMatch="*", Metadata=mark)
+            except FileExistsError:
                 # A put that is repeated after a lost answer finds its own object.
-                if self._client.head_object(Bucket=self._bucket, Key=key)["Metadata"] == mark:
-                    return
-                raise FileExistsError(uri) from None
-            raise _unavailable(f"Cannot write {uri}", error) from error
-        except BotoCoreError as error:
-            raise _unavailable(f"Cannot write {uri}", error) from error
+                if self._client.head_object(Bucket=self._bucket, Key=key)["Metadata"] != mark:
+                    raise
 
     def replace(self, uri: str, data: bytes) -> None:
         """Put an object; see the protocol."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
+        with _asking(f"Cannot write {uri}"):
             self._client.put_object(Bucket=self._bucket, Key=self._key(uri), Body=data)
-        except (BotoCoreError, ClientError) as error:
-            raise _unavailable(f"Cannot write {uri}", error) from error
 
     def remove(self, uri: str) -> None:
         """Delete an object; see the protocol."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
+        with _asking(f"Cannot remove {uri}"):
             self._client.delete_object(Bucket=self._bucket, Key=self._key(uri))
-        except (BotoCoreError, ClientError) as error:
-            raise _unavailable(f"Cannot remove {uri}", error) from error
 
     def _key(self, uri: str) -> str:
         return uri.removeprefix(f"s3://{self._bucket}/")
 
 
-def _code(error: Exception) -> str:
-    # Connection errors have no response, or None.
-    response: dict[str, Any] = getattr(error, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))
+@contextmanager
+def _asking(what: str, absent: Exception | None = None, changed: Exception | None = None) -> Iterator[None]:
+    """Convert botocore's errors: of an object that does not exist, of a condition that does not hold, and all others.
 
+    `what` says what cannot be done.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
 
-def _unavailable(what: str, error: Exception) -> UnavailableError:
-    hint = _HINTS.get(_code(error) or type(error).__name__, "Check AWS_ENDPOINT_URL, and that the server is running.")
-    return UnavailableError(f"{what}: {error}.", hint)
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        # Connection errors have no response, or None.
+        response: dict[str, Any] = getattr(error, "response", None) or {}
+        code = str(response.get("Error", {}).get("Code", ""))
+        if absent and code in ("404", "NoSuchKey"):
+            raise absent from None
+        if changed and code in ("412", "PreconditionFailed"):
+            raise changed from None
+        hint = "Check AWS_ENDPOINT_URL, and that the server is running."
+        raise UnavailableError(f"{what}: {error}.", _HINTS.get(code or type(error).__name__, hint)) from error

@@ -1,6 +1,7 @@
 """Columns and partitions of the tables, derived from contracts."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from lakeproof.contracts import (
     Contract,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-    from pyiceberg.types import IcebergType, NestedField
 
 _PROPERTIES = {
     "format-version": "2",
@@ -70,6 +70,111 @@ _KEPT_PROPERTIES = _NUMBERED_PROPERTIES | {HASH_KIND: CONTENT_HASH_KIND}
 
 GOLD_PROPERTIES = _PROPERTIES | {"format-version": "3"}
 """Properties of a gold table. Format version 3 has deletion vectors, which upserts use."""
+
+
+IcebergType = str | dict[str, Any]
+"""A type as Iceberg's specification writes it in JSON. Ids are 0 until a schema is made of it."""
+Column = tuple[str, IcebergType, str]
+"""Name, type and comment."""
+
+
+def _map(value: IcebergType) -> IcebergType:
+    return {"type": "map", "key-id": 0, "key": "string", "value-id": 0, "value": value, "value-required": False}
+
+
+def _list(element: IcebergType) -> IcebergType:
+    return {"type": "list", "element-id": 0, "element": element, "element-required": False}
+
+
+def _struct(columns: Iterable[Column]) -> IcebergType:
+    return {"type": "struct", "fields": [_field(*column) for column in columns]}
+
+
+def _field(name: str, kind: IcebergType, comment: str) -> dict[str, Any]:
+    return {"id": 0, "name": name, "type": kind, "required": False, "doc": comment or None}
+
+
+def _provenance(position: str) -> list[Column]:
+    return [
+        (SOURCE, "string", _SOURCE),
+        (POSITION, "long", position),
+        (MICRO_BATCH_ID, "long", "micro-batch that appended it"),
+        (LANDED_AT, "timestamptz", "when its batch landed"),
+        (INGESTED_AT, "timestamptz", "when the micro-batch was judged"),
+        (CONTRACT_VERSION, "string", "contract version that judged it"),
+    ]
+
+
+_SOURCE = "path of the landed file below the landing folder, or topic/partition/offset"
+_COUNTS = _map("long")
+_REASON = _struct([("code", "string", ""), ("path", "string", ""), ("detail", "string", "")])
+_HEADER = _struct([("key", "string", ""), ("value", "binary", "")])
+_MESSAGE: list[Column] = [
+    (KEY, "binary", "key of its Kafka message"),
+    (HEADERS, _list(_HEADER), "headers of its Kafka message"),
+]
+_DEAD_LETTER: list[Column] = [
+    (REASONS, _list(_REASON), "every reason: code, JSON path, detail"),
+    (RAW, "binary", "the unit's bytes as landed"),
+    *_provenance("index of the record in its batch; 0 for a whole batch"),
+    (ATTEMPT, "int", "1 as landed; more for a replay"),
+]
+_LEDGER: list[Column] = [
+    ("source", "string", _SOURCE),
+    ("size", "long", "bytes of the file, or offsets of the range"),
+    ("etag", "string", "the storage's tag of its content when it was read, or the first offset behind the range"),
+    ("content_hash", "string", "BLAKE2b (128 bits) of its bytes as they landed"),
+    ("micro_batch_id", "long", "micro-batch that took it"),
+    ("checkpoint_id", "string", "checkpoint of the query that took it"),
+    ("units", "long", "units that came in"),
+    ("bronze", "long", "units that went to bronze"),
+    ("dead_letters", _COUNTS, "dead letters by set of reasons, joined by +"),
+    ("rescued", _COUNTS, "values that were rescued, by set of reasons, joined by +"),
+    ("discarded", _COUNTS, "values that were discarded, by set of reasons, joined by +"),
+    ("landed_at", "timestamptz", "when it landed"),
+    (INGESTED_AT, "timestamptz", "when the micro-batch was judged"),
+    (CONTRACT_VERSION, "string", "contract version that judged it"),
+]
+_SILVER_LEDGER: list[Column] = [
+    ("source", "string", _SOURCE),
+    ("micro_batch_id", "long", "micro-batch of bronze that it came with"),
+    ("bronze", "long", "rows in bronze: the sum of the others"),
+    ("kept", "long", "rows that were the first with their key"),
+    ("duplicates", "long", "rows whose key was seen with the same content"),
+    ("conflicts", "long", "rows whose key was seen with other content"),
+    ("late", "long", "rows that came after the horizon had passed their event time"),
+    (DECIDED_AT, "timestamptz", "when that was decided"),
+    (CONTRACT_VERSION, "string", "contract version that decided it"),
+]
+_CONTENT: Column = (CONTENT_HASH, "binary", "BLAKE2b (128 bits) of the contract's fields that are not null")
+_WINNER: list[Column] = [
+    (WINNER_SOURCE, "string", "source of the row that was kept for this key"),
+    (WINNER_POSITION, "long", "position of the row that was kept for this key"),
+]
+_PASSED: Column = (HORIZON, "timestamptz", "event times before this one could no longer be decided")
+_WINDOW: list[Column] = [
+    (WINDOW_START, "timestamptz", "start of the window, which is in it"),
+    (WINDOW_END, "timestamptz", "end of the window, which is not in it"),
+]
+_COMPUTED: Column = (UPDATED_AT, "timestamptz", "when the row was computed")
+_ROLES: Column = (ROLES, _list("string"), "why the reading is a sample: first, middle, last, anomaly")
+_DETECTION: list[Column] = [
+    (DETECTOR, "string", "what noticed it, like out_of_range"),
+    (DETECTED_AT, "timestamptz", "event time at which it was an anomaly"),
+    (MINIMUM, "double", "smallest value that was expected; null for any"),
+    (MAXIMUM, "double", "greatest value that was expected; null for any"),
+]
+_SCHEMA_CHANGES: list[Column] = [
+    ("stream", "string", "name of the stream"),
+    ("number", "long", "1 for the contract that made the stream's tables, 2 for the next, and so on"),
+    ("from_version", "string", "contract version before; null for the first"),
+    ("to_version", "string", "contract version since then"),
+    ("from_digest", "string", "SHA-256 of the contract before; null for the first"),
+    ("to_digest", "string", "SHA-256 of the contract"),
+    ("changes", _list("string"), "what changed, field by field"),
+    ("contract", "string", "the whole text of the contract"),
+    ("applied_at", "timestamptz", "when it was applied"),
+]
 
 
 def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
@@ -98,20 +203,14 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
 
 def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverTables) -> None:
     """Create missing silver tables of a stream, and add the contract's new fields to existing ones."""
-    from pyiceberg.types import BinaryType, LongType, StringType, TimestamptzType
-
-    content = (CONTENT_HASH, BinaryType(), "BLAKE2b (128 bits) of the contract's fields that are not null")
-    winner = [
-        (WINNER_SOURCE, StringType(), "source of the row that was kept for this key"),
-        (WINNER_POSITION, LongType(), "position of the row that was kept for this key"),
-    ]
-    horizon = (HORIZON, TimestamptzType(), "event times before this one could no longer be decided")
-    for name, schema, day_of, properties in (
-        (tables.kept, _schema([*_bronze_columns(contract), content]), contract.event_time, _KEPT_PROPERTIES),
-        (tables.conflicts, _schema([*_bronze_columns(contract), *winner]), contract.event_time, {}),
-        (tables.late, _schema([*_bronze_columns(contract), horizon]), contract.event_time, {}),
-        (tables.ledger, silver_ledger_schema(), DECIDED_AT, _LEDGER_PROPERTIES),
+    bronze = _bronze_columns(contract)
+    for name, columns, day_of, properties in (
+        (tables.kept, [*bronze, _CONTENT], contract.event_time, _KEPT_PROPERTIES),
+        (tables.conflicts, [*bronze, *_WINNER], contract.event_time, {}),
+        (tables.late, [*bronze, _PASSED], contract.event_time, {}),
+        (tables.ledger, _SILVER_LEDGER, DECIDED_AT, _LEDGER_PROPERTIES),
     ):
+        schema = _schema(columns)
         of_fields = {} if name == tables.ledger else contract.renamed
         if not _ensure_table(catalog, name, schema, day_of, properties | renaming(of_fields)):
             evolve(catalog.load_table(name), schema, of_fields)
@@ -119,18 +218,7 @@ def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverT
 
 def ensure_message_columns(catalog: "Catalog", stream: str) -> None:
     """Add the columns for key and headers of messages to the tables of a stream."""
-    from pyiceberg.types import BinaryType, NestedField, StringType, StructType
-    from pyiceberg.types import ListType as IcebergList
-
-    header = StructType(
-        NestedField(0, "key", StringType(), required=False), NestedField(0, "value", BinaryType(), required=False)
-    )
-    schema = _schema(
-        [
-            (KEY, BinaryType(), "key of its Kafka message"),
-            (HEADERS, IcebergList(0, header, element_required=False), "headers of its Kafka message"),
-        ]
-    )
+    schema = _schema(_MESSAGE)
     names = stream_tables(stream)
     for name in (names.bronze, names.dead_letters):
         table = catalog.load_table(name)
@@ -164,8 +252,9 @@ def _ensure_numbered(ledger: "Table") -> None:
 def ensure_schema_changes(catalog: "Catalog") -> "Table":
     """Return ``ops.schema_changes``, created if missing."""
     ensure_namespace(catalog, SCHEMA_CHANGES.split(".")[0])
-    table = catalog.create_table_if_not_exists(SCHEMA_CHANGES, schema_changes_schema(), properties=_PROPERTIES)
-    evolve(table, schema_changes_schema())
+    schema = _schema(_SCHEMA_CHANGES)
+    table = catalog.create_table_if_not_exists(SCHEMA_CHANGES, schema, properties=_PROPERTIES)
+    evolve(table, schema)
     return table
 
 
@@ -183,187 +272,54 @@ def bronze_schema(contract: Contract) -> "Schema":
     return _schema(_bronze_columns(contract))
 
 
-def _bronze_columns(contract: Contract) -> list[tuple[str, "IcebergType", str]]:
-    from pyiceberg.types import LongType, StringType, TimestamptzType
-    from pyiceberg.types import MapType as IcebergMap
-
-    rescued = IcebergMap(0, StringType(), 0, StringType(), value_required=False)
-    return (
-        [(field.name, _iceberg_type(field.type), _comment(field)) for field in contract]
-        + [(RESCUED, rescued, "what did not fit: JSON path to the JSON text that landed")]
-        * (contract.drift is DriftPolicy.RESCUE)
-        + [
-            (SOURCE, StringType(), "path of the landed file below the landing folder, or topic/partition/offset"),
-            (POSITION, LongType(), "index of the record in its batch"),
-            (MICRO_BATCH_ID, LongType(), "micro-batch that appended it"),
-            (LANDED_AT, TimestamptzType(), "when its batch landed"),
-            (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
-            (CONTRACT_VERSION, StringType(), "contract version that judged it"),
-        ]
-    )
+def _bronze_columns(contract: Contract) -> list[Column]:
+    rescued = (RESCUED, _map("string"), "what did not fit: JSON path to the JSON text that landed")
+    return [
+        *_columns(contract),
+        *[rescued] * (contract.drift is DriftPolicy.RESCUE),
+        *_provenance("index of the record in its batch"),
+    ]
 
 
 def dead_letter_schema() -> "Schema":
     """Iceberg schema of ``dead_letters.<stream>``."""
-    from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
-    from pyiceberg.types import ListType as IcebergList
-
-    reason = StructType(
-        NestedField(0, "code", StringType(), required=False),
-        NestedField(0, "path", StringType(), required=False),
-        NestedField(0, "detail", StringType(), required=False),
-    )
-    return _schema(
-        [
-            (REASONS, IcebergList(0, reason, element_required=False), "every reason: code, JSON path, detail"),
-            (RAW, BinaryType(), "the unit's bytes as landed"),
-            (SOURCE, StringType(), "path of the landed file below the landing folder, or topic/partition/offset"),
-            (POSITION, LongType(), "index of the record in its batch; 0 for a whole batch"),
-            (MICRO_BATCH_ID, LongType(), "micro-batch that appended it"),
-            (LANDED_AT, TimestamptzType(), "when its batch landed"),
-            (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
-            (CONTRACT_VERSION, StringType(), "contract version that judged it"),
-            (ATTEMPT, IntegerType(), "1 as landed; more for a replay"),
-        ]
-    )
+    return _schema(_DEAD_LETTER)
 
 
 def ledger_schema() -> "Schema":
     """Iceberg schema of ``ledger.<stream>``."""
-    from pyiceberg.types import LongType, StringType, TimestamptzType
-    from pyiceberg.types import MapType as IcebergMap
-
-    counts = IcebergMap(0, StringType(), 0, LongType(), value_required=False)
-    return _schema(
-        [
-            ("source", StringType(), "path of the landed file below the landing folder, or topic/partition/offset"),
-            ("size", LongType(), "bytes of the file, or offsets of the range"),
-            (
-                "etag",
-                StringType(),
-                "the storage's tag of its content when it was read, or the first offset behind the range",
-            ),
-            ("content_hash", StringType(), "BLAKE2b (128 bits) of its bytes as they landed"),
-            ("micro_batch_id", LongType(), "micro-batch that took it"),
-            ("checkpoint_id", StringType(), "checkpoint of the query that took it"),
-            ("units", LongType(), "units that came in"),
-            ("bronze", LongType(), "units that went to bronze"),
-            ("dead_letters", counts, "dead letters by set of reasons, joined by +"),
-            ("rescued", counts, "values that were rescued, by set of reasons, joined by +"),
-            ("discarded", counts, "values that were discarded, by set of reasons, joined by +"),
-            ("landed_at", TimestamptzType(), "when it landed"),
-            (INGESTED_AT, TimestamptzType(), "when the micro-batch was judged"),
-            (CONTRACT_VERSION, StringType(), "contract version that judged it"),
-        ]
-    )
+    return _schema(_LEDGER)
 
 
 def silver_ledger_schema() -> "Schema":
     """Iceberg schema of ``ledger.<stream>_silver``."""
-    from pyiceberg.types import LongType, StringType, TimestamptzType
-
-    return _schema(
-        [
-            ("source", StringType(), "path of the landed file below the landing folder, or topic/partition/offset"),
-            ("micro_batch_id", LongType(), "micro-batch of bronze that it came with"),
-            ("bronze", LongType(), "rows in bronze: the sum of the others"),
-            ("kept", LongType(), "rows that were the first with their key"),
-            ("duplicates", LongType(), "rows whose key was seen with the same content"),
-            ("conflicts", LongType(), "rows whose key was seen with other content"),
-            ("late", LongType(), "rows that came after the horizon had passed their event time"),
-            (DECIDED_AT, TimestamptzType(), "when that was decided"),
-            (CONTRACT_VERSION, StringType(), "contract version that decided it"),
-        ]
-    )
+    return _schema(_SILVER_LEDGER)
 
 
 def gold_schema(product: Product) -> "Schema":
     """Iceberg schema of ``gold.<product>``."""
-    from pyiceberg.types import TimestamptzType
-
-    return _schema(
-        [
-            (WINDOW_START, TimestamptzType(), "start of the window, which is in it"),
-            (WINDOW_END, TimestamptzType(), "end of the window, which is not in it"),
-            *((key.name, _iceberg_type(key.type), key.description) for key in product.keys),
-            *((measure.name, _iceberg_type(measure.type), "") for measure in product.measures),
-            (UPDATED_AT, TimestamptzType(), "when the row was computed"),
-        ]
-    )
+    keys = [(key.name, _iceberg_type(key.type), key.description) for key in product.keys]
+    measures = [(measure.name, _iceberg_type(measure.type), "") for measure in product.measures]
+    return _schema([*_WINDOW, *keys, *measures, _COMPUTED])
 
 
 def ensure_samples_tables(catalog: "Catalog", samples: Samples, names: SamplesTables) -> None:
     """Create missing tables of a product of samples. They are append-only."""
     properties = {PRODUCT: samples.digest, "comment": samples.description}
-    _ensure_table(catalog, names.anomalies, anomalies_schema(samples), samples.event_time.name, properties)
-    _ensure_table(catalog, names.samples, samples_schema(samples), WINDOW_START, properties)
+    reading = [
+        (field.name, _iceberg_type(field.type), field.description)
+        for field in (samples.device, samples.event_time, samples.value)
+    ]
+    kept, anomalies = [*_WINDOW, *reading, _ROLES, _COMPUTED], [*reading, *_DETECTION, _COMPUTED]
+    _ensure_table(catalog, names.anomalies, _schema(anomalies), samples.event_time.name, properties)
+    _ensure_table(catalog, names.samples, _schema(kept), WINDOW_START, properties)
 
 
-def samples_schema(samples: Samples) -> "Schema":
-    """Iceberg schema of the table of samples."""
-    from pyiceberg.types import ListType as IcebergList
-    from pyiceberg.types import StringType, TimestamptzType
-
-    roles = IcebergList(0, StringType(), element_required=False)
-    return _schema(
-        [
-            (WINDOW_START, TimestamptzType(), "start of the window, which is in it"),
-            (WINDOW_END, TimestamptzType(), "end of the window, which is not in it"),
-            *_reading_columns(samples),
-            (ROLES, roles, "why the reading is a sample: first, middle, last, anomaly"),
-            (UPDATED_AT, TimestamptzType(), "when the row was computed"),
-        ]
-    )
-
-
-def anomalies_schema(samples: Samples) -> "Schema":
-    """Iceberg schema of the table of anomalies."""
-    from pyiceberg.types import DoubleType, StringType, TimestamptzType
-
-    return _schema(
-        [
-            *_reading_columns(samples),
-            (DETECTOR, StringType(), "what noticed it, like out_of_range"),
-            (DETECTED_AT, TimestamptzType(), "event time at which it was an anomaly"),
-            (MINIMUM, DoubleType(), "smallest value that was expected; null for any"),
-            (MAXIMUM, DoubleType(), "greatest value that was expected; null for any"),
-            (UPDATED_AT, TimestamptzType(), "when the row was computed"),
-        ]
-    )
-
-
-def _reading_columns(samples: Samples) -> list[tuple[str, "IcebergType", str]]:
-    fields = (samples.device, samples.event_time, samples.value)
-    return [(field.name, _iceberg_type(field.type), field.description) for field in fields]
-
-
-def schema_changes_schema() -> "Schema":
-    """Iceberg schema of ``ops.schema_changes``."""
-    from pyiceberg.types import ListType as IcebergList
-    from pyiceberg.types import LongType, StringType, TimestamptzType
-
-    return _schema(
-        [
-            ("stream", StringType(), "name of the stream"),
-            ("number", LongType(), "1 for the contract that made the stream's tables, 2 for the next, and so on"),
-            ("from_version", StringType(), "contract version before; null for the first"),
-            ("to_version", StringType(), "contract version since then"),
-            ("from_digest", StringType(), "SHA-256 of the contract before; null for the first"),
-            ("to_digest", StringType(), "SHA-256 of the contract"),
-            ("changes", IcebergList(0, StringType(), element_required=False), "what changed, field by field"),
-            ("contract", StringType(), "the whole text of the contract"),
-            ("applied_at", TimestamptzType(), "when it was applied"),
-        ]
-    )
-
-
-def _schema(columns: list[tuple[str, "IcebergType", str]]) -> "Schema":
+def _schema(columns: Sequence[Column]) -> "Schema":
     from pyiceberg.schema import Schema, assign_fresh_schema_ids
-    from pyiceberg.types import NestedField
 
-    return assign_fresh_schema_ids(
-        Schema(*(NestedField(0, name, kind, required=False, doc=doc or None) for name, kind, doc in columns))
-    )
+    fields = [_field(name, kind, comment) for name, kind, comment in columns]
+    return assign_fresh_schema_ids(Schema.model_validate({"type": "struct", "fields": fields}))
 
 
 def _by_day(schema: "Schema", column: str) -> "PartitionSpec":
@@ -373,38 +329,24 @@ def _by_day(schema: "Schema", column: str) -> "PartitionSpec":
     return PartitionSpec(PartitionField(schema.find_field(column).field_id, 1000, DayTransform(), f"{column}_day"))
 
 
+def _columns(fields: Iterable[Field]) -> list[Column]:
+    return [(field.name, _iceberg_type(field.type), _comment(field)) for field in fields]
+
+
 def _comment(field: Field) -> str:
     state = "Dropped: null in new rows." if field.dropped else "Deprecated." if field.deprecated else ""
     return f"{state} {field.description}".strip()
 
 
-def _iceberg_type(kind: Type) -> "IcebergType":
-    from pyiceberg import types as iceberg
-
+def _iceberg_type(kind: Type) -> IcebergType:
     match kind:
         case DecimalType():
-            return iceberg.DecimalType(kind.precision, kind.scale)
+            return f"decimal({kind.precision}, {kind.scale})"
         case MapType():
-            return iceberg.MapType(0, iceberg.StringType(), 0, _iceberg_type(kind.value), value_required=False)
+            return _map(_iceberg_type(kind.value))
         case ListType():
-            return iceberg.ListType(0, _iceberg_type(kind.item), element_required=False)
+            return _list(_iceberg_type(kind.item))
         case ObjectType():
-            return iceberg.StructType(*(_nested(field) for field in kind.fields))
+            return _struct(_columns(kind.fields))
         case PrimitiveType():
-            return {
-                PrimitiveType.STRING: iceberg.StringType(),
-                PrimitiveType.BOOLEAN: iceberg.BooleanType(),
-                PrimitiveType.INT: iceberg.IntegerType(),
-                PrimitiveType.LONG: iceberg.LongType(),
-                PrimitiveType.FLOAT: iceberg.FloatType(),
-                PrimitiveType.DOUBLE: iceberg.DoubleType(),
-                PrimitiveType.TIMESTAMP: iceberg.TimestamptzType(),
-                PrimitiveType.DATE: iceberg.DateType(),
-                PrimitiveType.SCALAR: iceberg.StringType(),
-            }[kind]
-
-
-def _nested(field: Field) -> "NestedField":
-    from pyiceberg.types import NestedField
-
-    return NestedField(0, field.name, _iceberg_type(field.type), required=False, doc=_comment(field) or None)
+            return {PrimitiveType.TIMESTAMP: "timestamptz", PrimitiveType.SCALAR: "string"}.get(kind, kind.value)

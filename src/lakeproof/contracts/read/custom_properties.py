@@ -4,12 +4,17 @@ Other tools have custom properties, too, so unknown names are ignored unless the
 error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from open_data_contract_standard.model import CustomProperty
 
 from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import YamlPath
+
+ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
 EVENT_TIME = "eventTime"
 DRIFT_POLICY = "driftPolicy"
@@ -27,6 +32,24 @@ _OF_FIELDS = (DERIVED, DROPPED, RENAMED_FROM, ANOMALY_BELOW, ANOMALY_ABOVE)
 _OURS = {name.lower(): name for name in (EVENT_TIME, DRIFT_POLICY, SILVER_HORIZON, SILVER_STRATEGY, *_OF_FIELDS)}
 _KEY = "customProperties"
 _LIKENESS = 0.8
+
+
+def custom_values(
+    customs: Sequence[CustomProperty] | None, place: YamlPath, *names: str
+) -> list[tuple[str, Any, YamlPath]]:
+    """Name, value and place of each custom property of a part at `place` that has one of the names."""
+    return [
+        (custom.property, custom.value, (*place, _KEY, index, "value"))
+        for index, custom in enumerate(customs or ())
+        if custom.property in names
+    ]
+
+
+def one_of(choices: type[ChoiceT], name: str, value: object, place: YamlPath) -> ChoiceT:
+    """Read the value of a custom property that is one of several names."""
+    if value not in list(choices):
+        raise ContractError(place, f"unknown {name} {value!r}.", f"Expected one of: {', '.join(choices)}.")
+    return choices(str(value))
 
 
 def check_names(document: Any, problems: Problems) -> None:
@@ -55,7 +78,7 @@ def check_names(document: Any, problems: Problems) -> None:
         else:
             seen.add((holder, name))
             continue
-        problems.add(ContractError(place, message, hint))
+        problems.report(place, message, hint)
 
 
 def _meant(name: str) -> str | None:

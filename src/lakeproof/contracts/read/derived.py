@@ -7,7 +7,7 @@ from typing import Any
 from open_data_contract_standard.model import SchemaProperty
 
 from lakeproof.contracts.model import Derived, DerivedFrom, Field, PrimitiveType, Type, type_name
-from lakeproof.contracts.read.custom_properties import DERIVED
+from lakeproof.contracts.read.custom_properties import DERIVED, custom_values
 from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import YamlPath
 
@@ -27,17 +27,13 @@ _IDENTIFIES = (PrimitiveType.STRING, PrimitiveType.INT, PrimitiveType.LONG)
 
 def read_derived(item: SchemaProperty, kind: Type, place: YamlPath, is_top: bool) -> Derived | None:
     """Read how the property at `place` is derived; None if it is not."""
-    found = next(
-        ((index, custom) for index, custom in enumerate(item.customProperties or []) if custom.property == DERIVED),
-        None,
-    )
-    if found is None:
+    found = custom_values(item.customProperties, place, DERIVED)
+    if not found:
         return None
-    index, custom = found
-    at: YamlPath = (*place, "customProperties", index, "value")
+    _, value, at = found[0]
     if not is_top:
         raise ContractError(at, f"{DERIVED} is only supported for fields outside of objects.", "Move the field.")
-    derived = _derived(custom.value, at)
+    derived = _derived(value, at)
     if kind is not _TYPES[derived.source]:
         raise ContractError(
             at,
@@ -69,7 +65,7 @@ def check_derived(fields: tuple[Field, ...], place_of: Callable[[str], YamlPath]
         if used is None or used.derived or used.dropped or not used.required or used.type not in _IDENTIFIES:
             hint = "Use a required string or integer field that is not inside an object."
             message = f"{field.derived}: {field.derived.field!r} does not identify a record."
-            problems.add(ContractError((*place_of(field.name), "customProperties"), message, hint))
+            problems.report((*place_of(field.name), "customProperties"), message, hint)
 
 
 def _derived(value: Any, place: YamlPath) -> Derived:

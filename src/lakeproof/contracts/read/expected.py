@@ -7,7 +7,7 @@ from decimal import Decimal
 from open_data_contract_standard.model import SchemaProperty
 
 from lakeproof.contracts.model import Constraints, DecimalType, Expected, PrimitiveType, Type, type_name
-from lakeproof.contracts.read.custom_properties import ANOMALY_ABOVE, ANOMALY_BELOW
+from lakeproof.contracts.read.custom_properties import ANOMALY_ABOVE, ANOMALY_BELOW, custom_values
 from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import YamlPath
 
@@ -20,27 +20,22 @@ def read_expected(
 ) -> Expected:
     """Read the range of normal values of the property at `place`."""
     ends: dict[str, tuple[Decimal, YamlPath]] = {}
-    for index, custom in enumerate(item.customProperties or []):
-        if custom.property not in (ANOMALY_BELOW, ANOMALY_ABOVE):
-            continue
-        at = (*place, "customProperties", index, "value")
-        with problems.caught():
-            if kind not in _NUMBERS and not isinstance(kind, DecimalType):
-                raise ContractError(
-                    at, f"{custom.property} is only for numbers, but the type is {type_name(kind)}.", "Remove it."
-                )
-            ends[custom.property] = _number(custom.property, custom.value, at), at
+    for name, value, at in custom_values(item.customProperties, place, ANOMALY_BELOW, ANOMALY_ABOVE):
+        if kind not in _NUMBERS and not isinstance(kind, DecimalType):
+            problems.report(at, f"{name} is only for numbers, but the type is {type_name(kind)}.", "Remove it.")
+        elif (number := problems.read(_number, name, value, at)) is not None:
+            ends[name] = number, at
     below, above = ends.get(ANOMALY_BELOW), ends.get(ANOMALY_ABOVE)
     if below and above and below[0] > above[0]:
         message = f"every value is an anomaly: {ANOMALY_BELOW} is greater than {ANOMALY_ABOVE}."
-        problems.add(ContractError(below[1], message, "Correct the range."))
+        problems.report(below[1], message, "Correct the range.")
     for end, bound, is_low in ((below, constraints.minimum, True), (above, constraints.maximum, False)):
         if end and bound:
             limit = Decimal(str(bound.value))
             if limit >= end[0] if is_low else limit <= end[0]:
                 name, option = (ANOMALY_BELOW, "minimum") if is_low else (ANOMALY_ABOVE, "maximum")
                 message = f"{name} has no effect: the {option} already rejects these values."
-                problems.add(ContractError(end[1], message, f"Remove {name}, or change the {option}."))
+                problems.report(end[1], message, f"Remove {name}, or change the {option}.")
     return Expected(below and below[0], above and above[0])
 
 

@@ -33,7 +33,7 @@ _TOP = ("schema", 0, "properties", 0)
 def read_fields(properties: Sequence[SchemaProperty], place: YamlPath, problems: Problems) -> tuple[Field, ...]:
     """Read the properties at `place`; invalid ones are reported and left out."""
     if not properties:
-        problems.add(ContractError(place, "missing properties.", "List the fields of a record.", lacks="properties"))
+        problems.report(place, "missing properties.", "List the fields of a record.", lacks="properties")
     fields = []
     folded: dict[str, str] = {}
     for index, item in enumerate(properties):
@@ -45,45 +45,35 @@ def read_fields(properties: Sequence[SchemaProperty], place: YamlPath, problems:
         for at, name in (("name", field.name), *(("customProperties", name) for name in field.former_names)):
             twin = folded.setdefault(name.lower(), name)
             if twin is not name:
-                problems.add(
-                    ContractError(
-                        (*place, index, at),
-                        f"the fields {twin!r} and {name!r} would be one column in SQL.",
-                        "Remove or rename one of them.",
-                    )
+                problems.report(
+                    (*place, index, at),
+                    f"the fields {twin!r} and {name!r} would be one column in SQL.",
+                    "Remove or rename one of them.",
                 )
     return tuple(fields)
 
 
 def _field(item: SchemaProperty, place: YamlPath, problems: Problems) -> Field | None:
-    name = kind = None
-    with problems.caught():
-        name = identifier(item.name, (*place, "name"), "a property")
-    with problems.caught():
-        kind = _type(item, place, problems)
+    name = problems.read(identifier, item.name, (*place, "name"), "a property")
+    kind = problems.read(_type, item, place, problems)
     is_top = len(place) == len(_TOP)
     if item.primaryKey and not is_top:
-        problems.add(
-            ContractError(
-                (*place, "primaryKey"),
-                "a field inside an object cannot be in the primary key.",
-                "Use a top-level field.",
-                about_key=True,
-            )
+        problems.report(
+            (*place, "primaryKey"),
+            "a field inside an object cannot be in the primary key.",
+            "Use a top-level field.",
+            about_key=True,
         )
     lifecycle = read_lifecycle(item, place, is_top, problems)
     if name is None or kind is None:
         return None
-    derived = None
-    with problems.caught():
-        derived = read_derived(item, kind, place, is_top)
     values = [value.value for value in item.enum or []]
     options, at = item.logicalTypeOptions or {}, (*place, "logicalTypeOptions")
     constraints = read_constraints(options, kind, at, problems)
     time = read_time(options, kind, at, problems)
     if values and time != ISO_8601:
         message = "enum is not supported for a timestamp with a format."
-        problems.add(ContractError((*place, "enum"), message, "Use minimum and maximum.", about_key=True))
+        problems.report((*place, "enum"), message, "Use minimum and maximum.", about_key=True)
     return Field(
         name=name,
         type=kind,
@@ -94,7 +84,7 @@ def _field(item: SchemaProperty, place: YamlPath, problems: Problems) -> Field |
         deprecated=lifecycle.deprecated,
         dropped=lifecycle.dropped,
         former_names=lifecycle.former_names,
-        derived=derived,
+        derived=problems.read(read_derived, item, kind, place, is_top),
         expected=read_expected(item, kind, constraints, place, problems),
         time=time,
     )
@@ -115,10 +105,8 @@ def _map(item: SchemaProperty, place: YamlPath, problems: Problems) -> MapType:
     inner = (*place, "map")
     key = item.map.key if item.map else None
     if key and key.logicalType not in (None, "string"):
-        problems.add(
-            ContractError(
-                (*inner, "key", "logicalType"), "the keys of a JSON object are strings.", "Write `logicalType: string`."
-            )
+        problems.report(
+            (*inner, "key", "logicalType"), "the keys of a JSON object are strings.", "Write `logicalType: string`."
         )
     return MapType(_inner(item.map.value if item.map else None, "value", "a map needs map.value.", inner, problems))
 
@@ -130,13 +118,11 @@ def _inner(item: SchemaProperty | None, key: str, missing: str, within: YamlPath
         raise ContractError(place, missing, "Add it, with the type of the items or values.")
     for name in ("required", "enum", "primaryKey", "logicalTypeOptions", "deprecated"):
         if getattr(item, name):
-            problems.add(
-                ContractError(
-                    (*place, name),
-                    f"{name} is only supported for fields, not for the items of an array or the values of a map.",
-                    "Remove it, or make the items objects with a field.",
-                    about_key=True,
-                )
+            problems.report(
+                (*place, name),
+                f"{name} is only supported for fields, not for the items of an array or the values of a map.",
+                "Remove it, or make the items objects with a field.",
+                about_key=True,
             )
     return _type(item, place, problems)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from open_data_contract_standard.model import SchemaProperty
 
-from lakeproof.contracts.read.custom_properties import DROPPED, RENAMED_FROM
+from lakeproof.contracts.read.custom_properties import DROPPED, RENAMED_FROM, custom_values
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems
 from lakeproof.contracts.read.source import YamlPath
@@ -24,21 +24,19 @@ def read_lifecycle(item: SchemaProperty, place: YamlPath, is_top: bool, problems
     """Read the lifecycle of the property at `place`."""
     dropped = False
     former: tuple[str, ...] = ()
-    for index, custom in enumerate(item.customProperties or []):
-        at = (*place, "customProperties", index, "value")
-        with problems.caught():
-            if custom.property == DROPPED:
-                if not isinstance(custom.value, bool):
-                    raise ContractError(at, f"{DROPPED}: expected true or false, got {custom.value!r}.", "Correct it.")
-                dropped = custom.value
-            elif custom.property == RENAMED_FROM:
-                former = _former_names(custom.value, at, is_top)
+    for _, value, at in custom_values(item.customProperties, place, DROPPED):
+        if isinstance(value, bool):
+            dropped = value
+        else:
+            problems.report(at, f"{DROPPED}: expected true or false, got {value!r}.", "Correct it.")
+    for _, value, at in custom_values(item.customProperties, place, RENAMED_FROM):
+        former = problems.read(_former_names, value, at, is_top) or former
     deprecated = bool(item.deprecated)
     if (deprecated or dropped) and (item.required or item.primaryKey):
         key = "required" if item.required else "primaryKey"
         what = "dropped" if dropped else "deprecated"
         hint = "Remove `required: true` first." if item.required else "The primary key cannot change."
-        problems.add(ContractError((*place, key), f"a {what} field cannot have {key}: true.", hint, about_key=True))
+        problems.report((*place, key), f"a {what} field cannot have {key}: true.", hint, about_key=True)
     return Lifecycle(deprecated, dropped, former)
 
 

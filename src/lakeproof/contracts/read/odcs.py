@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from open_data_contract_standard.model import CustomProperty, OpenDataContractSt
 
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectType, PrimitiveType, live
-from lakeproof.contracts.read.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names
+from lakeproof.contracts.read.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names, custom_values, one_of
 from lakeproof.contracts.read.derived import check_derived
 from lakeproof.contracts.read.fields import read_fields
 from lakeproof.contracts.read.names import RESERVED, identifier
@@ -19,7 +18,7 @@ from lakeproof.contracts.read.problems import (
     Problems,
     located_at,
     near,
-    refused,
+    read_document,
     validated,
 )
 from lakeproof.contracts.read.silver import read_silver
@@ -58,12 +57,11 @@ def contract_text(folder: Path, stream: str) -> bytes:
 
 def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contract:
     """Read a contract from the bytes of its file."""
-    source = read_source(text, origin)
-    problems = Problems()
-    contract = _contract(_plain_enums(source.document), hashlib.sha256(text).hexdigest(), stream, problems)
-    if problems.found or contract is None:
-        raise refused(source, origin, problems.found, partial(_field_at, source.document))
-    return contract
+
+    def read(document: Any, problems: Problems) -> Contract | None:
+        return _contract(_plain_enums(document), hashlib.sha256(text).hexdigest(), stream, problems)
+
+    return read_document(text, origin, read, _field_at)
 
 
 def unjudged(text: bytes, origin: str) -> list[str]:
@@ -128,7 +126,7 @@ def _field_at(document: Any, place: YamlPath) -> str:
 
 def _contract(raw: Any, digest: str, expected_name: str | None, problems: Problems) -> Contract | None:
     if not isinstance(raw, dict):
-        problems.add(ContractError(_ROOT, "not a contract: the file has no keys.", _START))
+        problems.report(_ROOT, "not a contract: the file has no keys.", _START)
         return None
     document = validated(OpenDataContractStandard, raw, problems, _key_error)
     if document is None:
@@ -137,38 +135,31 @@ def _contract(raw: Any, digest: str, expected_name: str | None, problems: Proble
     if document.kind != "DataContract" or not (document.apiVersion or "").startswith("v3."):
         key = "apiVersion" if document.kind == "DataContract" else "kind"
         message = "not a data contract of the Open Data Contract Standard v3."
-        problems.add(ContractError((key,), message, _START, lacks=key))
+        problems.report((key,), message, _START, lacks=key)
     if not document.version:
         hint = "Add one, like `version: 1.0.0`. Each row records it."
-        problems.add(ContractError(_ROOT, "missing version.", hint, lacks="version"))
+        problems.report(_ROOT, "missing version.", hint, lacks="version")
     if not document.schema_ or len(document.schema_) != 1:
         message = "expected exactly one schema object."
-        problems.add(ContractError(("schema",), message, "Write one file for each stream."))
+        problems.report(("schema",), message, "Write one file for each stream.")
         return None
     table = document.schema_[0]
-    stream = ""
-    with problems.caught():
-        stream = _stream(table.name, expected_name)
+    stream = problems.read(_stream, table.name, expected_name) or ""
     properties = table.properties or []
     fields = read_fields(properties, _FIELDS, problems)
     places = {item.name: (*_FIELDS, index) for index, item in enumerate(properties) if item.name}
     check_derived(fields, lambda name: places[name], problems)
     primary_key = _primary_key(properties, fields, places, problems)
     customs = document.customProperties or []
-    event_time, drift = "", DriftPolicy.FREEZE
-    with problems.caught():
-        event_time = _event_time(customs, fields, problems)
-    with problems.caught():
-        drift = _drift(customs)
     return Contract(
         stream=stream,
         version=document.version or "",
         digest=digest,
         fields=fields,
         primary_key=primary_key,
-        event_time=event_time,
+        event_time=problems.read(_event_time, customs, fields, problems) or "",
+        drift=problems.read(_drift, customs) or DriftPolicy.FREEZE,
         rules=read_rules(table.quality or [], properties, live(fields), _TABLE, problems),
-        drift=drift,
         silver=read_silver(customs, primary_key, fields, lambda name: places[name], problems),
     )
 
@@ -202,7 +193,7 @@ def _primary_key(
         place = places[field.name]
         if not isinstance(field.type, PrimitiveType | DecimalType):
             message = "only a scalar can be in the primary key."
-            problems.add(ContractError((*place, "primaryKey"), message, "Use another field.", about_key=True))
+            problems.report((*place, "primaryKey"), message, "Use another field.", about_key=True)
         keys.append((item.primaryKeyPosition or 0, field.name))
     return tuple(name for _, name in sorted(keys, key=lambda key: key[0]))
 
@@ -210,16 +201,15 @@ def _primary_key(
 def _event_time(customs: Sequence[CustomProperty], fields: tuple[Field, ...], problems: Problems) -> str:
     known = list(_timestamps(live(fields)))
     names = ", ".join(known) or "none"
-    for index, custom in enumerate(customs):
-        if custom.property == EVENT_TIME:
-            if custom.value not in known and not problems.concern(custom.value):
-                raise ContractError(
-                    ("customProperties", index, "value"),
-                    f"the custom property eventTime is {custom.value!r}, which is not a timestamp field.",
-                    f"Timestamp fields of the contract: {names}. "
-                    "Numbers and dates can be timestamps, with a format (docs/contracts/schema.md#times).",
-                )
-            return str(custom.value)
+    for _, value, place in custom_values(customs, _ROOT, EVENT_TIME):
+        if value not in known and not problems.concern(value):
+            raise ContractError(
+                place,
+                f"the custom property eventTime is {value!r}, which is not a timestamp field.",
+                f"Timestamp fields of the contract: {names}. "
+                "Numbers and dates can be timestamps, with a format (docs/contracts/schema.md#times).",
+            )
+        return str(value)
     raise ContractError(
         ("customProperties",),
         "missing custom property eventTime.",
@@ -229,15 +219,8 @@ def _event_time(customs: Sequence[CustomProperty], fields: tuple[Field, ...], pr
 
 
 def _drift(customs: Sequence[CustomProperty]) -> DriftPolicy:
-    for index, custom in enumerate(customs):
-        if custom.property == DRIFT_POLICY:
-            if custom.value not in list(DriftPolicy):
-                raise ContractError(
-                    ("customProperties", index, "value"),
-                    f"unknown driftPolicy {custom.value!r}.",
-                    f"Expected one of: {', '.join(DriftPolicy)}.",
-                )
-            return DriftPolicy(custom.value)
+    for _, value, place in custom_values(customs, _ROOT, DRIFT_POLICY):
+        return one_of(DriftPolicy, DRIFT_POLICY, value, place)
     return DriftPolicy.FREEZE
 
 

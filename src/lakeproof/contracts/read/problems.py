@@ -6,16 +6,18 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from lakeproof.contracts.read.source import RefusedError, Source, YamlPath
+from lakeproof.contracts.read.source import RefusedError, YamlPath, read_source
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+FoundT = TypeVar("FoundT")
+P = ParamSpec("P")
 _LIKENESS = 0.7
 
 
@@ -48,6 +50,16 @@ class Problems:
         except ContractError as error:
             self.add(error)
 
+    def read(self, function: Callable[P, FoundT], *arguments: P.args, **named: P.kwargs) -> FoundT | None:
+        """What a function returns; None if it raises a ContractError, which is collected."""
+        with self.caught():
+            return function(*arguments, **named)
+        return None
+
+    def report(self, place: YamlPath, message: str, hint: str, *, about_key: bool = False, lacks: str = "") -> None:
+        """Add an error that is described by the fields of :class:`ContractError`."""
+        self.add(ContractError(place, message, hint, about_key, lacks))
+
     def add(self, error: ContractError) -> None:
         """Add an error, unless it follows from an earlier one."""
         if any(error.place[: len(place)] == place for place in self.removed):
@@ -61,15 +73,25 @@ class Problems:
         return any(re.search(rf"\b{re.escape(name)}\b", str(text)) for name in self.broken)
 
 
-def refused(source: Source, origin: str, errors: list[ContractError], path: Callable[[YamlPath], str]) -> RefusedError:
-    """Make the error that reports `errors` in the order of the file."""
+def read_document(
+    text: bytes, origin: str, read: Callable[[Any, Problems], FoundT | None], path: Callable[[Any, YamlPath], str]
+) -> FoundT:
+    """Read a YAML document, or raise the error that reports all problems in the order of the file.
+
+    `path` says for people where a place of the document is.
+    """
+    source = read_source(text, origin)
+    problems = Problems()
+    found = read(source.document, problems)
+    if found is not None and not problems.found:
+        return found
     located = []
-    for error in errors:
+    for error in problems.found:
         span = source.span(error.place, error.about_key)
-        what = path(error.place)
+        what = path(source.document, error.place)
         message = f"{origin}:{span.line}:{span.column}: {f'{what}: ' if what else ''}{error.message}"
         located.append((span, (message, source.excerpt(span), error.hint)))
-    return RefusedError([problem for _, problem in sorted(located, key=lambda each: each[0])])
+    raise RefusedError([problem for _, problem in sorted(located, key=lambda each: each[0])])
 
 
 def validated(

@@ -45,7 +45,7 @@ def read_rules(
     for entry, at, path in _entries(quality, properties, place):
         if entry.type not in (None, *_TYPES):
             message, hint = f"unknown quality type {entry.type!r}.", f"Expected one of: {', '.join(_TYPES)}."
-            problems.add(ContractError((*at, "type"), message, hint))
+            problems.report((*at, "type"), message, hint)
         if entry.type == "sql" and not problems.concern(entry.query):
             with problems.caught():
                 rule = _rule(entry, at, path, fields)
