@@ -18,6 +18,7 @@ from lakeproof.storage.disk import full_disk, local_places
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
     from sqlalchemy import Engine
 
 CATALOG = "lake"
@@ -98,6 +99,16 @@ def embedded_rows(database: Path, query: str, *values: str) -> list[dict[str, An
         if len(connection.execute(_OWN_TABLES).fetchall()) < _CATALOG_TABLES:
             return []
         return [dict(row) for row in connection.execute(query, values)]
+
+
+def table_or_none(catalog: "Catalog", name: str) -> "Table | None":
+    """A table; None if it does not exist."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        return catalog.load_table(name)
+    except NoSuchTableError:
+        return None
 
 
 def database_of(catalog: "Catalog") -> "Engine":

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.gold.model import WINDOW_START
@@ -148,13 +148,9 @@ def _watch(settings: Settings, contract: Contract) -> Callable[[], StreamCounts]
 
 def _recorded(settings: Settings, stream: str) -> Recorded | None:
     """The topic of a stream; None for files, or before the first run."""
-    from pyiceberg.exceptions import NoSuchTableError
-
     with catalog_errors():
-        try:
-            return recorded_topic(open_catalog(settings).load_table(stream_tables(stream).ledger).properties)
-        except NoSuchTableError:
-            return None
+        ledger = table_or_none(open_catalog(settings), stream_tables(stream).ledger)
+        return recorded_topic(ledger.properties) if ledger else None
 
 
 def _messages(settings: Settings, recorded: Recorded) -> int:
@@ -170,13 +166,9 @@ def _messages(settings: Settings, recorded: Recorded) -> int:
 
 def _rows(catalog: "Catalog", name: str) -> int | None:
     """How many rows a table has; None if it does not exist."""
-    from pyiceberg.exceptions import NoSuchTableError
-
     with catalog_errors():
-        try:
-            return table_facts(catalog.load_table(name)).rows
-        except NoSuchTableError:
-            return None
+        table = table_or_none(catalog, name)
+        return table_facts(table).rows if table else None
 
 
 def _written(since: datetime | None) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from lakeproof.catalog import table_or_none
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.tables.names import SCHEMA_CHANGES
@@ -71,13 +72,8 @@ class _UncertainCatalog:
 
 def applied_contracts(catalog: "Catalog", stream: str) -> tuple[Applied, ...]:
     """Contracts that were applied to a stream, newest last."""
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        table = catalog.load_table(SCHEMA_CHANGES)
-    except NoSuchTableError:
-        return ()
-    return _applied(table, stream)
+    table = table_or_none(catalog, SCHEMA_CHANGES)
+    return () if table is None else _applied(table, stream)
 
 
 def record(catalog: "Catalog", contract: Contract, text: bytes, changes: Sequence[str], before: Applied | None) -> None:

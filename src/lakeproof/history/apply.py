@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeproof.catalog import table_or_none
 from lakeproof.contracts import Contract, contract_text, parse_contract
 from lakeproof.contracts.diff import Change, changes
 from lakeproof.errors import UsageError
@@ -50,7 +51,7 @@ def plan(catalog: "Catalog", settings: Settings, stream: str) -> Plan:
     text = contract_text(settings.contracts, stream)
     contract = parse_contract(text, str(settings.contracts / f"{stream}.yaml"), stream)
     past = applied_contracts(catalog, stream)
-    bronze = _bronze(catalog, stream)
+    bronze = table_or_none(catalog, stream_tables(stream).bronze)
     before = past[-1].contract() if past else None
     if before is None and bronze is not None:
         _check_made_by(contract, bronze)
@@ -99,11 +100,6 @@ def adopt(catalog: "Catalog", settings: Settings, stream: str, log: ContractLog)
 def lines(found: Sequence[Change]) -> list[str]:
     """One line of text per change."""
     return [f"{change.field}: {change.what}" if change.field else change.what for change in found]
-
-
-def _bronze(catalog: "Catalog", stream: str) -> "Table | None":
-    name = stream_tables(stream).bronze
-    return catalog.load_table(name) if catalog.table_exists(name) else None
 
 
 def _check_possible(contract: Contract, before: Contract | None, found: Sequence[Change]) -> None:

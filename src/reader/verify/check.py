@@ -44,24 +44,12 @@ _NO_FAULTS = (Status.EXPIRED, Status.PENDING, Status.OK)
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault of a source or of rows of a table, or the status of a source without one.
+    """A fault of a source or of rows of a table, or the status of a source without one."""
 
-    Parameters
-    ----------
-    place
-        Name of the source or of the table.
-    what
-        Status of the source, or the kind of fault.
-    rows
-        How many rows have the fault; of a pending partition, how many offsets are not consumed yet.
-    details
-        Why, or examples.
-    """
-
-    place: str
-    what: str
-    rows: int = 0
-    details: tuple[str, ...] = ()
+    place: str  # name of the source or of the table
+    what: str  # status of the source, or the kind of fault
+    rows: int = 0  # how many rows have the fault; of a pending partition, how many offsets are not consumed yet
+    details: tuple[str, ...] = ()  # why, or examples
 
     @property
     def is_fault(self) -> bool:
@@ -90,33 +78,15 @@ class Findings:
 
 @dataclass(frozen=True)
 class Result:
-    """What a check found in a stream, or in one of its products.
+    """What a check found in a stream, or in one of its products."""
 
-    Parameters
-    ----------
-    facts
-        What it counted: members of the JSON report.
-    findings
-        What is wrong with sources, or with rows of tables.
-    problems
-        What is wrong as a whole, in words.
-    waiting
-        How many sources or rows have not reached the layer yet.
-    missing
-        Name of the layer's table if it does not exist.
-    name
-        Name of the product, by which results are sorted.
-    remarks, warnings
-        What else to say, in words.
-    """
-
-    facts: Mapping[str, Any]
-    findings: tuple[Finding, ...] = ()
-    problems: tuple[str, ...] = ()
-    waiting: int = 0
-    missing: str = ""
-    name: str = ""
-    remarks: tuple[str, ...] = ()
+    facts: Mapping[str, Any]  # what it counted: members of the JSON report
+    findings: tuple[Finding, ...] = ()  # what is wrong with sources, or with rows of tables
+    problems: tuple[str, ...] = ()  # what is wrong as a whole, in words
+    waiting: int = 0  # how many sources or rows have not reached the layer yet
+    missing: str = ""  # name of the layer's table if it does not exist
+    name: str = ""  # name of the product, by which results are sorted
+    remarks: tuple[str, ...] = ()  # what else to say, in words
     warnings: tuple[str, ...] = ()
 
     @property
@@ -130,67 +100,36 @@ class Result:
         return not self.faults and not self.problems
 
 
-def _no_text(_: Sequence[Result]) -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class Section:
-    """A part of the report; several checks may write to it.
+    """A part of the report; several checks may write to it."""
 
-    Parameters
-    ----------
-    key
-        Its member of each stream in the JSON report; empty if its facts are members of the stream itself.
-    title, columns, rows
-        The table of its numbers: title, headings behind the name of the stream, and the rows of a result.
-    faults
-        Title of the table of faults.
-    wrong, right
-        What the last line says if it has faults, and if it is clean.
-    pending, caveat
-        What the last line says of rows that are not there yet, and of results that are clean and not as expected.
-    is_list
-        Whether a stream can have several results, as it has several products.
-    has_problems
-        Whether the JSON report has its problems.
-    """
-
-    key: str
+    key: str  # its member of each stream in the JSON report; empty if its facts are members of the stream itself
+    # The table of its numbers: title, headings behind the name of the stream, and the rows of a result.
     title: str
     columns: tuple[str, ...]
     rows: Callable[[Result], Iterable[Sequence[str | int]]]
-    faults: str
+    faults: str  # title of the table of faults
+    # What the last line says: of faults; if it is clean; of rows that are not there yet; of results that are clean, but
+    # not as expected.
     wrong: str
     right: str
-    pending: Callable[[Sequence[Result]], str] = _no_text
-    caveat: Callable[[Sequence[Result]], str] = _no_text
-    is_list: bool = False
-    has_problems: bool = True
+    pending: Callable[[Sequence[Result]], str] = lambda _: ""
+    caveat: Callable[[Sequence[Result]], str] = lambda _: ""
+    is_list: bool = False  # whether a stream can have several results, as it has several products
+    has_problems: bool = True  # whether the JSON report has its problems
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What a check may look at: a stream of a lake.
-
-    Parameters
-    ----------
-    settings, session, stream
-        The lake, an open session of it, and the name of the stream.
-    values
-        Whether to compare the values of a sample of bronze rows.
-    receipts
-        File of the collector's receipts.
-    show
-        Told of the progress.
-    """
+    """What a check may look at: a stream of a lake."""
 
     settings: Settings
     session: "Session"
     stream: str
-    values: bool = False
-    receipts: Path | None = None
-    show: Show = lambda *_: None
+    values: bool = False  # whether to compare the values of a sample of bronze rows
+    receipts: Path | None = None  # file of the collector's receipts
+    show: Show = lambda *_: None  # told of the progress
 
     @cached_property
     def catalog(self) -> "Catalog":

@@ -48,21 +48,8 @@ def verify(
 ) -> list[Verification]:
     """Verify a stream, or each one that has a contract and tables; shows its progress on a terminal.
 
-    Parameters
-    ----------
-    settings
-        Where the lake is.
-    stream
-        Name of the stream; None for all.
-    values
-        Whether to compare the values of a sample of bronze rows.
-    receipts
-        File of the collector's receipts for events of the stream.
-
-    Raises
-    ------
-    CannotCheckError
-        Something that is needed cannot be read.
+    With `values`, the values of a sample of bronze rows are compared, too; with a file of `receipts` of the collector,
+    each of them is looked for. If something that is needed cannot be read, a CannotCheckError is raised.
     """
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn

@@ -26,30 +26,16 @@ _LOOK_AGAIN_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Account:
-    """What the tables hold of a source.
+    """What the tables hold of a source."""
 
-    Parameters
-    ----------
-    rows, bronze
-        Rows in both tables, and of these in bronze.
-    positions, first, last
-        Distinct positions, the least and the greatest.
-    dead
-        Dead letters by set of reasons, joined by ``+``.
-    rescued
-        Values that are kept beside the columns of bronze.
-    ingested_at
-        When the newest of its rows was judged, in seconds since 1970.
-    """
-
-    rows: int = 0
+    rows: int = 0  # in both tables
     bronze: int = 0
-    positions: int = 0
-    first: int | None = None
+    positions: int = 0  # distinct ones
+    first: int | None = None  # the least position
     last: int | None = None
-    dead: Mapping[str, int] = field(default_factory=dict)
-    rescued: int = 0
-    ingested_at: float | None = None
+    dead: Mapping[str, int] = field(default_factory=dict)  # by set of reasons, joined by ``+``
+    rescued: int = 0  # values that are kept beside the columns of bronze
+    ingested_at: float | None = None  # when the newest of its rows was judged, in seconds since 1970
 
     @property
     def by_reference(self) -> bool:

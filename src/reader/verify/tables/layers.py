@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from lakeproof.catalog import table_or_none
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.history.applied import applied_contracts
@@ -26,26 +27,14 @@ FoundT = TypeVar("FoundT")
 
 @dataclass(frozen=True)
 class Layer:
-    """A table as of a snapshot.
-
-    Parameters
-    ----------
-    name, id
-        Its name, and its unique id, which another table of its name does not have.
-    rows
-        SQL of its rows; None if nothing was ever committed to it.
-    columns, properties
-        Names of its columns, and its properties.
-    marker
-        The newest marker of the query that fills it.
-    """
+    """A table as of a snapshot."""
 
     name: str
-    id: str
-    rows: str | None
+    id: str  # unique: another table of its name has another one
+    rows: str | None  # SQL of its rows; None if nothing was ever committed to it
     columns: frozenset[str]
     properties: Mapping[str, str]
-    marker: Mapping[str, str]
+    marker: Mapping[str, str]  # the newest one of the query that fills it
 
     @property
     def end(self) -> int:
@@ -55,11 +44,8 @@ class Layer:
 
 def layer_of(catalog: "Catalog", name: str, query: str) -> Layer | None:
     """A table as it is now; None if it does not exist."""
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        table = catalog.load_table(name)
-    except NoSuchTableError:
+    table = table_or_none(catalog, name)
+    if table is None:
         return None
     snapshot = table.current_snapshot()
     return Layer(
