@@ -16,7 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from collector.answers import Receipt
 from collector.events import Events
-from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.kafka.client import accepted_settings
 from lakeproof.kafka.create import TopicSpec, create_topics
 from lakeproof.settings import CollectorSettings, Settings
 
@@ -87,12 +88,8 @@ class Sender:
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
         own = {"delivery.timeout.ms": round(settings.deadline_seconds * 1000), "error_cb": self._on_error}
-        try:
+        with accepted_settings():
             self._producer = Producer({**client, **_PRODUCER, **own}, logger=logging.getLogger("librdkafka"))
-        except (KafkaException, ValueError, TypeError) as error:
-            raise UsageError(
-                f"Kafka's client does not accept the settings: {error}.", "Check the LAKE_KAFKA_ variables."
-            ) from error
         self._posts: dict[_Post, float] = {}
         """Posts on their way, the oldest first, and when they were sent."""
         self._serving = False

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import structlog
 import typer
@@ -21,6 +21,10 @@ from lakeproof.signals import end_at_once
 from lakeproof.storage.disk import full_disk
 from lakeproof.streams import drop_output, open_standard_streams, printable
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDE = 500
 _INTERRUPTED = 128 + signal.SIGINT
 _PIPE_CLOSED = 128 + signal.SIGPIPE
 
@@ -82,6 +86,14 @@ def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
         if code is None:
             raise
         sys.exit(code)
+
+
+def wide_console() -> "Console":
+    """A console that does not wrap lines unless it is a terminal."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDE)
 
 
 def print_error(error: LakeproofError) -> None:

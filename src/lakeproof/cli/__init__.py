@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -17,13 +16,11 @@ from lakeproof.cli.gold import gold_commands
 from lakeproof.cli.landing import landing_commands
 from lakeproof.cli.move import move
 from lakeproof.cli.setup import init, jars, setup
-from lakeproof.command import application, run
+from lakeproof.command import application, run, wide_console
 from lakeproof.doctor import Program, checks_for, examine
 from lakeproof.errors import UsageError
 from lakeproof.settings import VARIABLES, Settings, load_settings
 from lakeproof.settings_help import as_markdown, by_concern, epilog, settings_in_words
-
-_WIDE = 500
 
 app = application(
     "lakeproof",
@@ -51,7 +48,7 @@ def doctor(
     # Two programs may check the same folder for reading and writing: the later, stricter check is enough.
     order = [program] if program else [Program.READER, Program.CONSUMER, Program.PRODUCER]
     checks = {check.name: check for each in order for check in checks_for(settings, each)}
-    console = _console()
+    console = wide_console()
     table = Table("check", "", "found", box=None, pad_edge=False)
     failed = False
     with console.status("Checking …"):
@@ -89,7 +86,7 @@ def show_settings(
         table.add_row(f"[bold]{concern}[/]", "")
         for setting in each:
             table.add_row(f"  {setting.variable}", escape(values[setting.variable]))
-    _console().print(table)
+    wide_console().print(table)
 
 
 def _variable(name: str) -> str:
@@ -98,12 +95,6 @@ def _variable(name: str) -> str:
         if variable in VARIABLES:
             return variable
     raise UsageError(f"There is no setting {name!r}.", "`lakeproof settings` lists all that there are.")
-
-
-def _console() -> Console:
-    """A console that does not wrap lines unless it is a terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDE)
 
 
 def _shown(settings: Settings, field: str) -> str:

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lakeproof.command import print_error
+from lakeproof.command import print_error, wide_console
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
 from lakeproof.contracts.duration import horizon_text
@@ -28,7 +27,6 @@ from lakeproof.storage.local import local_path
 
 contract_commands = typer.Typer(help="Infer, check, compare, apply and export contracts.", no_args_is_help=True)
 
-_WIDE = 500
 _MAX_LEFT_OUT = 10
 _EXIT_CODES = {
     Compatibility.FULL: 0,
@@ -153,7 +151,7 @@ def diff(
     before, after = _load(folder, old), _load(folder, new)
     found = changes(before, after)
     verdict = compatibility(found)
-    console = _console()
+    console = wide_console()
     if not found:
         console.print("No changes that affect readers.", highlight=False)
     else:
@@ -211,13 +209,13 @@ def apply(
 def _products_that_do_not_fit(settings: Settings, contract: Contract) -> Iterator[str]:
     """A line for each data product that uses what its contract has under this name no longer."""
     from lakeproof.gold.model import Kind
-    from lakeproof.gold.product_file import load_product, names_of_kind
-    from lakeproof.gold.samples_file import load_samples
+    from lakeproof.gold.product_file import names_of_kind
+    from lakeproof.gold.samples_file import load_any
 
-    for kind, load in ((Kind.WINDOWS, load_product), (Kind.SAMPLES, load_samples)):
+    for kind in Kind:
         for name in names_of_kind(settings.gold, [contract.stream], kind):
             try:
-                load(settings.gold, name, lambda _: contract)
+                load_any(settings.gold, name, lambda _: contract)
             except LakeproofError as error:
                 yield f"{error.message}: change it before the consumer starts again; one that runs continues"
 
@@ -246,11 +244,6 @@ def _shown(uri: str) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDE)
 
 
 def _load(folder: Path, name: str) -> Contract:

@@ -6,22 +6,16 @@ from typing import Annotated
 
 import typer
 
-from lakeproof.command import application, print_error
+from lakeproof.command import print_error
 from lakeproof.contracts import load_contract
-from lakeproof.contracts.rules.expression import fields_in
 from lakeproof.errors import UsageError
-from lakeproof.gold.model import Kind, Product
-from lakeproof.gold.product_file import is_of_kind, load_product, product_names
+from lakeproof.gold.model import Product
+from lakeproof.gold.product_file import product_names
 from lakeproof.gold.samples import Detector, Samples
-from lakeproof.gold.samples_file import load_samples
+from lakeproof.gold.samples_file import load_any
 from lakeproof.settings import load_settings
 
-gold_commands = application("gold", "Check data products.")
-
-
-@gold_commands.callback()
-def _group() -> None:
-    """Check data products."""
+gold_commands = typer.Typer(help="Check data products.", no_args_is_help=True)
 
 
 @gold_commands.command()
@@ -42,13 +36,8 @@ def check(
         )
     refused = False
     for name in chosen:
-        contract_of = partial(load_contract, settings.contracts)
-        product: Product | Samples
         try:
-            if is_of_kind(settings.gold, name, Kind.SAMPLES):
-                product = load_samples(settings.gold, name, contract_of)
-            else:
-                product = load_product(settings.gold, name, contract_of)
+            product = load_any(settings.gold, name, partial(load_contract, settings.contracts))
         except UsageError as error:
             refused = True
             print_error(error)
@@ -56,17 +45,9 @@ def check(
         summary = _of_samples(product) if isinstance(product, Samples) else _summary(product)
         sys.stdout.write(f"{name}: ok: {summary}\n")
         contract = load_contract(settings.contracts, product.stream)
-        for field in contract.deprecated_in(_fields(product)):
+        for field in contract.deprecated_in(product.fields):
             sys.stderr.write(f"Warning: {name}: {field} is deprecated in the contract of {product.stream}.\n")
     raise typer.Exit(UsageError.exit_code if refused else 0)
-
-
-def _fields(product: Product | Samples) -> set[str]:
-    """Paths of the fields that a product uses."""
-    if isinstance(product, Samples):
-        return {product.device.name, product.event_time.name, product.value.name}
-    arguments = [fields_in(each) for measure in product.measures for each in measure.expressions]
-    return {str(key) for key in product.keys}.union(*arguments)
 
 
 def _summary(product: Product) -> str:

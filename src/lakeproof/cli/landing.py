@@ -4,17 +4,11 @@ from typing import Annotated
 
 import typer
 
-from lakeproof.command import application
 from lakeproof.contracts import contract_text
 from lakeproof.errors import UsageError
 from lakeproof.settings import load_settings
 
-landing_commands = application("landing", "The landing zones of the streams.")
-
-
-@landing_commands.callback()
-def _group() -> None:
-    """The landing zones of the streams."""
+landing_commands = typer.Typer(help="The landing zones of the streams.", no_args_is_help=True)
 
 
 @landing_commands.command()

@@ -121,6 +121,11 @@ class Samples:
     alerts: Alerts | None = None
 
     @property
+    def fields(self) -> set[str]:
+        """Names of the fields in use."""
+        return {self.device.name, self.event_time.name, self.value.name}
+
+    @property
     def digest(self) -> str:
         """SHA-256 of everything that determines the rows."""
         says = {

@@ -13,13 +13,15 @@ from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, read_document, validated
 from lakeproof.contracts.read.source import YamlPath
 from lakeproof.errors import UsageError
-from lakeproof.gold.model import WINDOW_END, WINDOW_START, Kind
+from lakeproof.gold.model import WINDOW_END, WINDOW_START, Kind, Product
 from lakeproof.gold.product_file import (
     Model,
     WindowDocument,
     check_name,
     contract_with_silver,
+    is_of_kind,
     key_error,
+    load_product,
     names_of_kind,
     path_text,
     product_names,
@@ -91,6 +93,12 @@ class _Document(Model):
 def load_all_samples(folder: Path, streams: Sequence[str], contract_of: Callable[[str], Contract]) -> list[Samples]:
     """Read the products of samples over the given streams."""
     return [load_samples(folder, name, contract_of) for name in names_of_kind(folder, streams, Kind.SAMPLES)]
+
+
+def load_any(folder: Path, name: str, contract_of: Callable[[str], Contract]) -> Product | Samples:
+    """Read ``folder/name.yaml``, of either kind."""
+    load = load_samples if is_of_kind(folder, name, Kind.SAMPLES) else load_product
+    return load(folder, name, contract_of)
 
 
 def load_samples(folder: Path, name: str, contract_of: Callable[[str], Contract]) -> Samples:

@@ -1,5 +1,7 @@
 """Options of Kafka clients. They contain secrets and are never logged."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakeproof.errors import UsageError
@@ -55,6 +57,21 @@ def spark_options(kafka: "KafkaSettings") -> dict[str, str]:
     if kafka.ssl_key_password:
         options["ssl.key.password"] = _secret(kafka.ssl_key_password)
     return {f"kafka.{name}": value for name, value in options.items()}
+
+
+@contextmanager
+def accepted_settings() -> Iterator[None]:
+    """Report settings that a client of confluent-kafka does not accept when it is made."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except (KafkaException, ValueError, TypeError) as error:
+        first = error.args[0] if error.args else error
+        text = str(first.str() if hasattr(first, "str") else first).rstrip(".")
+        raise UsageError(
+            f"Kafka's client does not accept the settings: {text}.", "Check the LAKE_KAFKA_… variables."
+        ) from error
 
 
 def check_files(kafka: "KafkaSettings") -> None:

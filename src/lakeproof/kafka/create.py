@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.kafka.client import client_properties
 from lakeproof.kafka.topic import Topic, unavailable
 from lakeproof.settings import KafkaSettings, TopicSettings
@@ -69,7 +69,10 @@ def create_topics(client: Mapping[str, Any], topics: Iterable[TopicSpec]) -> lis
                 continue
             found += _differences(admin, topic)
     except KafkaException as error:
-        raise _explained(error.args[0]) from error
+        raise UnavailableError(
+            f"Kafka does not answer: {error.args[0].str()}.",
+            "Check LAKE_KAFKA_BOOTSTRAP_SERVERS and the brokers, then try again.",
+        ) from error
     return found
 
 
@@ -132,9 +135,3 @@ def _differences(admin: AdminClient, topic: TopicSpec) -> list[Difference]:
         pairs.append(("replication", str(topic.replication), str(replicas)))
     pairs += [(name, value, config[name].value) for name, value in topic.config.items()]
     return [Difference(topic.name, what, expected, found) for what, expected, found in pairs if expected != found]
-
-
-def _explained(error: KafkaError) -> LakeproofError:
-    return UnavailableError(
-        f"Kafka does not answer: {error.str()}.", "Check LAKE_KAFKA_BOOTSTRAP_SERVERS and the brokers, then try again."
-    )

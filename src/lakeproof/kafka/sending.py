@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.kafka.client import client_properties
+from lakeproof.kafka.client import accepted_settings, client_properties
 from lakeproof.kafka.topic import unavailable
 from lakeproof.settings import KafkaSettings
 
@@ -66,12 +66,8 @@ class Sending:
         self._kafka = kafka
         self._problems: list[str] = []
         own = {"delivery.timeout.ms": round(kafka.timeout_seconds * 1000), "error_cb": self._note}
-        try:
+        with accepted_settings():
             self._producer = Producer({**client_properties(kafka), **_OPTIONS, **own})
-        except (KafkaException, ValueError, TypeError) as error:
-            raise UsageError(
-                f"Kafka's client does not accept the settings: {error}.", "Check the LAKE_KAFKA_… variables."
-            ) from error
 
     def send(self, messages: Iterable[Outgoing]) -> Sent:
         """Send messages and wait until all are acknowledged."""

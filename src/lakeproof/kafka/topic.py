@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
-from lakeproof.kafka.client import client_properties
+from lakeproof.kafka.client import accepted_settings, client_properties
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.topics import starting_offsets
 
@@ -38,19 +38,13 @@ class Topic:
     """A topic."""
 
     def __init__(self, kafka: "KafkaSettings", name: str) -> None:
-        from confluent_kafka import KafkaException
-
         self.name = name
         self._kafka = kafka
         self._problems: list[str] = []
         self._seconds = min(kafka.timeout_seconds, _MOST_REQUEST_SECONDS)
-        try:
+        with accepted_settings():
             properties: dict[str, Any] = {**client_properties(kafka), "error_cb": self._note}
             self._admin = _admin().AdminClient(properties)
-        except (KafkaException, ValueError, TypeError) as error:
-            raise UsageError(
-                f"Kafka's client does not accept the settings: {_text(error)}.", "Check the LAKE_KAFKA_… variables."
-            ) from error
 
     def identity(self) -> tuple[str, list[int]]:
         """Return the id of the topic, assigned when it was created, and its partitions."""
@@ -180,8 +174,3 @@ def _admin() -> Any:
     import confluent_kafka.admin
 
     return confluent_kafka.admin
-
-
-def _text(error: Exception) -> str:
-    first = error.args[0] if error.args else error
-    return str(first.str() if hasattr(first, "str") else first).rstrip(".")
