@@ -14,6 +14,7 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage import scheme_of
 from lakeproof.storage.disk import full_disk, local_places
+from lakeproof.wording import first_line
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -52,7 +53,7 @@ def open_catalog(settings: Settings) -> "Catalog":
         return load_catalog(CATALOG, **properties)
     except Exception as error:
         raise full_disk(error, *local_places(settings)) or UnavailableError(
-            f"Cannot open the catalog {without_password(database)}: {_first_line(error)}.",
+            f"Cannot open the catalog {without_password(database)}: {first_line(error)}.",
             "Check LAKE_CATALOG and LAKE_CATALOG_URI, and that the server is running.",
         ) from error
 
@@ -215,18 +216,14 @@ def duckdb_secret(settings: Settings) -> str | None:
     if not uses_s3(settings):
         return None
     s3 = settings.s3
-    options = {"TYPE": "s3", "REGION": _quote(s3.region)}
-    if s3.access_key_id and s3.secret_access_key:
-        options |= {"KEY_ID": _quote(s3.access_key_id), "SECRET": _quote(s3.secret_access_key.get_secret_value())}
-        if s3.session_token:
-            options["SESSION_TOKEN"] = _quote(s3.session_token.get_secret_value())
-    else:
-        options["PROVIDER"] = "credential_chain"
+    options = {"TYPE": "s3", "REGION": quoted(s3.region)}
+    keys = _keys(s3, "KEY_ID", "SECRET", "SESSION_TOKEN")
+    options |= {name: quoted(value) for name, value in keys.items()} or {"PROVIDER": "credential_chain"}
     if s3.endpoint_url:
         parts = urlsplit(s3.endpoint_url)
         options |= {
-            "ENDPOINT": _quote(parts.netloc),
-            "URL_STYLE": _quote("path"),
+            "ENDPOINT": quoted(parts.netloc),
+            "URL_STYLE": quoted("path"),
             "USE_SSL": str(parts.scheme == "https").lower(),
         }
     return "CREATE OR REPLACE SECRET lake_s3 (" + ", ".join(f"{key} {value}" for key, value in options.items()) + ")"
@@ -276,15 +273,15 @@ def s3_without_keys(s3: S3Settings) -> dict[str, str]:
 
 
 def _s3_file_io(s3: S3Settings) -> dict[str, str]:
-    properties = s3_without_keys(s3)
-    if s3.access_key_id and s3.secret_access_key:
-        properties |= {
-            "s3.access-key-id": s3.access_key_id,
-            "s3.secret-access-key": s3.secret_access_key.get_secret_value(),
-        }
-        if s3.session_token:
-            properties["s3.session-token"] = s3.session_token.get_secret_value()
-    return properties
+    return s3_without_keys(s3) | _keys(s3, "s3.access-key-id", "s3.secret-access-key", "s3.session-token")
+
+
+def _keys(s3: S3Settings, key_id: str, secret: str, token: str) -> dict[str, str]:
+    """The keys of the settings under a client's own names; empty if the client is to find its keys itself."""
+    if not (s3.access_key_id and s3.secret_access_key):
+        return {}
+    of_session = {token: s3.session_token.get_secret_value()} if s3.session_token else {}
+    return {key_id: s3.access_key_id, secret: s3.secret_access_key.get_secret_value(), **of_session}
 
 
 def _checkpoint_properties(settings: Settings) -> dict[str, str]:
@@ -308,19 +305,9 @@ def _s3a(s3: S3Settings) -> dict[str, str]:
     }
     if s3.endpoint_url:
         properties |= {f"{prefix}.endpoint": s3.endpoint_url, f"{prefix}.path.style.access": "true"}
-    if s3.access_key_id and s3.secret_access_key:
-        properties |= {
-            f"{prefix}.access.key": s3.access_key_id,
-            f"{prefix}.secret.key": s3.secret_access_key.get_secret_value(),
-        }
-        if s3.session_token:
-            properties[f"{prefix}.session.token"] = s3.session_token.get_secret_value()
-    return properties
+    return properties | _keys(s3, f"{prefix}.access.key", f"{prefix}.secret.key", f"{prefix}.session.token")
 
 
-def _quote(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def quoted(text: object) -> str:
+    """Quote a text as a string of SQL."""
+    return "'" + str(text).replace("'", "''") + "'"

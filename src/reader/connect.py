@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeproof.catalog import CATALOG, duckdb_secret
+from lakeproof.catalog import CATALOG, duckdb_secret, quoted
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 from reader.rest_facade import ROOT_NAMESPACE, serve_catalog
-from reader.views import DEAD_LETTERS_TEXT, LANDING, MEMORY, TABLES, quoted, view_statements
+from reader.views import DEAD_LETTERS_TEXT, LANDING, MEMORY, TABLES, view_statements
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation

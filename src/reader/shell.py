@@ -8,11 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from lakeproof.catalog import quoted
 from lakeproof.errors import UnavailableError
 from lakeproof.settings import Settings
 from reader.connect import session_statements
 from reader.rest_facade import serve_catalog
-from reader.views import quoted
 
 _PROMPT = ".prompt 'lake D ' '     > '"
 _GREETING = ".print 'FROM tables; lists the tables of the lake. Ctrl-D leaves.'\n"

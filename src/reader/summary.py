@@ -38,6 +38,7 @@ from lakeproof.tables.names import (
     silver_tables,
     stream_tables,
 )
+from lakeproof.wording import count_of
 from reader.connect import Session, connect
 from reader.output import console
 from reader.tables import table_facts
@@ -56,7 +57,7 @@ class StreamCounts:
     """Counts of what a stream has landed and filled."""
 
     landed: int  # files in the landing zone, or messages in the topic
-    what: str
+    what: str  # file or message
     bronze: int
     dead_letters: int
     empty: tuple[str, ...]  # tables of silver and gold without rows
@@ -67,8 +68,8 @@ class StreamCounts:
 
     def __str__(self) -> str:
         counts = (
-            f"{_count(self.landed, self.what)} landed · {_count(self.bronze, 'bronze rows')} · "
-            f"{_count(self.dead_letters, 'dead letters')}"
+            f"{count_of(self.landed, self.what)} landed · {count_of(self.bronze, 'bronze row')} · "
+            f"{count_of(self.dead_letters, 'dead letter')}"
         )
         return " · ".join([counts, *(f"{name} is empty" for name in self.empty)])
 
@@ -121,10 +122,6 @@ def print_summary(settings: Settings, stream: str, since: datetime | None = None
     _print_next(out, stream)
 
 
-def _count(number: int, several: str) -> str:
-    return f"{number:,} {several.removesuffix('s') if number == 1 else several}"
-
-
 def _watch(settings: Settings, contract: Contract) -> Callable[[], StreamCounts]:
     catalog = open_catalog(settings)
     zone = landing_zone(settings, contract.stream)
@@ -137,7 +134,7 @@ def _watch(settings: Settings, contract: Contract) -> Callable[[], StreamCounts]
         recorded = _recorded(settings, contract.stream)
         return StreamCounts(
             _messages(settings, recorded) if recorded else sum(not is_hidden(name) for name, _ in zone.list()),
-            "messages" if recorded else "files",
+            "message" if recorded else "file",
             _rows(catalog, names.bronze) or 0,
             _rows(catalog, names.dead_letters) or 0,
             tuple(name for name in others if _rows(catalog, name) == 0),

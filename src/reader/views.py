@@ -11,7 +11,7 @@ import glob
 from collections.abc import Iterator
 from pathlib import Path
 
-from lakeproof.catalog import CATALOG
+from lakeproof.catalog import CATALOG, quoted
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
@@ -82,11 +82,6 @@ def landing_glob(root: str) -> str:
         return glob.escape(str(local_path(root))) + "/**"
     # S3 takes escapes as little as it gives keys a meaning; a bucket's name has no special characters.
     return f"{root}/**"
-
-
-def quoted(text: str | Path) -> str:
-    """Quote `text` as an SQL string."""
-    return "'" + str(text).replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:

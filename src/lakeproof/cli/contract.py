@@ -24,6 +24,7 @@ from lakeproof.contracts.rules.expression import fields_in
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import Settings, load_settings
 from lakeproof.storage.local import local_path
+from lakeproof.wording import count_of
 
 contract_commands = typer.Typer(help="Infer, check, compare, apply and export contracts.", no_args_is_help=True)
 
@@ -84,14 +85,14 @@ def init(
         with path.open("x", encoding="utf-8") as file:
             file.write(found.text)
         sys.stdout.write(
-            f"{stream}: wrote {path}: {_count(found.fields, 'field')} from {_count(found.records, 'record')} of "
-            f"{_count(found.files, 'file')}, event time {found.event_time}, "
+            f"{stream}: wrote {path}: {count_of(found.fields, 'field')} from {count_of(found.records, 'record')} of "
+            f"{count_of(found.files, 'file')}, event time {found.event_time}, "
             f"key {', '.join(found.primary_key) or 'none'}\n"
         )
     for line in found.left_out[:_MAX_LEFT_OUT]:
         sys.stderr.write(f"Warning: no contract can accept {line}.\n")
     if more := found.left_out[_MAX_LEFT_OUT:]:
-        sys.stderr.write(f"Warning: no contract can accept {_count(len(more), 'more unit')}.\n")
+        sys.stderr.write(f"Warning: no contract can accept {count_of(len(more), 'more unit')}.\n")
     if found.notes:
         sys.stderr.write("Not certain:\n")
         sys.stderr.writelines(f"  {f'{name}: ' if name else ''}{text}\n" for name, text in found.notes)
@@ -240,10 +241,6 @@ def _shown(uri: str) -> str:
         return uri
     path = local_path(uri)
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _load(folder: Path, name: str) -> Contract:

@@ -7,6 +7,7 @@ import typer
 
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import Settings, load_settings
+from lakeproof.wording import count_of
 
 if TYPE_CHECKING:
     from lakeproof.move.outside import Entry
@@ -34,9 +35,10 @@ def move() -> None:
         _move(settings, entries)
         for line in _landing_zones(settings):
             typer.echo(line)
-    tables = f"{len(entries):,} table{'' if len(entries) == 1 else 's'}"
     typer.echo(
-        f"{tables} moved to {settings.catalog.warehouse_uri}." if entries else "All tables are in LAKE_WAREHOUSE."
+        f"{count_of(len(entries), 'table')} moved to {settings.catalog.warehouse_uri}."
+        if entries
+        else "All tables are in LAKE_WAREHOUSE."
     )
 
 

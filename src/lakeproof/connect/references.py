@@ -31,17 +31,17 @@ def referring(settings: Settings) -> Settings:
     s3 = settings.s3
     changes: dict[str, object] = {}
     if s3.access_key_id and s3.secret_access_key:
-        changes["access_key_id"] = _mark("AWS_ACCESS_KEY_ID")
-        changes["secret_access_key"] = SecretStr(_mark("AWS_SECRET_ACCESS_KEY"))
+        changes["access_key_id"] = reference("AWS_ACCESS_KEY_ID")
+        changes["secret_access_key"] = SecretStr(reference("AWS_SECRET_ACCESS_KEY"))
         if s3.session_token:
-            changes["session_token"] = SecretStr(_mark("AWS_SESSION_TOKEN"))
+            changes["session_token"] = SecretStr(reference("AWS_SESSION_TOKEN"))
     catalog = settings.catalog
     if has_password(settings):
         catalog = catalog.model_copy(update={"uri": re.sub(r"(://[^/:@]*):[^@]*@", r"\1@", catalog.uri)})
     return settings.model_copy(
         update={
             "s3": s3.model_copy(update=changes),
-            "serve": settings.serve.model_copy(update={"token": SecretStr(_mark(_TOKEN))}),
+            "serve": settings.serve.model_copy(update={"token": SecretStr(reference(_TOKEN))}),
             "catalog": catalog,
         }
     )
@@ -69,8 +69,4 @@ def variables(texts: list[str]) -> list[str]:
 
 def reference(name: str) -> str:
     """A reference to a variable."""
-    return _mark(name)
-
-
-def _mark(name: str) -> str:
     return _MARK.format(name)

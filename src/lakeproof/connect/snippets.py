@@ -4,7 +4,15 @@ import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from lakeproof.catalog import CATALOG, duckdb_secret, pyiceberg_properties, served_properties, spark_properties, uses_s3
+from lakeproof.catalog import (
+    CATALOG,
+    duckdb_secret,
+    pyiceberg_properties,
+    quoted,
+    served_properties,
+    spark_properties,
+    uses_s3,
+)
 from lakeproof.connect.references import PASSWORD, Variable, has_password, parts, reference, referring, variables
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings
@@ -93,13 +101,13 @@ def _duckdb(settings: Settings, table: str, served: bool) -> str:
     secrets = [f"{_sql(s3_secret)};"] if s3_secret else []
     if served:
         properties = served_properties(found)
-        token = _sql(_quoted(properties["token"]))
+        token = _sql(quoted(properties["token"]))
         secrets.append(f"CREATE SECRET lake_token (TYPE iceberg, TOKEN {token});")
         attach = f"ATTACH '{CATALOG}' AS {CATALOG} (TYPE iceberg, ENDPOINT '{properties['uri']}', SECRET lake_token);"
     else:
         name = settings.catalog.warehouse if "warehouse" in settings.catalog.model_fields_set else CATALOG
         attach = (
-            f"ATTACH {_quoted(name)} AS {CATALOG} (TYPE iceberg, ENDPOINT {_quoted(settings.catalog.uri)}, "
+            f"ATTACH {quoted(name)} AS {CATALOG} (TYPE iceberg, ENDPOINT {quoted(settings.catalog.uri)}, "
             "AUTHORIZATION_TYPE 'none');"
         )
     lines = [
@@ -239,10 +247,6 @@ def _sql(statement: str) -> str:
     for name in variables([statement]):
         statement = statement.replace(f"'{reference(name)}'", f"getenv('{name}')")
     return statement
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _cell(kind: str, lines: list[str]) -> dict[str, object]:

@@ -15,6 +15,7 @@ from lakeproof.addresses import sqlite_path
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.state.schema import StateTooNewError, is_current, migrate
 from lakeproof.storage.disk import DiskFullError, full_disk
+from lakeproof.wording import first_line
 
 
 def open_database(uri: str) -> Engine:
@@ -38,7 +39,7 @@ def open_database(uri: str) -> Engine:
         ) from None
     except (SQLAlchemyError, OSError) as error:
         raise _full_disk(error, uri) or UnavailableError(
-            f"Cannot use the landing log: {_first_line(error.__cause__ or error)}.", "Check LAKE_LANDING_LOG_URI."
+            f"Cannot use the landing log: {first_line(error.__cause__ or error)}.", "Check LAKE_LANDING_LOG_URI."
         ) from error
     return engine
 
@@ -53,7 +54,7 @@ def transaction(engine: Engine) -> Iterator[Connection]:
         raise
     except SQLAlchemyError as error:
         raise _full_disk(error, str(engine.url)) or UnavailableError(
-            f"Cannot use the landing log: {_first_line(getattr(error, 'orig', error))}.",
+            f"Cannot use the landing log: {first_line(getattr(error, 'orig', error))}.",
             "Check LAKE_LANDING_LOG_URI, its server and the disk.",
         ) from error
 
@@ -70,10 +71,6 @@ def _refuse_unversioned(connection: Connection) -> None:
 def _full_disk(error: Exception, uri: str) -> DiskFullError | None:
     path = sqlite_path(uri)
     return full_disk(error, path) if path else None
-
-
-def _first_line(error: object) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

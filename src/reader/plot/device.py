@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog, quoted
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Kind
@@ -13,7 +13,7 @@ from lakeproof.settings import Settings
 from lakeproof.tables.names import samples_tables, silver_tables
 from reader.connect import Session, connect
 from reader.plot.series import Line, Panel, Plot
-from reader.views import identifier, quoted
+from reader.views import identifier
 
 _READINGS = 2_000
 _FIRST, _LAST = "'0300-01-01T00:00:00Z'::TIMESTAMPTZ", "'9699-12-31T23:59:59Z'::TIMESTAMPTZ"

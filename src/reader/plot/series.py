@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog, quoted
 from lakeproof.contracts import DecimalType, PrimitiveType, load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import WINDOW_START, Aggregate, Measure, Product
@@ -14,7 +14,7 @@ from lakeproof.settings import Settings
 from lakeproof.streams import printable
 from lakeproof.tables.names import gold_table
 from reader.connect import Session, connect
-from reader.views import identifier, quoted
+from reader.views import identifier
 
 _NUMBERS = (PrimitiveType.INT, PrimitiveType.LONG, PrimitiveType.DOUBLE)
 _TOTALS = (Aggregate.COUNT, Aggregate.COUNT_DISTINCT, Aggregate.SUM)

@@ -25,18 +25,12 @@ Show = Callable[[str, int, int], None]
 class Status(StrEnum):
     """What a source is. Of several, the one that is listed first counts."""
 
-    LOST = "lost"
-    """A landed unit is in no table, or the ledger's row is missing."""
-    DOUBLED = "doubled"
-    """A row has no landed unit of its own: a position comes twice, does not exist, or the source never landed."""
-    CHANGED = "changed"
-    """The file is not the one that was read, or the tables or the ledger differ from what landed."""
-    EXPIRED = "expired"
-    """The file is gone; tables and ledger agree."""
-    PENDING = "pending"
-    """Landed, and not consumed yet."""
-    OK = "ok"
-    """Each landed unit is in one table, once, and the ledger agrees."""
+    LOST = "lost"  # a landed unit is in no table, or the ledger's row is missing
+    DOUBLED = "doubled"  # a row has no unit of its own: its position comes twice or does not exist, or no source landed
+    CHANGED = "changed"  # the file is not the one that was read, or the tables or the ledger differ from what landed
+    EXPIRED = "expired"  # the file is gone; tables and ledger agree
+    PENDING = "pending"  # landed, and not consumed yet
+    OK = "ok"  # each landed unit is in one table, once, and the ledger agrees
 
 
 _NO_FAULTS = (Status.EXPIRED, Status.PENDING, Status.OK)

@@ -13,10 +13,10 @@ from lakeproof.tables.names import (
     silver_tables,
     stream_tables,
 )
+from lakeproof.wording import count_of
 from reader.connect import Session
 from reader.verify.check import Finding, Result, Scope, Section
 from reader.verify.tables.layers import Layer, layer_of, query_state, silver_contract
-from reader.verify.wording import count_of
 
 
 def result_of(
@@ -120,7 +120,7 @@ def _time_text(session: Session, at: int | None) -> str:
 
 def _pending(results: Sequence[Result]) -> str:
     return " ".join(
-        f"{gold_table(each.name)} is behind by {count_of(each.waiting, 'row', 'rows')} of silver."
+        f"{gold_table(each.name)} is behind by {count_of(each.waiting, 'row')} of silver."
         for each in results
         if each.waiting and not each.missing
     )

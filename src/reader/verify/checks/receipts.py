@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from lakeproof.catalog import catalog_errors
+from lakeproof.catalog import catalog_errors, quoted
 from lakeproof.contracts import Contract
 from lakeproof.errors import UsageError
 from lakeproof.kafka.offsets import OFFSET_DIGITS
@@ -21,13 +21,13 @@ from lakeproof.tables.names import (
     silver_tables,
     stream_tables,
 )
+from lakeproof.wording import are
 from reader.connect import Session
 from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
 from reader.verify.landed.receipts import read_receipts
 from reader.verify.silver.content import key
 from reader.verify.tables.layers import marker_end, missing_silver, newest_marker, silver_contract
-from reader.verify.wording import are
-from reader.views import MEMORY, identifier, quoted
+from reader.views import MEMORY, identifier
 
 _GIVEN = f"{MEMORY}.main.verify_given_receipts"
 _ENDS = f"{MEMORY}.main.verify_receipt_ends"
@@ -41,32 +41,19 @@ _WRONG_ID = "wrong correlation id"
 class Outcome(StrEnum):
     """What became of an event that has a receipt."""
 
-    KEPT = "kept"
-    """In bronze once, and in silver."""
-    DUPLICATE = "duplicate"
-    """In bronze once; silver has another copy of it."""
-    CONFLICT = "conflict"
-    """In bronze once, and among the conflicts: silver has another event with its key."""
-    LATE = "late"
-    """In bronze once, and among the late rows."""
-    BRONZE = "bronze"
-    """In bronze once; the stream has no silver."""
-    DEAD_LETTER = "dead letter"
-    """It does not meet its contract."""
-    UNDECIDED = "undecided"
-    """In bronze once; silver has not read it yet."""
-    PENDING = "pending"
-    """Not consumed yet."""
-    LOST = "lost"
-    """In no table."""
-    DOUBLED = "doubled"
-    """In several rows of bronze and the dead letters."""
-    LOST_IN_SILVER = "lost in silver"
-    """Silver has read it, and no table of silver has it."""
-    DOUBLED_IN_SILVER = "doubled in silver"
-    """Silver has several rows with its key."""
-    FOREIGN = "foreign"
-    """Of a topic that the stream does not come from."""
+    KEPT = "kept"  # in bronze once, and in silver
+    DUPLICATE = "duplicate"  # in bronze once; silver has another copy of it
+    CONFLICT = "conflict"  # in bronze once, and among the conflicts: silver has another event with its key
+    LATE = "late"  # in bronze once, and among the late rows
+    BRONZE = "bronze"  # in bronze once; the stream has no silver
+    DEAD_LETTER = "dead letter"  # it does not meet its contract
+    UNDECIDED = "undecided"  # in bronze once; silver has not read it yet
+    PENDING = "pending"  # not consumed yet
+    LOST = "lost"  # in no table
+    DOUBLED = "doubled"  # in several rows of bronze and the dead letters
+    LOST_IN_SILVER = "lost in silver"  # silver has read it, and no table of silver has it
+    DOUBLED_IN_SILVER = "doubled in silver"  # silver has several rows with its key
+    FOREIGN = "foreign"  # of a topic that the stream does not come from
 
 
 _BROKEN = {Outcome.LOST, Outcome.DOUBLED, Outcome.LOST_IN_SILVER, Outcome.DOUBLED_IN_SILVER, Outcome.FOREIGN}
@@ -255,7 +242,7 @@ def _correlation_id(identity: str) -> str:
 
 def _pending(results: Sequence[Result]) -> str:
     waiting = sum(result.waiting for result in results)
-    return f"{are(waiting, 'receipt', 'receipts')} not in silver yet." if waiting else ""
+    return f"{are(waiting, 'receipt')} not in silver yet." if waiting else ""
 
 
 def _caveat(results: Sequence[Result]) -> str:

@@ -4,7 +4,7 @@ A sample is found here by lists: the normal readings of a window are put into a 
 the one in the middle and the last are taken.
 """
 
-from lakeproof.catalog import catalog_errors
+from lakeproof.catalog import catalog_errors, quoted
 from lakeproof.contracts import Contract
 from lakeproof.gold.model import WINDOW_END, WINDOW_START
 from lakeproof.gold.product_file import product_names
@@ -30,7 +30,7 @@ from reader.verify.gold.windows import EXPECTED, slices
 from reader.verify.silver.content import micros
 from reader.verify.spans import Span
 from reader.verify.tables.layers import Layer, horizons, layer_of
-from reader.views import identifier, quoted
+from reader.views import identifier
 
 _SECOND = "1000000::DOUBLE"
 

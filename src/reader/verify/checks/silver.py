@@ -13,13 +13,13 @@ from lakeproof.contracts import Contract
 from lakeproof.errors import UnavailableError
 from lakeproof.state.lease import State, silver_lease
 from lakeproof.tables.names import MICRO_BATCH_ID, SilverTables, silver_query, silver_tables
+from lakeproof.wording import are
 from reader.connect import Session
 from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
 from reader.verify.silver.claims import Verdict
 from reader.verify.silver.compare import SilverComparison
 from reader.verify.silver.verdicts import RecomputedVerdicts
 from reader.verify.tables.layers import marker_end, missing_silver, newest_marker, query_state, silver_contract
-from reader.verify.wording import are
 
 AHEAD = "in a micro-batch that was not decided"
 

@@ -7,10 +7,10 @@ from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.history.applied import applied_contracts
 from lakeproof.tables.names import stream_tables
+from lakeproof.wording import are, count_of
 from reader.verify.check import SHOWN_EXAMPLES, Finding, Result, Scope, Section, Status
 from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import sampled_rows
-from reader.verify.wording import are, count_of
 
 SAMPLED_ROWS = 1_000
 """Rows of bronze that are compared value by value."""
@@ -37,10 +37,10 @@ def result_of(
         remarks.append(f"compared the values of {sampled:,} bronze rows.")
     if resent:
         copies, first = sum(len(names) - 1 for names in resent), " = ".join(resent[0][:2])
-        text = f"{are(copies, 'file', 'files')} {'a copy' if copies == 1 else 'copies'} of another file"
+        text = f"{are(copies, 'file')} {'a copy' if copies == 1 else 'copies'} of another file"
         remarks.append(f"{text}, with the same bytes: {first}" + (", …" if copies > 1 else ""))
     if hidden:
-        remarks.append(f"ignored {count_of(hidden, 'file', 'files')} with hidden names (such as _SUCCESS).")
+        remarks.append(f"ignored {count_of(hidden, 'file')} with hidden names (such as _SUCCESS).")
     counts = Counter(finding.what for finding in findings)
     facts = {
         "landed_units": units,
@@ -104,9 +104,9 @@ def _pending(results: Sequence[Result]) -> str:
     offsets = [each.rows for each in pending if each.rows]
     texts = []
     if files := len(pending) - len(offsets):
-        texts.append(f"{are(files, 'file', 'files')} not consumed yet.")
+        texts.append(f"{are(files, 'file')} not consumed yet.")
     if offsets:
-        of = f"of {count_of(len(offsets), 'partition', 'partitions')}"
+        of = f"of {count_of(len(offsets), 'partition')}"
         texts.append(f"{are(sum(offsets), f'offset {of}', f'offsets {of}')} not consumed yet.")
     return " ".join(texts)
 

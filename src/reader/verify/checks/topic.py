@@ -14,6 +14,7 @@ from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.kafka.topic import Extent, Topic
 from lakeproof.settings import Limits
 from lakeproof.tables.names import MARKER
+from lakeproof.wording import are
 from reader.verify.check import Check, Finding, Result, Scope, Status
 from reader.verify.checks.sources import SECTION, first_of, result_of, sample_of, worst_of
 from reader.verify.landed.messages import Message, messages
@@ -21,7 +22,6 @@ from reader.verify.landed.units import Units, find_units
 from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import difference, settle
 from reader.verify.tables.topic import ListedUnits, TablesOfTopic
-from reader.verify.wording import are
 
 Range = tuple[int, int]
 """Offsets from one to before another."""
@@ -181,7 +181,7 @@ def _judge(
         text = f"{expired:,} offsets are gone; tables and ledger agree"
         return Finding(source, Status.EXPIRED, details=(text,))
     if waiting := max(extent.end - end, 0):
-        return Finding(source, Status.PENDING, waiting, (f"{are(waiting, 'offset', 'offsets')} not consumed yet",))
+        return Finding(source, Status.PENDING, waiting, (f"{are(waiting, 'offset')} not consumed yet",))
     return Finding(source, Status.OK)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from lakeproof.catalog import quoted
 from lakeproof.contracts import Contract, PrimitiveType
 from lakeproof.contracts.model import Type
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
@@ -12,7 +13,7 @@ from reader.verify.check import SHOWN_EXAMPLES, Findings
 from reader.verify.gold.sessions import Sessions
 from reader.verify.gold.windows import END, EXPECTED, START, Taken, Windows, key_columns, measure_columns
 from reader.verify.silver.content import microseconds
-from reader.views import MEMORY, identifier, quoted
+from reader.views import MEMORY, identifier
 
 FOUND = f"{MEMORY}.main.verify_found_windows"
 """Rows of the table in a slice, with the columns of keys and values."""

@@ -2,11 +2,12 @@
 
 from datetime import UTC, date, datetime, timedelta
 
+from lakeproof.catalog import quoted
 from lakeproof.contracts import DecimalType, PrimitiveType
 from lakeproof.contracts.model import Type
 from lakeproof.contracts.rules.expression import Call, Column, Expression, Literal, Operator
 from lakeproof.gold.model import Aggregate, Measure
-from reader.views import identifier, quoted
+from reader.views import identifier
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TYPES = {

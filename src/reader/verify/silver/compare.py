@@ -6,6 +6,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
+from lakeproof.catalog import quoted
 from lakeproof.contracts import Contract
 from lakeproof.tables.names import (
     CONTRACT_VERSION,
@@ -28,7 +29,7 @@ from reader.verify.silver.claims import Verdict
 from reader.verify.silver.content import comparable, entries, event_time, microseconds
 from reader.verify.silver.verdicts import EXPECTED, VERDICT
 from reader.verify.spans import Span
-from reader.views import MEMORY, quoted
+from reader.views import MEMORY
 
 _FOUND = f"{MEMORY}.main.verify_found_verdicts"
 _PLACE = (MICRO_BATCH_ID, SOURCE, POSITION)

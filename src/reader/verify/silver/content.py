@@ -2,9 +2,10 @@
 
 from datetime import timedelta
 
+from lakeproof.catalog import quoted
 from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
 from lakeproof.tables.names import INGESTED_AT
-from reader.views import identifier, quoted
+from reader.views import identifier
 
 
 def comparable(contract: Contract, columns: str) -> dict[str, str]:
