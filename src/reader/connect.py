@@ -16,6 +16,7 @@ from reader.rest_facade import ROOT_NAMESPACE, serve_catalog
 from reader.views import DEAD_LETTERS_TEXT, LANDING, MEMORY, TABLES, view_statements
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 _MISSING = re.compile(r"(?:Table|View) with name (.+?) does not exist")
@@ -44,6 +45,12 @@ class Session:
         """Run a statement and return its rows."""
         with self.errors():
             return self.connection.execute(statement, parameters).fetchall()
+
+    def insert(self, table: str, rows: "pa.Table") -> None:
+        """Add rows of Arrow to a table of the session, by the positions of their columns."""
+        self.connection.register("rows_to_insert", rows)
+        self.fetch(f"INSERT INTO {table} FROM rows_to_insert")
+        self.connection.unregister("rows_to_insert")
 
     def columns(self, table: str) -> set[str]:
         """Names of the columns of a table."""

@@ -29,6 +29,8 @@ _ENDPOINTS = [
     f"GET {_NAMESPACE}/tables/{{table}}",
     f"HEAD {_NAMESPACE}/tables/{{table}}",
 ]
+_READ_ONLY = "This catalog is read-only: only lakeproof writes."
+_UNAUTHORIZED = "expected the token of `reader serve`, as Authorization: Bearer"
 _LEVELS = "\x1f"  # between the levels of a namespace, as the REST protocol has it
 
 
@@ -66,16 +68,13 @@ def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofE
             server.shutdown()
 
 
-class _NotFoundError(Exception):
-    pass
+class _RefusedError(Exception):
+    """An answer that is an error of the protocol."""
 
-
-class _NoTableError(_NotFoundError):
-    pass
-
-
-class _NoTokenError(Exception):
-    pass
+    def __init__(self, message: str, status: int, kind: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
 
 
 class _Server(ThreadingHTTPServer):
@@ -116,11 +115,12 @@ class _Server(ThreadingHTTPServer):
             case ["namespaces", namespace, "tables", name] if namespace != ROOT_NAMESPACE:
                 table = self.catalog.metadata(_levels(namespace), name)
                 if table is None:
-                    raise _NoTableError(f"Table does not exist: {'.'.join((*_levels(namespace), name))}")
+                    named = ".".join((*_levels(namespace), name))
+                    raise _RefusedError(f"Table does not exist: {named}", 404, "NoSuchTableException")
                 location, metadata = table
                 return f'{{"metadata-location":{json.dumps(location)},"metadata":{metadata},"config":{{}}}}'
             case _:
-                raise _NotFoundError
+                raise _nothing_there()
 
     def _defaults(self) -> dict[str, str]:
         """File access properties for clients; they use their own keys, ours are never sent."""
@@ -139,16 +139,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         try:
             body = self.server.answer(*self._parse_path())
-        except _NoTokenError:
-            self._refuse_token()
-        except _NotFoundError as error:
-            kind = "NoSuchTableException" if isinstance(error, _NoTableError) else "NotFoundException"
-            self._refuse(404, kind, str(error) or "there is nothing of that name")
+        except _RefusedError as error:
+            self._refuse(error)
         except Exception as error:  # noqa: BLE001 - any error in there is reported here
             failure = error if isinstance(error, LakeproofError) else unreadable(error)
             self.server.report(failure)
             # 400, although it is not the caller's fault: DuckDB repeats what ends with 5xx, and the shell hangs.
-            self._refuse(400, type(error).__name__, str(failure))
+            self._refuse(_RefusedError(str(failure), 400, type(error).__name__))
         else:
             self._send(200, body)
 
@@ -158,12 +155,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True  # the body stays unread
         try:
             self._parse_path()
-        except _NoTokenError:
-            self._refuse_token()
-        except _NotFoundError:
-            self._refuse(404, "NotFoundException", "there is nothing of that name")
-        else:
-            self._refuse(405, "UnsupportedOperationException", "This catalog is read-only: only lakeproof writes.")
+            self._refuse(_RefusedError(_READ_ONLY, 405, "UnsupportedOperationException"))
+        except _RefusedError as error:
+            self._refuse(error)
 
     do_PUT = do_DELETE = do_POST  # noqa: N815
 
@@ -176,20 +170,17 @@ class _Handler(BaseHTTPRequestHandler):
         if token is not None:
             sent = self.headers.get("Authorization", "").encode("latin-1")
             if not secrets.compare_digest(sent, f"Bearer {token}".encode("latin-1")):
-                raise _NoTokenError
+                raise _RefusedError(_UNAUTHORIZED, 401, "NotAuthorizedException")
         url = urlsplit(self.path)
         prefix, _, rest = url.path.partition("/v1/")
         if not secrets.compare_digest(prefix.encode(), self.server.prefix.encode()):
-            raise _NotFoundError
+            raise _nothing_there()
         parent = "".join(parse_qs(url.query).get("parent", []))
         return [unquote(part) for part in rest.split("/")], _levels(parent) if parent else ()
 
-    def _refuse_token(self) -> None:
-        hint = "expected the token of `reader serve`, as Authorization: Bearer"
-        self._refuse(401, "NotAuthorizedException", hint)
-
-    def _refuse(self, status: int, kind: str, message: str) -> None:
-        self._send(status, json.dumps({"error": {"message": message, "type": kind, "code": status}}))
+    def _refuse(self, why: "_RefusedError") -> None:
+        error = {"message": str(why), "type": why.kind, "code": why.status}
+        self._send(why.status, json.dumps({"error": error}))
 
     def _send(self, status: int, text: str) -> None:
         body = text.encode()
@@ -199,6 +190,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+
+def _nothing_there() -> _RefusedError:
+    return _RefusedError("there is nothing of that name", 404, "NotFoundException")
 
 
 def _levels(namespace: str) -> tuple[str, ...]:

@@ -111,14 +111,8 @@ def print_summary(settings: Settings, stream: str, since: datetime | None = None
         gold = _gold(session, [each.name for each in products if _has_table(settings, gold_table(each.name))])
         of_samples = load_all_samples(settings.gold, [stream], lambda _: contract)
         sampled = _sampled(session, [each for each in of_samples if _has_both(settings, each)])
-    out.print(landed)
-    out.print(dead)
-    if silver:
-        out.print(silver)
-    if gold:
-        out.print(gold)
-    if sampled:
-        out.print(sampled)
+    for table in filter(None, (landed, dead, silver, gold, sampled)):
+        out.print(table)
     _print_next(out, stream)
 
 

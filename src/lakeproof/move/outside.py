@@ -52,11 +52,10 @@ def warn_of_tables(settings: Settings) -> None:
 
 def tables_outside(settings: Settings) -> list[Entry]:
     """Tables outside of the warehouse; none for REST catalogs, whose server alone knows the warehouse."""
-    database = sqlite_path(settings.catalog.uri) if settings.catalog.kind == "sql" else None
     if settings.catalog.kind != "sql":
         return []
     with catalog_errors():
-        if database:
+        if database := sqlite_path(settings.catalog.uri):
             rows = [tuple(row.values()) for row in embedded_rows(database, _TABLES, CATALOG)]
         else:
             rows = _rows(settings)

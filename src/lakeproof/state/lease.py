@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from threading import Event, Thread
+from typing import Any
 
 import psutil
 import structlog
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -80,8 +81,7 @@ def state_in(connection: Connection, name: str) -> State:
         return State.NEVER
     if row.expires_at == _GIVEN_BACK:
         return State.STOPPED
-    gone = row.host == platform.node() and not _lives(row.pid, row.started)
-    return State.RUNNING if row.expires_at > time.time() and not gone else State.DIED
+    return State.RUNNING if _is_held(row) else State.DIED
 
 
 class LeaseHeldError(LakeproofError):
@@ -133,8 +133,7 @@ class Lease:
                 except IntegrityError:
                     raise self._held("another consumer", LEASE_SECONDS) from None
                 return
-            is_here = row.host == platform.node()
-            if row.expires_at > time.time() and not (is_here and not _lives(row.pid, row.started)):
+            if _is_held(row):
                 raise self._held(f"process {row.pid} on {row.host}", row.expires_at - time.time())
             # Compare-and-swap: of two concurrent consumers, only one gets the lease.
             was = LEASES.c.holder == row.holder
@@ -180,6 +179,11 @@ class Lease:
             f"The stream {self._stream!r} is already run by {by}.",
             f"Stop that consumer first. The lease of a machine that died expires within {max(seconds, 1):.0f} s.",
         )
+
+
+def _is_held(row: Row[Any]) -> bool:
+    is_gone = row.host == platform.node() and not _lives(row.pid, row.started)
+    return bool(row.expires_at > time.time()) and not is_gone
 
 
 def _lives(pid: int, started: float) -> bool:

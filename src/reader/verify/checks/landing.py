@@ -5,7 +5,6 @@ behind it; the ledger before the tables; all of them before the files are listed
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from lakeproof.state.landing_log import Position
 from lakeproof.state.schema import FILES
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
-from lakeproof.tables.names import LANDING_ROOT, MARKER
+from lakeproof.tables.names import LANDING_ROOT
 from reader.verify.check import Check, Finding, Result, Scope, Status
 from reader.verify.checks.sources import SECTION, first_of, result_of, sample_of, worst_of
 from reader.verify.landed.files import recount, same_size
@@ -29,7 +28,7 @@ from reader.verify.landed.units import Units
 from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import Account, Booking, difference, settle
 from reader.verify.tables.files import Positions, TablesOfFiles
-from reader.verify.tables.layers import read_state
+from reader.verify.tables.layers import marker_in, read_state
 
 _NOT_READ = {Reason.CHANGED, Reason.ABSENT}
 
@@ -45,13 +44,15 @@ def check(scope: Scope) -> tuple[Result, ...]:
     zone = landing_zone(settings, stream)
     checkpoint = read_checkpoint(settings, bronze_query(stream))
     ledger = scope.ledger_properties()
+    marker = marker_in(ledger, bronze_query(stream))
+    accounted = Position.parse(marker["end"]) if marker else None  # before the first micro-batch
     tables = TablesOfFiles(scope.session, stream)
     settle(tables)
     listed = dict(zone.list())
     landed = {name: file for name, file in listed.items() if not is_hidden(name)}
     _check_folder(zone, ledger.get(LANDING_ROOT), tables, landed)
     pending = landed.keys() - tables.bookings.keys() - tables.accounts.keys()
-    passed, problems = _passed(settings, stream, checkpoint, _accounted(ledger, stream), pending)
+    passed, problems = _passed(settings, stream, checkpoint, accounted, pending)
     sample = sample_of(scope)
     letters: dict[str, dict[int, list[str | None]]] = {}
     for source, position, raw_hash in tables.letters():
@@ -87,12 +88,6 @@ def _check_folder(
             f"The files landed in {recorded}, but LAKE_LANDING is now {zone.root}.",
             "Change LAKE_LANDING back, or see `lakeproof landing move --help`.",
         )
-
-
-def _accounted(ledger: Mapping[str, str], stream: str) -> Position | None:
-    """The position up to which a ledger has everything; None before its first micro-batch."""
-    text = ledger.get(MARKER + bronze_query(stream))
-    return Position.parse(json.loads(text)["marker"]["end"]) if text else None
 
 
 def _passed(

@@ -117,9 +117,7 @@ class _Receipts:
         fetch = self._session.fetch
         fetch(f"CREATE OR REPLACE TABLE {_GIVEN} (topic VARCHAR, part INTEGER, place BIGINT)")
         for chunk in read_receipts(path):
-            self._session.connection.register("given_receipts", chunk)
-            fetch(f"INSERT INTO {_GIVEN} FROM given_receipts")
-            self._session.connection.unregister("given_receipts")
+            self._session.insert(_GIVEN, chunk)
         source = f"topic || '/' || part || '/' || lpad(place::VARCHAR, {OFFSET_DIGITS}, '0')"
         fetch(
             f"CREATE OR REPLACE TABLE {_RECEIPTS} AS SELECT DISTINCT {source} AS source, part, place, "  # noqa: S608

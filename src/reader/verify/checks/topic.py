@@ -13,7 +13,6 @@ from lakeproof.checkpoint import bronze_query, read_checkpoint
 from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.kafka.topic import Extent, Topic
 from lakeproof.settings import Limits
-from lakeproof.tables.names import MARKER
 from lakeproof.wording import are
 from reader.verify.check import Check, Finding, Result, Scope, Status
 from reader.verify.checks.sources import SECTION, first_of, result_of, sample_of, worst_of
@@ -21,6 +20,7 @@ from reader.verify.landed.messages import Message, messages
 from reader.verify.landed.units import Units, find_units
 from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import difference, settle
+from reader.verify.tables.layers import marker_in
 from reader.verify.tables.topic import ListedUnits, TablesOfTopic
 
 Range = tuple[int, int]
@@ -38,7 +38,8 @@ def check(scope: Scope) -> tuple[Result, ...]:
     checkpoint = read_checkpoint(settings, query, Offsets.from_spark)
     tables = TablesOfTopic(scope.session, scope.stream, recorded.topic, scope.ledger_properties)
     settle(tables)
-    accounted = _accounted(tables.properties, query) or recorded.start
+    marker = marker_in(tables.properties, query)
+    accounted = Offsets.parse(marker["end"]) if marker else recorded.start
     topic = Topic(settings.kafka, recorded.topic)
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
@@ -122,11 +123,6 @@ def _units(value: bytes | None, wanted: AbstractSet[int], limits: Limits) -> Uni
 def _hash(value: bytes | None, found: Units, position: int) -> str | None:
     """SHA-256 of a unit; None for a message without a value."""
     return None if value is None else hashlib.sha256(found.picked.get(position, b"")).hexdigest()
-
-
-def _accounted(ledger: Mapping[str, str], query: str) -> Offsets | None:
-    text = ledger.get(MARKER + query)
-    return Offsets.parse(json.loads(text)["marker"]["end"]) if text else None
 
 
 def _taken(start: Offsets, accounted: Offsets, partition: int) -> list[Range]:

@@ -134,10 +134,7 @@ class RecomputedVerdicts:
         ):
             decided = [(number, *arbiter.decide(Claim(number, *rest))) for number, *rest in claims]
             columns = [pa.array(values) for values in zip(*decided, strict=True)]
-            chunk = pa.table(columns, ["number", "verdict", "winner"])
-            self._session.connection.register("verify_chunk", chunk)
-            self._session.fetch(f"INSERT INTO {_DECIDED} FROM verify_chunk")
-            self._session.connection.unregister("verify_chunk")
+            self._session.insert(_DECIDED, pa.table(columns, ["number", "verdict", "winner"]))
             first += _CHUNK_ROWS
 
     def _cut(self) -> Iterator[Span]:

@@ -68,7 +68,17 @@ def newest_marker(table: "Table", query: str) -> Mapping[str, str]:
         text = snapshot.summary[MARKER + query] if snapshot.summary else None
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
-    return json.loads(text)["marker"] if text else {}
+    return _marker(text)
+
+
+def marker_in(properties: Mapping[str, str], query: str) -> Mapping[str, str]:
+    """The marker of a query in the properties of a table; empty if it is not there."""
+    return _marker(properties.get(MARKER + query))
+
+
+def _marker(text: str | None) -> Mapping[str, str]:
+    found: Mapping[str, str] = json.loads(text)["marker"] if text else {}
+    return found
 
 
 def marker_end(marker: Mapping[str, str]) -> int:

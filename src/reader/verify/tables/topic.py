@@ -86,9 +86,7 @@ class TablesOfTopic:
 
         offsets, units, labels = zip(*counts, strict=True)
         found = pa.table({"part": [partition] * len(offsets), "place": offsets, "units": units, "label": labels})
-        self._session.connection.register("counted", found)
-        self._session.fetch(f"INSERT INTO {_MESSAGES} SELECT * FROM counted")  # noqa: S608
-        self._session.connection.unregister("counted")
+        self._session.insert(_MESSAGES, found)
 
     def counted(self) -> int:
         """How many units were noted."""
