@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
+from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -32,9 +33,6 @@ from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
 from lakeproof.tables.names import stream_tables
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
 
 log = structlog.get_logger()
 
@@ -157,10 +155,10 @@ class BronzeQuery:
                 return found
         return explained(failure, self._settings, self.stream)
 
-    def _standing(self, catalog: "Catalog", source: Source[Any]) -> Standing:
+    def _standing(self, catalog: Catalog, source: Source[Any]) -> Standing:
         return standing(catalog, stream_tables(self.stream), self.name, source.is_origin)
 
-    def _resume(self, catalog: "Catalog", source: Source[Any], found: Standing) -> None:
+    def _resume(self, catalog: Catalog, source: Source[Any], found: Standing) -> None:
         source.resume(catalog.load_table(stream_tables(self.stream).ledger), found.accounted)
 
     @property

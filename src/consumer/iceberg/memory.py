@@ -6,14 +6,12 @@ A query that follows a table by small commits would read all of its small files 
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from cachetools import LRUCache
-
-if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-    from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntry, ManifestFile
 
 FoundT = TypeVar("FoundT")
 
@@ -37,7 +35,7 @@ class Memory:
         )
         self._tables: LRUCache[Hashable, pa.Table] = LRUCache(_BYTES, getsizeof=lambda table: table.nbytes)
 
-    def entries(self, file: "ManifestFile", io: "FileIO", discard_deleted: bool) -> "list[ManifestEntry]":
+    def entries(self, file: ManifestFile, io: FileIO, discard_deleted: bool) -> list[ManifestEntry]:
         """The entries of a manifest."""
         key = file.manifest_path, discard_deleted
         return _found(self._entries, self._lock, key, lambda: file.fetch_manifest_entry(io, discard_deleted))

@@ -6,10 +6,15 @@ PyIceberg finds columns by their ids, applies deletes, and leaves out the row gr
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import SparkSession
 
 from consumer.balanced import balanced
@@ -17,13 +22,6 @@ from consumer.iceberg.memory import MEMORY, ROWS
 from lakeproof.catalog import io_for_tasks
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.names import MICRO_BATCH_ID
-
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.io import FileIO
-    from pyiceberg.manifest import ManifestEntry, ManifestFile
-    from pyiceberg.table import FileScanTask, Table
-    from pyiceberg.table.metadata import TableMetadata
 
 SMALL_ROWS = 20_000
 """Rows that the driver reads itself, at most, if they are not too many bytes either."""
@@ -44,11 +42,11 @@ class Scan:
     """
 
     name: str
-    metadata: "TableMetadata"
-    io: "FileIO"
+    metadata: TableMetadata
+    io: FileIO
     columns: Mapping[str, str]
-    rows: "BooleanExpression"
-    files: "Sequence[FileScanTask]"
+    rows: BooleanExpression
+    files: Sequence[FileScanTask]
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"io": io_for_tasks(self.io)}
@@ -58,21 +56,21 @@ class Scan:
 class _Manifest:
     """A manifest whose entries are read once."""
 
-    file: "ManifestFile"
+    file: ManifestFile
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.file, name)
 
-    def fetch_manifest_entry(self, io: "FileIO", discard_deleted: bool = True) -> "list[ManifestEntry]":
+    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> list[ManifestEntry]:
         return MEMORY.entries(self.file, io, discard_deleted)
 
 
 def plan(
-    table: "Table",
+    table: Table,
     name: str,
     columns: Mapping[str, str],
-    rows: "BooleanExpression | None" = None,
-    within: "BooleanExpression | None" = None,
+    rows: BooleanExpression | None = None,
+    within: BooleanExpression | None = None,
     snapshot_id: int | None = None,
 ) -> Scan:
     """Find the data files of a table that may hold some rows; by default, all rows of its current snapshot.
@@ -113,7 +111,7 @@ def plan(
     return Scan(name, metadata, table.io, columns, rows or every, files)
 
 
-def _has_equality_deletes(manifest: _Manifest, io: "FileIO") -> bool:
+def _has_equality_deletes(manifest: _Manifest, io: FileIO) -> bool:
     from pyiceberg.manifest import DataFileContent
 
     return any(
@@ -121,7 +119,7 @@ def _has_equality_deletes(manifest: _Manifest, io: "FileIO") -> bool:
     )
 
 
-def of_micro_batches(start: int, end: int, column: str = MICRO_BATCH_ID) -> "BooleanExpression":
+def of_micro_batches(start: int, end: int, column: str = MICRO_BATCH_ID) -> BooleanExpression:
     """The rows of a bronze or silver table that are from some micro-batches of bronze."""
     from pyiceberg.expressions.parser import parse
 
@@ -166,7 +164,7 @@ def positions(spark: SparkSession, scan: Scan, pick: Callable[[pa.Table], pa.Tab
     return {path: live for path, live in found.items() if len(live)}
 
 
-def _positions_in(scan: Scan, file: "FileScanTask", pick: Callable[[pa.Table], pa.Table]) -> Any:
+def _positions_in(scan: Scan, file: FileScanTask, pick: Callable[[pa.Table], pa.Table]) -> Any:
     first, mine = 0, [np.array([], np.int64)]
     for rows in _rows_of(scan, file):
         mine.append(_picked(_as_table(rows), first, pick))
@@ -183,7 +181,7 @@ def _as_table(rows: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([rows])
 
 
-def _rows_of(scan: Scan, file: "FileScanTask") -> Iterator[pa.RecordBatch]:
+def _rows_of(scan: Scan, file: FileScanTask) -> Iterator[pa.RecordBatch]:
     from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 
     projected = scan.metadata.schema().select(*scan.columns.values())
@@ -203,7 +201,7 @@ def _rows_of(scan: Scan, file: "FileScanTask") -> Iterator[pa.RecordBatch]:
         raise UnavailableError(f"Cannot read {scan.name}: {error}.", "Run the consumer again.") from error
 
 
-def _deleted(scan: Scan, file: "FileScanTask") -> Any:
+def _deleted(scan: Scan, file: FileScanTask) -> Any:
     """Positions of a data file that its deletion vectors have."""
     found: list[Any] = [np.array([], np.int64)]
     for path in {each.file_path for each in file.delete_files}:
@@ -213,7 +211,7 @@ def _deleted(scan: Scan, file: "FileScanTask") -> Any:
     return np.concatenate(found)
 
 
-def _vectors(path: str, io: "FileIO") -> dict[str, Any]:
+def _vectors(path: str, io: FileIO) -> dict[str, Any]:
     """Positions by the data file that they are deleted from, in one file of deletion vectors."""
     from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
     from pyiceberg.table.puffin import PuffinFile
@@ -280,7 +278,7 @@ def derived(
     It is remembered, so it must depend on the rows only; `kind` tells it from other functions.
     """
 
-    def key(file: "FileScanTask") -> Hashable:
+    def key(file: FileScanTask) -> Hashable:
         return file.file.file_path, tuple(scan.columns.items()), scan.metadata.current_schema_id, kind
 
     def work(part: Scan) -> list[pa.Table]:
@@ -325,5 +323,5 @@ def _bytes_of(scan: Scan) -> int:
     return sum(map(_cost, scan.files))
 
 
-def _cost(file: "FileScanTask") -> int:
+def _cost(file: FileScanTask) -> int:
     return file.file.file_size_in_bytes + _FILE_COST

@@ -16,9 +16,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import structlog
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from consumer.asked import Asked
@@ -27,11 +28,6 @@ from consumer.iceberg.data_files import DataFile
 from consumer.iceberg.marker import Marker, MarkerLostError
 from consumer.iceberg.upsert import OldRows, upsert_once
 from lakeproof.state.lease import Lease
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from pyiceberg.catalog import Catalog
 
 log = structlog.get_logger()
 
@@ -81,14 +77,14 @@ class Layer(Computing[WorkT]):
 
     @classmethod
     @abstractmethod
-    def asked(cls, asked: Asked) -> Iterable["Self"]:
+    def asked(cls, asked: Asked) -> Iterable[Self]:
         """Return those of this kind that a command is to fill."""
 
-    def beside(self, suffix: str) -> "Self":  # noqa: ARG002 - for a layer with tables
+    def beside(self, suffix: str) -> Self:  # noqa: ARG002 - for a layer with tables
         """Return the same layer over tables whose names have a suffix."""
         raise RuntimeError(f"{self.name} has no tables to be rebuilt.")
 
-    def prepare(self, catalog: "Catalog") -> None:
+    def prepare(self, catalog: Catalog) -> None:
         """Create missing tables, without Spark: called while Spark starts."""
 
     def open(self, spark: SparkSession) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from consumer.layers.base import Layer, take
@@ -13,9 +14,6 @@ from lakeproof.errors import UsageError
 from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
 from lakeproof.tables.names import MARKER, REBUILDING
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
 
 
 def rebuild(settings: Settings, layer: Layer[Any], session: Callable[[], SparkSession]) -> str:
@@ -51,7 +49,7 @@ def new_suffix() -> str:
     return f"{REBUILDING}{datetime.now(UTC):%Y%m%d%H%M%S}"
 
 
-def _suffix(catalog: "Catalog", layer: Layer[Any]) -> str:
+def _suffix(catalog: Catalog, layer: Layer[Any]) -> str:
     """The suffix of the new tables; tables of an interrupted rebuild that cannot be continued are dropped."""
     begun = {name: _begun_suffixes(catalog, name) for name in layer.tables}
     if layer.resumes:
@@ -63,14 +61,14 @@ def _suffix(catalog: "Catalog", layer: Layer[Any]) -> str:
     return new_suffix()
 
 
-def _begun_suffixes(catalog: "Catalog", table: str) -> list[str]:
+def _begun_suffixes(catalog: Catalog, table: str) -> list[str]:
     """Suffixes of the tables of earlier rebuilds that were interrupted, the newest last."""
     namespace, name = table.split(".")
     names = [found for _, found in catalog.list_tables(namespace)] if catalog.namespace_exists(namespace) else []
     return sorted(found.removeprefix(name) for found in names if found.startswith(name + REBUILDING))
 
 
-def _is_replacing(catalog: "Catalog", names: Sequence[str]) -> bool:
+def _is_replacing(catalog: Catalog, names: Sequence[str]) -> bool:
     """Whether an earlier rebuild was interrupted while it replaced the tables, the last of which is still left."""
     last = names[-1]
     if not catalog.table_exists(last) or all(catalog.table_exists(name) for name in names):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ import structlog
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
+from consumer.asked import Asked
 from consumer.layers.base import Commits, Layer, Totals
 from consumer.layers.buckets import DamagedError, mended
 from consumer.modes.checkpoint import Checkpoint, Commit, Counts, Identity
@@ -38,11 +39,6 @@ from lakeproof.kafka.sending import Sending
 from lakeproof.kafka.topic import Topic
 from lakeproof.settings import Settings
 from lakeproof.state.lease import mode_lease
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from consumer.asked import Asked
 
 log = structlog.get_logger()
 
@@ -64,7 +60,7 @@ class ModeLayer(Layer[Plan]):
         self._responded = time.monotonic()
 
     @classmethod
-    def asked(cls, asked: "Asked") -> Iterable["Self"]:  # noqa: ARG003 - a mode is asked for by its own command line
+    def asked(cls, asked: Asked) -> Iterable[Self]:  # noqa: ARG003 - a mode is asked for by its own command line
         """None: streams have no modes."""
         return ()
 

@@ -7,17 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame, SparkSession
 
 from consumer.bulletin import Bulletin
 from consumer.sources.envelope import Envelope, Messages
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Limits
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class Part(Protocol):
@@ -96,7 +95,7 @@ class Source(ABC, Generic[PartT]):
         """Reads it within tasks."""
 
     @abstractmethod
-    def prepare(self, catalog: "Catalog") -> None:
+    def prepare(self, catalog: Catalog) -> None:
         """Check that it is the one that the stream's tables were filled from. The tables exist."""
 
     @abstractmethod
@@ -104,15 +103,15 @@ class Source(ABC, Generic[PartT]):
         """Refuse to start from the beginning if a checkpoint says that there were tables."""
 
     @abstractmethod
-    def resume(self, ledger: "Table", accounted: str | None) -> None:
+    def resume(self, ledger: Table, accounted: str | None) -> None:
         """Resume behind `accounted`, up to which the ledger has everything; None for the beginning."""
 
     @abstractmethod
-    def rows(self, spark: "SparkSession", bulletin: Bulletin) -> "DataFrame":
+    def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
         """Return the streaming rows that say what each micro-batch holds."""
 
     @abstractmethod
-    def held(self, rows: "DataFrame", micro_batch_id: int) -> Held[PartT] | None:
+    def held(self, rows: DataFrame, micro_batch_id: int) -> Held[PartT] | None:
         """Read what the micro-batch with this number in the checkpoint holds, by its rows; None for nothing.
 
         Raises

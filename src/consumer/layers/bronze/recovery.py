@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
@@ -12,9 +12,6 @@ from consumer.iceberg.marker import Marker, unfinished
 from consumer.iceberg.newest import newest_marker, python_state
 from lakeproof.catalog import CATALOG
 from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE, StreamTables
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
 
 
 @dataclass(frozen=True)
@@ -25,7 +22,7 @@ class Standing:
     unfinished: Marker | None  # the micro-batch that bronze has and the ledger does not
 
 
-def standing(catalog: "Catalog", names: StreamTables, query: str, is_origin: Callable[[str], bool]) -> Standing:
+def standing(catalog: Catalog, names: StreamTables, query: str, is_origin: Callable[[str], bool]) -> Standing:
     """Look where a stream's tables are."""
     bronze, dead_letters, ledger = (
         newest_marker(python_state(catalog.load_table(name)), query, name)

@@ -10,8 +10,10 @@ A product whose windows are final needs no correction: a window is computed once
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from consumer.asked import Asked
@@ -37,11 +39,6 @@ from lakeproof.state.lease import gold_lease
 from lakeproof.tables.columns import renamed_columns
 from lakeproof.tables.names import gold_query, gold_table, silver_query, silver_tables
 from lakeproof.tables.schemas import ensure_namespace
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table
 
 _EARLIEST = -(1 << 63)
 
@@ -94,7 +91,7 @@ class GoldLayer(Layer[_Work]):
         """The same over a table whose name has a suffix."""
         return GoldLayer(self._settings, self._product, gold_table(self._product.name, suffix))
 
-    def prepare(self, catalog: "Catalog") -> None:
+    def prepare(self, catalog: Catalog) -> None:
         """Create the namespace of the table."""
         ensure_namespace(catalog, self._table.split(".")[0])
 
@@ -177,12 +174,12 @@ class GoldLayer(Layer[_Work]):
         first = _EARLIEST if work.published is None else work.published - size + 1
         return self._write(spark, self._load(self.source), work, Windows([(first, horizon - size + 1)]))
 
-    def _load(self, name: str) -> "Table":
+    def _load(self, name: str) -> Table:
         with catalog_errors():
             return open_catalog(self._settings).load_table(name)
 
     def _write(
-        self, spark: SparkSession, silver: "Table", work: _Work, windows: Windows | Sessions | None = None
+        self, spark: SparkSession, silver: Table, work: _Work, windows: Windows | Sessions | None = None
     ) -> Written:
         """Compute windows, all of them by default, from what silver has kept; it may be ahead by now."""
         spans = windows.spans(self._product) if windows else None
@@ -190,7 +187,7 @@ class GoldLayer(Layer[_Work]):
         wanted = Wanted(self._product, work.event_time, windows, datetime.now(UTC), work.target, self._settings.s3)
         return write_windows(spark, scan, wanted)
 
-    def _scan(self, silver: "Table", work: _Work, since: int = 0, within: "BooleanExpression | None" = None) -> Scan:
+    def _scan(self, silver: Table, work: _Work, since: int = 0, within: BooleanExpression | None = None) -> Scan:
         renamed = renamed_columns(silver.properties)
         columns = {name: renamed.get(name, name) for name in columns_of(self._product, work.event_time)}
         with catalog_errors():

@@ -7,11 +7,13 @@ silver has to be looked for beyond the sessions that they touch.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.scan import Scan, plan, read, spread
@@ -21,10 +23,6 @@ from consumer.layers.gold.touched import ALL_WINDOWS, Windows, as_micros, merged
 from consumer.texts import texts_of
 from lakeproof.catalog import catalog_errors
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
-
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table
 
 MAX_SESSIONS = 1_000_000
 """Sessions that are sent to every task, at most; where more are touched, all are computed again."""
@@ -112,7 +110,7 @@ def _joined(keys: Any, starts: Any, ends: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def touched_sessions(
-    spark: SparkSession, new: Scan, table: "Table", name: str, product: Product, event_time: str
+    spark: SparkSession, new: Scan, table: Table, name: str, product: Product, event_time: str
 ) -> Sessions | Windows:
     """Find the sessions of new rows, joined to those of the table that they meet; all windows if these are too many."""
     gap = micros(product.window.size)
@@ -156,7 +154,7 @@ def overlapping(rows: pa.Table, wanted: Sessions) -> pa.Table:
     return known.filter(pa.array((at >= 0) & (wanted.keys[at] == keys) & (wanted.ends[at] > starts)))
 
 
-def _met(spark: SparkSession, table: "Table", name: str, product: Product, wanted: Sessions) -> list[pa.Table]:
+def _met(spark: SparkSession, table: Table, name: str, product: Product, wanted: Sessions) -> list[pa.Table]:
     """The sessions of a product's table that overlap with wanted ones."""
     columns = {START: WINDOW_START, END: WINDOW_END} | {
         renamed: key.name for key, renamed in zip(product.keys, key_names(product), strict=True)
@@ -171,7 +169,7 @@ def _met(spark: SparkSession, table: "Table", name: str, product: Product, wante
     return [rows for part in spread(spark, scan, find) for rows in part]
 
 
-def _overlap(spans: Sequence[Span]) -> "BooleanExpression":
+def _overlap(spans: Sequence[Span]) -> BooleanExpression:
     """Whether a row of a product's table overlaps with one of the spans."""
     from pyiceberg import expressions
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
@@ -49,9 +50,6 @@ from lakeproof.tables.names import (
     silver_tables,
 )
 from lakeproof.tables.schemas import ensure_samples_tables
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
 
 _ROWS_OF_A_BATCH = 10_000
 
@@ -98,7 +96,7 @@ class SamplesLayer(Layer[_Work]):
         names = samples_tables(self._samples.name, self._samples.anomalies, suffix)
         return SamplesLayer(self._settings, self._samples, names)
 
-    def prepare(self, catalog: "Catalog") -> None:
+    def prepare(self, catalog: Catalog) -> None:
         """Create missing tables."""
         ensure_samples_tables(catalog, self._samples, self._names)
 

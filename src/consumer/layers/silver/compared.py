@@ -1,10 +1,13 @@
 """What verdicts depend on: key, place, time and hash of each row of bronze, and of silver's rows with their keys."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import field_at
@@ -26,18 +29,13 @@ from lakeproof.tables.names import (
     stream_tables,
 )
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table
-
 RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
 
 _compute: Any = pc  # its stubs lack functions
 _PROVENANCE = (SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRACT_VERSION)
 
 
-def bronze_scan(catalog: "Catalog", contract: Contract, taken: Range) -> Scan:
+def bronze_scan(catalog: Catalog, contract: Contract, taken: Range) -> Scan:
     """The rows of bronze in some micro-batches, with the columns that silver has."""
     name = stream_tables(contract.stream).bronze
     table = catalog.load_table(name)
@@ -47,7 +45,7 @@ def bronze_scan(catalog: "Catalog", contract: Contract, taken: Range) -> Scan:
     return plan(table, name, columns, of_micro_batches(taken.start, taken.end))
 
 
-def kept_scan(catalog: "Catalog", contract: Contract, name: str, oldest: Micros | None) -> Scan:
+def kept_scan(catalog: Catalog, contract: Contract, name: str, oldest: Micros | None) -> Scan:
     """What verdicts depend on of the rows of a silver table whose event time is not before `oldest`."""
     table = catalog.load_table(name)
     return plan(table, name, _compared_columns(table, contract), within=_since(contract, oldest))
@@ -55,7 +53,7 @@ def kept_scan(catalog: "Catalog", contract: Contract, name: str, oldest: Micros 
 
 def kept_before(
     spark: SparkSession,
-    catalog: "Catalog",
+    catalog: Catalog,
     contract: Contract,
     name: str,
     start: int,
@@ -139,19 +137,19 @@ def _micros(times: Any) -> Any:
     return times.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
 
 
-def _compared_columns(table: "Table", contract: Contract) -> dict[str, str]:
+def _compared_columns(table: Table, contract: Contract) -> dict[str, str]:
     top = contract.event_time.partition(".")[0]
     columns = _current(table, [*contract.primary_key, top])
     return columns | {each: each for each in (SOURCE, POSITION, MICRO_BATCH_ID, CONTENT_HASH)}
 
 
-def _current(table: "Table", names: list[str]) -> dict[str, str]:
+def _current(table: Table, names: list[str]) -> dict[str, str]:
     """Names of a table's columns by those that a contract has for them: some were renamed under a newer one."""
     renamed = renamed_columns(table.properties)
     return {name: renamed.get(name, name) for name in names}
 
 
-def _since(contract: Contract, oldest: Micros | None) -> "BooleanExpression | None":
+def _since(contract: Contract, oldest: Micros | None) -> BooleanExpression | None:
     from pyiceberg import expressions
 
     if oldest is None:

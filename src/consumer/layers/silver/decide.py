@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from consumer.asked import Asked
@@ -44,9 +45,6 @@ from lakeproof.tables.names import (
 )
 from lakeproof.tables.schemas import CONTENT_HASH_KIND, ensure_silver_tables
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-
 _MICROSECOND = timedelta(microseconds=1)
 _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("source", pa.string()),
@@ -62,7 +60,7 @@ _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
 class _Work:
     """What a micro-batch decides, and the tables that say so."""
 
-    catalog: "Catalog"
+    catalog: Catalog
     kept: OpenTable
     conflicts: OpenTable
     taken: Range
@@ -100,7 +98,7 @@ class SilverLayer(Layer[_Work]):
         """The same over tables whose names have a suffix."""
         return SilverLayer(self._settings, self._declared, silver_tables(self.stream, suffix))
 
-    def prepare(self, catalog: "Catalog") -> None:
+    def prepare(self, catalog: Catalog) -> None:
         """Create missing tables."""
         ensure_silver_tables(catalog, self._declared, self._names)
 
@@ -206,7 +204,7 @@ class SilverLayer(Layer[_Work]):
     def _kept(
         self,
         spark: SparkSession,
-        catalog: "Catalog",
+        catalog: Catalog,
         keys: Any,
         kept: OpenTable,
         contract: Contract,

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from consumer.iceberg.marker import committed
 from consumer.iceberg.scan import of_micro_batches, plan, read
@@ -10,10 +12,6 @@ from lakeproof.checkpoint import bronze_query
 from lakeproof.kafka.offsets import partition_name
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.tables.names import stream_tables
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
 MAX_MICRO_BATCHES = 100
 """Micro-batches of bronze that are decided at once, at most: each has a horizon of its own."""
@@ -36,7 +34,7 @@ class Range:
 class Bronze:
     """What can be decided."""
 
-    ledger: "Table"  # bronze's ledger
+    ledger: Table  # bronze's ledger
     end: int  # the number of the micro-batch that bronze, dead letters and ledger will have next
 
     @property
@@ -45,7 +43,7 @@ class Bronze:
         return str(self.ledger.metadata.table_uuid)
 
 
-def bronze_of(catalog: "Catalog", stream: str) -> Bronze:
+def bronze_of(catalog: Catalog, stream: str) -> Bronze:
     """How far bronze is."""
     ledger = catalog.load_table(stream_tables(stream).ledger)
     marker = committed(ledger.properties, bronze_query(stream))
@@ -53,7 +51,7 @@ def bronze_of(catalog: "Catalog", stream: str) -> Bronze:
 
 
 def next_range(
-    ledger: "Table",
+    ledger: Table,
     start: int,
     end: int,
     max_rows: int,
@@ -77,7 +75,7 @@ def next_range(
     return replace(whole, end=end, rows={key: count for key, count in counts.items() if key[1] < end})
 
 
-def range_of(ledger: "Table", start: int, end: int) -> Range:
+def range_of(ledger: Table, start: int, end: int) -> Range:
     """The micro-batches from `start` to before `end`, from bronze's ledger."""
     of_topic = recorded_topic(ledger.properties) is not None
     number = "micro_batch_id"

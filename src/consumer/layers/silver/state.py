@@ -4,10 +4,11 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import structlog
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.append import OpenTable
@@ -21,9 +22,6 @@ from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract
 from lakeproof.settings import Settings
 from lakeproof.tables.names import MICRO_BATCH_ID
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
 
 log = structlog.get_logger()
 
@@ -40,7 +38,7 @@ class State:
     def find(
         self,
         spark: SparkSession,
-        catalog: "Catalog",
+        catalog: Catalog,
         silver: OpenTable,
         contract: Contract,
         keys: Any,
@@ -65,7 +63,7 @@ class State:
         self,
         index: KeyIndex,
         spark: SparkSession,
-        catalog: "Catalog",
+        catalog: Catalog,
         silver: OpenTable,
         contract: Contract,
         horizon: Micros | None,
@@ -108,7 +106,7 @@ class State:
         self,
         index: KeyIndex,
         spark: SparkSession,
-        catalog: "Catalog",
+        catalog: Catalog,
         silver: OpenTable,
         contract: Contract,
         wanted: IndexPosition,

@@ -1,19 +1,17 @@
 """Where a query resumes after a restart: checkpoint, landing log and tables must agree."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+from pyiceberg.table import Table
 
 from lakeproof.checkpoint import read_checkpoint
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandedFile, LandingLog, Position
 
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
 
 def place_to_go_on(
-    settings: Settings, query: str, log: LandingLog, ledger: "Table", accounted: Position | None
+    settings: Settings, query: str, log: LandingLog, ledger: Table, accounted: Position | None
 ) -> Position:
     """Find the position behind which a query's next micro-batch begins, and bring the landing log there.
 
@@ -44,7 +42,7 @@ def place_to_go_on(
     return place
 
 
-def _accounted_files(ledger: "Table") -> Iterator[LandedFile]:
+def _accounted_files(ledger: Table) -> Iterator[LandedFile]:
     fields = ("source", "size", "etag", "landed_at")
     for batch in ledger.scan(selected_fields=fields).to_arrow_batch_reader():
         for row in batch.to_pylist():

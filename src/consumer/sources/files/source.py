@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from consumer.balanced import balanced
@@ -28,10 +30,6 @@ from lakeproof.state.landing_log import LandedFile, LandingLog, Position, is_ori
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import stream_tables
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
 log = structlog.get_logger()
 
@@ -97,12 +95,12 @@ class FileSource(Source[LandedFile]):
                 "everything in the landing zone is read again.",
             )
 
-    def prepare(self, catalog: "Catalog") -> None:
+    def prepare(self, catalog: Catalog) -> None:
         """Check that the stream's files are where they were."""
         check_comes_from(self._stream, catalog.load_table(stream_tables(self._stream).ledger).properties, None)
         check_landing_root(catalog, self._stream, self._zone)
 
-    def resume(self, ledger: "Table", accounted: str | None) -> None:
+    def resume(self, ledger: Table, accounted: str | None) -> None:
         """Find where to go on; and, to take what is there, find that."""
         known = Position.parse(accounted) if accounted else None
         self._start = place_to_go_on(self._settings, self._query, self._log, ledger, known)

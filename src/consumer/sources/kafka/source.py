@@ -7,8 +7,9 @@ micro-batch read the messages themselves, see :mod:`consumer.sources.kafka.read`
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from consumer.bulletin import Bulletin
@@ -27,10 +28,6 @@ from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.given_up import given_up_before
 from lakeproof.tables.names import stream_tables
 from lakeproof.tables.schemas import ensure_message_columns
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
 # A range is cut into pieces for tasks, but into none that is smaller: each makes files of its own in the tables.
 _OFFSETS_PER_PIECE = 20_000
@@ -100,7 +97,7 @@ class KafkaSource(Source[OffsetRange]):
                 "topic is read again from LAKE_KAFKA_STARTING_OFFSETS.",
             )
 
-    def prepare(self, catalog: "Catalog") -> None:
+    def prepare(self, catalog: Catalog) -> None:
         """Check that it is the topic that was read; the first time, record it, and where in it the stream begins."""
         ledger = catalog.load_table(stream_tables(self._stream).ledger).properties
         check_comes_from(self._stream, ledger, self._topic.name)
@@ -113,7 +110,7 @@ class KafkaSource(Source[OffsetRange]):
         self._recorded = recorded
         ensure_message_columns(catalog, self._stream)
 
-    def resume(self, ledger: "Table", accounted: str | None) -> None:  # noqa: ARG002 - the position says all
+    def resume(self, ledger: Table, accounted: str | None) -> None:  # noqa: ARG002 - the position says all
         """Find where to go on: checkpoint, tables and topic must agree."""
         place = self._place(accounted)
         self._past = place.past
