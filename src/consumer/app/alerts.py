@@ -3,13 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from consumer.app.application import Query
 from consumer.app.failures import explained
+from consumer.app.running import SparkQueries
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from consumer.iceberg.jvm import trigger_in_real_time
@@ -33,8 +34,8 @@ _MICRO_BATCH_EVERY = "500 milliseconds"
 _OTHERS_EVERY = "2 seconds"
 
 
-class AlertsQuery:
-    """The alerts of a product of samples; see :class:`consumer.app.application.Query`.
+class AlertsQuery(Query):
+    """The alerts of a product of samples.
 
     Two queries of Spark read the topic: one takes plain messages, in real time if that is asked for, and the other
     judges all others. Each has a checkpoint of its own, and sends what it has sent since then again after a crash.
@@ -60,10 +61,9 @@ class AlertsQuery:
         self._running: Sequence[StreamingQuery] = ()
         self.name, self._others = alerts_queries(samples.name)
         self.lease_name = alerts_lease(samples.name)
-        self.follows: str | None = None
 
     @property
-    def micro_batches(self) -> int:
+    def micro_batches(self) -> int:  # type: ignore[override]  # nobody sets it
         """How many micro-batches of the topic it has finished, in real time one every two minutes."""
         done = [query.lastProgress for query in self._running]
         return sum(int(progress["batchId"]) + 1 for progress in done if progress)
@@ -87,7 +87,7 @@ class AlertsQuery:
     def resume(self, spark: SparkSession, held: Lease) -> None:
         """Nothing to do: Spark's checkpoints say where to go on."""
 
-    def start(self, spark: SparkSession, bulletin: Bulletin) -> "Running":  # noqa: ARG002 - ended by its end
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> SparkQueries:  # noqa: ARG002 - ended by its end
         """Start both queries."""
         samples, contract, limits = self._samples, self._contract, self._settings.limits
         messages = _messages(spark, self._settings.kafka, self._topic)
@@ -99,7 +99,7 @@ class AlertsQuery:
             self._start(others, self._others, _OTHERS_EVERY),
         ]
         log.info("started", query=self.name, topic=self._alerts.topic, mode=str(self._alerts.mode))
-        return Running(self._running)
+        return SparkQueries(self._running, end_themselves=True, can_be_cut=True)
 
     def _start(self, alerts: DataFrame, name: str, every: str | None) -> StreamingQuery:
         """Start a query that looks for messages every so often; None for each message as it comes."""
@@ -121,37 +121,6 @@ class AlertsQuery:
         except LakeproofError as away:
             return away
         return explained(error, self._settings, self._samples.stream)
-
-
-class Running:
-    """Has the members of Spark's StreamingQuery that the application uses. It can be ended at any time."""
-
-    def __init__(self, queries: Sequence[StreamingQuery]) -> None:
-        self._queries = queries
-
-    @property
-    def isActive(self) -> bool:  # noqa: N802 - Spark's name
-        """Whether none has ended."""
-        return all(query.isActive for query in self._queries)
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """Never in a micro-batch that is worth waiting for: what was not noted as done is done again."""
-        return {"isTriggerActive": False, "message": "Waiting"}
-
-    def exception(self) -> Exception | None:
-        """Why one of them failed."""
-        return next((error for query in self._queries if (error := query.exception())), None)
-
-    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
-        """Wait until they have ended: their sources know what was there when they were started."""
-        for query in self._queries:
-            query.awaitTermination()
-
-    def stop(self) -> None:
-        """End all of them."""
-        for query in self._queries:
-            query.stop()
 
 
 def _messages(spark: SparkSession, kafka: KafkaSettings, topic: str) -> DataFrame:

@@ -3,17 +3,19 @@
 import shutil
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from consumer.app.running import Running
 from consumer.bulletin import Bulletin
 from lakeproof.catalog import catalog_errors
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -30,61 +32,35 @@ _POLL_SECONDS = 0.2
 _IDLE_POLL_SECONDS = 0.05
 
 
-class Query(Protocol):
+class Query(ABC):
     """What the application runs."""
 
-    @property
-    def name(self) -> str:
-        """Name of the query, of its checkpoint, its scheduler pool and its markers."""
+    name: str
+    """Name of the query, of its checkpoint, its scheduler pool and its markers."""
+    lease_name: str
+    """Name of the lease that keeps a second consumer from running it."""
+    follows: str | None = None
+    """Name of the query whose tables it reads."""
+    spark_settings: Mapping[str, str] = {}
+    """Settings of Spark's session for this query alone."""
+    micro_batches: int = 0
+    """How many micro-batches it has finished."""
 
-    @property
-    def lease_name(self) -> str:
-        """Name of the lease that keeps a second consumer from running it."""
-
-    @property
-    def follows(self) -> str | None:
-        """Name of the query whose tables it reads."""
-
-    @property
-    def spark_settings(self) -> Mapping[str, str]:
-        """Settings of Spark's session for this query alone."""
-
-    @property
-    def micro_batches(self) -> int:
-        """How many micro-batches it has finished."""
-
+    @abstractmethod
     def prepare(self) -> None:
         """Make what is missing, without Spark. Called beside the start of the session, within a thread."""
 
+    @abstractmethod
     def resume(self, spark: SparkSession, held: Lease) -> None:
         """Finish what an earlier run began, and find where to go on."""
 
-    def start(self, spark: SparkSession, bulletin: Bulletin) -> "Running":
+    @abstractmethod
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
         """Start it."""
 
+    @abstractmethod
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""
-
-
-class Running(Protocol):
-    """A query that was started: what is used of Spark's StreamingQuery."""
-
-    @property
-    def isActive(self) -> bool:  # noqa: N802 - Spark's name
-        """Whether it has not ended."""
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """Whether it is in a micro-batch."""
-
-    def exception(self) -> Exception | None:
-        """Why it failed."""
-
-    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
-        """Wait until it has taken all that is available; raise the error that it failed with."""
-
-    def stop(self) -> None:
-        """End it."""
 
 
 def run_queries(
@@ -194,7 +170,7 @@ def _wait_until_done(running: Mapping[str, Running], follows: Mapping[str, str |
         if before:  # it has nothing more to add to what this one follows
             before.result()
         # With a source that has nothing more to give, this returns once all is committed.
-        running[name].processAllAvailable()
+        running[name].drain()
 
     with ThreadPoolExecutor(len(running)) as pool:
         for name in running:
@@ -210,25 +186,18 @@ def _wait_for_the_end(running: Mapping[str, Running], stop_file: Path) -> str | 
     """Wait for a signal, or for a query to fail, whose name is returned."""
     while not stop_file.exists():
         time.sleep(_POLL_SECONDS)
-        ended = next((name for name, query in running.items() if not query.isActive), None)
+        ended = next((name for name, query in running.items() if query.has_ended), None)
         # One that declines a micro-batch ends by itself, maybe before this loop has seen the stop file.
         if ended and not stop_file.exists():
             return ended
     _wait_until_idle(running)
-    return next((name for name, query in running.items() if not query.isActive and query.exception()), None)
+    return next((name for name, query in running.items() if query.has_ended and query.failure()), None)
 
 
 def _wait_until_idle(running: Mapping[str, Running]) -> None:
     # The sources begin no micro-batch any more: only one that has begun is worth waiting for, not the next trigger.
-    while any(query.isActive and not _is_idle(query) for query in running.values()):
+    while any(not query.has_ended and query.is_busy for query in running.values()):
         time.sleep(_IDLE_POLL_SECONDS)
-
-
-def _is_idle(query: Running) -> bool:
-    """Whether no trigger is active, and the first one, which may repeat a micro-batch without asking, is over."""
-    status = query.status
-    # Spark says it in no other way: tests/consumer/app/test_contracts.py holds the text.
-    return not status["isTriggerActive"] and not status["message"].startswith("Initializing")
 
 
 def _failure(query: Query, running: Running, bulletin: Bulletin, held: Lease) -> LakeproofError:
@@ -241,8 +210,7 @@ def _failure(query: Query, running: Running, bulletin: Bulletin, held: Lease) ->
     noted = bulletin.noted(query.name)
     if noted:
         return noted
-    error = running.exception()
-    return query.explain(error or RuntimeError("it stopped unexpectedly"))
+    return query.explain(running.failure() or RuntimeError("it stopped unexpectedly"))
 
 
 def _named(query: Query, error: LakeproofError, queries: int) -> LakeproofError:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from threading import Condition, Event
 from time import monotonic
-from typing import Any
 
 import structlog
 from pyspark.errors import PySparkException
@@ -28,7 +27,7 @@ _TABLE_CHANGED = "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"
 
 
 class Following:
-    """Runs in a thread of its own, with the members of Spark's StreamingQuery that the application uses."""
+    """Runs in a thread of its own; see :class:`consumer.app.running.Running`."""
 
     def __init__(
         self,
@@ -48,6 +47,7 @@ class Following:
         self._ending = Event()
         self._changed = Condition()
         self._looks = 0  # that found nothing
+        self._is_awaited = False
         self._taking = False
         self._error: Exception | None = None
         # Spark's, so that the pool of the thread that starts it is its own, too.
@@ -55,24 +55,25 @@ class Following:
         self._thread.start()
 
     @property
-    def isActive(self) -> bool:  # noqa: N802 - Spark's name
-        """Whether it has not ended."""
-        return self._thread.is_alive()
+    def has_ended(self) -> bool:
+        """Whether its thread has ended."""
+        return not self._thread.is_alive()
 
     @property
-    def status(self) -> dict[str, Any]:
+    def is_busy(self) -> bool:
         """Whether it is taking something."""
-        return {"isTriggerActive": self._taking, "message": "Taking" if self._taking else "Waiting"}
+        return self._taking
 
-    def exception(self) -> Exception | None:
+    def failure(self) -> Exception | None:
         """Why it failed."""
         return self._error
 
-    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
+    def drain(self) -> None:
         """Wait until a look that begins from now on finds nothing."""
         with self._changed:
             enough = self._looks + (2 if self._taking else 1)
-            self._changed.wait_for(lambda: self._looks >= enough or not self.isActive or self._error)
+            self._is_awaited = True
+            self._changed.wait_for(lambda: self._looks >= enough or self.has_ended or self._error)
         if self._error:
             raise self._error
 
@@ -87,6 +88,7 @@ class Following:
                 began, seen = monotonic(), self._news()
                 with self._changed:
                     self._taking = not self._stop_file.exists()
+                    self._is_awaited = False
                 took = self._taking and self._take()
                 with self._changed:
                     self._taking = False
@@ -105,7 +107,7 @@ class Following:
 
     def _wait_for_news(self, seen: object) -> None:
         end = monotonic() + self._every
-        while self._news() == seen and (left := end - monotonic()) > 0:
+        while self._news() == seen and not self._is_awaited and (left := end - monotonic()) > 0:
             if self._ending.wait(min(left, _NEWS_POLL_SECONDS)):
                 return
 

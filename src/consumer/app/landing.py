@@ -8,11 +8,10 @@ from typing import Any
 import structlog
 from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.app.declining import Declining
+from consumer.app.application import Query
 from consumer.app.failures import explained
-from consumer.app.following import Following
+from consumer.app.running import Running, SparkQueries
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from consumer.iceberg.marker import Marker
@@ -22,7 +21,7 @@ from consumer.layers.bronze.recovery import Standing, standing
 from consumer.layers.bronze.tasks import warm_up
 from consumer.sources.kafka.schema_ids import SchemaIds
 from consumer.sources.registry import SOURCES
-from consumer.sources.source import Held, Source
+from consumer.sources.source import DeclinedError, Held, Source
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder
 from lakeproof.contracts import Contract, load_contract
@@ -45,8 +44,8 @@ class _Prepared:
     unfinished: Marker | None
 
 
-class BronzeQuery:
-    """The query of one stream; see :class:`consumer.app.application.Query`. `source` is a kind of the registry."""
+class BronzeQuery(Query):
+    """The query of one stream. `source` is a kind of the registry."""
 
     spark_settings: Mapping[str, str] = {
         # Only recovery shuffles, and little: more partitions would only cost their scheduling.
@@ -64,8 +63,6 @@ class BronzeQuery:
         self.stream = stream
         self.name = bronze_query(stream)
         self.lease_name = stream
-        self.follows: str | None = None
-        self.micro_batches = 0
 
     def prepare(self) -> None:
         """Create what is missing, make the contract the current one, and look where the tables are."""
@@ -96,7 +93,7 @@ class BronzeQuery:
                 catalog = open_catalog(self._settings)
                 self._resume(catalog, plan.source, self._standing(catalog, plan.source))
 
-    def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery | Declining | Following:
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
         """Start the streaming query."""
         source, trigger = self._prepared.source, self._trigger
         waiting = source.waiting()
@@ -127,7 +124,11 @@ class BronzeQuery:
             mode="available now" if trigger.available_now else f"every {trigger.every}",
             waiting=waiting,
         )
-        return Declining(running, lambda: self._failure) if source.knows_its_end else running
+        return SparkQueries(
+            [running],
+            end_themselves=source.knows_its_end,
+            has_declined=lambda: isinstance(self._failure, DeclinedError),
+        )
 
     def process(self, rows: DataFrame, micro_batch_id: int) -> None:
         """Take the micro-batch that rows of the source name."""

@@ -18,7 +18,7 @@ from lakeproof.settings import Settings
 
 
 class ModeQuery(LayerQuery):
-    """See :class:`consumer.app.application.Query`."""
+    """The query of a mode."""
 
     spark_settings: Mapping[str, str] = {}
 

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from pyspark.sql import SparkSession
 
+from consumer.app.application import Query
 from consumer.app.failures import explained
 from consumer.app.following import Following, follow
 from consumer.app.trigger import Trigger
@@ -27,8 +28,8 @@ PATIENCE_SECONDS = 30.0
 """How long a layer lets the one before it catch up, at most."""
 
 
-class LayerQuery:
-    """The query of a layer; see :class:`consumer.app.application.Query`."""
+class LayerQuery(Query):
+    """The query of a layer."""
 
     # A micro-batch is small: more partitions would only cost their scheduling.
     spark_settings: Mapping[str, str] = {"spark.sql.shuffle.partitions": "4"}
@@ -43,7 +44,6 @@ class LayerQuery:
         self.name = layer.name
         self.lease_name = layer.lease_name
         self.follows = layer.follows
-        self.micro_batches = 0
 
     def prepare(self) -> None:
         """Create missing tables."""

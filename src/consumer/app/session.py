@@ -62,11 +62,6 @@ def start_session(
     `java_options` are more options for the driver's JVM, as :data:`PLANNING_ONLY`. To `archive_to`, the JVM archives
     the classes that it has loaded when it ends. Tasks of the scheduler pools `urgent` get the next core that is free;
     if there are any, Python workers on this machine leave the processor to the JVM.
-
-    Raises
-    ------
-    UnavailableError
-        The jars are missing, or Spark does not start.
     """
     jars = [str(jar) for jar in sorted(settings.spark.jars.absolute().glob("*.jar"))]
     if not jars:

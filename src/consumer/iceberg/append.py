@@ -57,23 +57,11 @@ class OpenTable:
     spark: SparkSession
 
     def newest(self) -> Committed | None:
-        """Its newest marker of the query.
-
-        Raises
-        ------
-        MarkerLostError
-            The table was rolled back to before that, or replaced, or has rows and no marker.
-        """
+        """Its newest marker of the query."""
         return newest_marker(spark_state(self.loaded), self.query, self.name)
 
     def check_has(self, committed: Committed) -> None:
-        """Make sure that it has what a marker says that it had once.
-
-        Raises
-        ------
-        MarkerLostError
-            It was rolled back to before that, or replaced.
-        """
+        """Make sure that it has what a marker says that it had once."""
         state = spark_state(self.loaded)
         check_history(committed, state.current, state.find, self.name)
 
@@ -110,15 +98,7 @@ class OpenTable:
         self.loaded.updateSchema().unionByNameWith(_java_schema(self.spark, wanted)).commit()
 
     def target(self, marker: Marker) -> Target | None:
-        """How to write data files for it; None if it has the micro-batch already.
-
-        Raises
-        ------
-        MarkerLostError
-            Its newest marker is neither this micro-batch's, nor does this one begin where that one ends.
-        LakeproofError
-            Its partitions are gone: it was replaced.
-        """
+        """How to write data files for it; None if it has the micro-batch already."""
         if has_done(self.newest(), marker, self.name):
             return None
         schema = self.schema()
@@ -183,15 +163,7 @@ def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> 
 
 
 def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
-    """Commit a change with its marker, unless the table has that already; return whether it was committed now.
-
-    Raises
-    ------
-    MarkerLostError
-        The newest marker is neither this micro-batch's, nor does this one begin where that one ends.
-    UnavailableError
-        Others commit to the table all the time, or removed what was to be committed.
-    """
+    """Commit a change with its marker, unless the table has that already; return whether it was committed now."""
     for _ in range(_ATTEMPTS):
         transaction = table.loaded.newTransaction()  # reads the table again
         newest = newest_marker(spark_state(transaction.startMetadata()), table.query, table.name)
@@ -226,13 +198,7 @@ def _gone(table: OpenTable, which: str) -> UnavailableError:
 
 
 def described(table: OpenTable, files: Sequence[DataFile]) -> list[Any]:
-    """Data files as Iceberg's own objects, with the statistics of their footers.
-
-    Raises
-    ------
-    UnavailableError
-        One of them is no longer there: the table must not get it.
-    """
+    """Data files as Iceberg's own objects, with the statistics of their footers."""
     if not files:
         return []
     loaded, spark = table.loaded, table.spark

@@ -89,13 +89,7 @@ def committed(properties: Mapping[str, str], query: str) -> Committed | None:
 
 
 def has_done(newest: Committed | None, marker: Marker, table: str) -> bool:
-    """Whether a table whose newest marker is `newest` has the micro-batch of `marker` already.
-
-    Raises
-    ------
-    MarkerLostError
-        It neither has it, nor does the micro-batch begin where the newest one ends.
-    """
+    """Whether a table whose newest marker is `newest` has the micro-batch of `marker` already."""
     if newest is None or newest.marker.end == marker.start:
         return False
     if newest.marker.holds_the_same(marker):
@@ -108,13 +102,7 @@ def has_done(newest: Committed | None, marker: Marker, table: str) -> bool:
 
 
 def check_marked(properties: Mapping[str, str], rows: int, table: str) -> None:
-    """Make sure that a table without a marker of a query has no rows either, unless they are of other queries.
-
-    Raises
-    ------
-    MarkerLostError
-        Somebody removed the marker: the table's position is unknown.
-    """
+    """Make sure that a table without a marker of a query has no rows either, unless they are of other queries."""
     if rows and not any(name.startswith(MARKER) for name in properties):
         raise MarkerLostError(
             f"Cannot determine which files the {rows:,} rows of {table} come from: its property {MARKER}… was removed, "
@@ -126,13 +114,7 @@ def check_marked(properties: Mapping[str, str], rows: int, table: str) -> None:
 def check_history(
     newest: Committed, current: Snapshot | None, find: Callable[[int], Snapshot | None], table: str
 ) -> None:
-    """Make sure that a table still has what its newest marker says; `find` returns None for an expired snapshot.
-
-    Raises
-    ------
-    MarkerLostError
-        The table was rolled back to before that commit, or replaced.
-    """
+    """Make sure that a table still has what its newest marker says; `find` returns None for an expired snapshot."""
     snapshot = current
     while snapshot is not None:
         if snapshot.id == newest.snapshot_id:
@@ -161,13 +143,7 @@ def unfinished(
     ledger: Committed | None,
     is_origin: Callable[[str], bool],
 ) -> Marker | None:
-    """The micro-batch that bronze has and the ledger lacks, or None. There is one at most.
-
-    Raises
-    ------
-    MarkerLostError
-        The tables are further apart than a crash can bring them.
-    """
+    """The micro-batch that bronze has and the ledger lacks, or None. There is one at most."""
     ahead = ledger is not None and (dead_letters is None or _is_ahead(ledger.marker, dead_letters.marker))
     for other in (dead_letters, ledger):
         if ahead or not _fits(other.marker if other else None, bronze.marker if bronze else None, is_origin):

@@ -60,13 +60,7 @@ def python_state(table: "Table") -> State:
 
 
 def newest_marker(state: State, query: str, table: str) -> Committed | None:
-    """The newest marker of a query in one state of a table: in a property, or in a snapshot if somebody removed that.
-
-    Raises
-    ------
-    MarkerLostError
-        The table was rolled back to before that, or replaced, or has rows and no marker.
-    """
+    """The newest marker of a query in a state of a table: in a property, or in a snapshot if somebody removed that."""
     key = property_of(query)
     newest = committed({key: state.property(key) or ""}, query) or _marked(state, key)
     if newest:

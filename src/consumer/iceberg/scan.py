@@ -3,7 +3,7 @@
 PyIceberg finds columns by their ids, applies deletes, and leaves out the row groups that the filter rules out.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -17,8 +17,8 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import SparkSession
 
-from consumer.balanced import balanced
 from consumer.iceberg.memory import MEMORY, ROWS
+from consumer.spreading import balanced, in_tasks
 from lakeproof.catalog import io_for_tasks
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.names import MICRO_BATCH_ID
@@ -77,11 +77,6 @@ def plan(
 
     `columns` are those to read, by the names that they are returned with. `within` leaves out data files only:
     PyIceberg does not filter rows by fields within objects.
-
-    Raises
-    ------
-    LakeproofError
-        Another tool has deleted rows of it by equality deletes.
     """
     from pyiceberg.expressions import AlwaysTrue, And
     from pyiceberg.expressions.visitors import UnpartitionedResidualEvaluator
@@ -127,13 +122,7 @@ def of_micro_batches(start: int, end: int, column: str = MICRO_BATCH_ID) -> Bool
 
 
 def read(scan: Scan) -> Iterator[pa.RecordBatch]:
-    """Read rows within a task; each time, they come in the same order.
-
-    Raises
-    ------
-    UnavailableError
-        A data file cannot be read, or is no longer there: the table was compacted, and its old snapshots expired.
-    """
+    """Read rows within a task; each time, they come in the same order."""
     for file in scan.files:  # one at a time: PyIceberg would read all of them before it returns the first rows
         yield from _rows_of(scan, file)
 
@@ -232,22 +221,8 @@ def spread_parts(
     """Let a task work on each part of a scan; return what they return, in the same order.
 
     The driver works on a small scan itself: a task would take longer to start.
-
-    Raises
-    ------
-    LakeproofError
-        What a task failed with.
     """
-    if not parts or is_small(scan):
-        return list(map(work, parts))
-
-    def attempt(part: PartT) -> ResultT | LakeproofError:
-        try:
-            return work(part)
-        except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
-            return error
-
-    return succeeded(spark.sparkContext.parallelize(parts, len(parts)).map(attempt).collect())
+    return list(map(work, parts)) if is_small(scan) else in_tasks(spark.sparkContext, parts, work)
 
 
 def whole_files(scan: Scan) -> tuple[Scan, Scan]:
@@ -307,16 +282,6 @@ def parts_of(spark: SparkSession, scan: Scan) -> list[Scan]:
     cores = spark.sparkContext.defaultParallelism
     groups = balanced(scan.files, min(1 + total // _BYTES_PER_TASK, len(scan.files), cores), _cost)
     return [replace(scan, files=files) for files in groups]
-
-
-def succeeded(results: Iterable[ResultT | LakeproofError]) -> list[ResultT]:
-    """What tasks returned; the error of one that failed is raised."""
-    found = []
-    for result in results:
-        if isinstance(result, LakeproofError):
-            raise result
-        found.append(result)
-    return found
 
 
 def _bytes_of(scan: Scan) -> int:

@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -12,42 +12,38 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from consumer.iceberg.data_files import DataFile, DataFileWriter, Target
-from lakeproof.errors import LakeproofError
+from consumer.spreading import attempted, succeeded
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
+
+ResultT = TypeVar("ResultT")
 
 
 @dataclass
 class Written:
-    """What tasks wrote of their rows, or why one of them could not; no table knows of it yet."""
+    """What was written of some rows; no table knows of it yet."""
 
     files: list[DataFile] = field(default_factory=list)
     rows: int = 0
-    failure: LakeproofError | None = None
 
 
-class Part(Protocol):
-    """What a task wrote. Can be pickled."""
-
-    failure: LakeproofError | None
-
-
-PartT = TypeVar("PartT", bound=Part)
+def write_batches(batches: Iterable[pa.RecordBatch], target: Target, s3: S3Settings) -> Written:
+    """Write rows, whose columns are a table's, to data files for it."""
+    writer, written = DataFileWriter(target, open_storage(target.folder, s3)), Written()
+    for batch in batches:
+        writer.write(batch)
+        written.rows += batch.num_rows
+    written.files = writer.close()
+    return written
 
 
 def write_rows(rows: DataFrame, target: Target, s3: S3Settings) -> Written:
-    """Write rows, whose columns are a table's, to data files for it.
-
-    Raises
-    ------
-    UnavailableError
-        A data file cannot be written; nothing was committed.
-    """
-    return gathered(write_in_tasks(rows, lambda batches: _write(batches, target, s3)))
+    """Let tasks do that."""
+    return gathered(write_in_tasks(rows, lambda batches: write_batches(batches, target, s3)))
 
 
 def gathered(parts: Iterable[Written]) -> Written:
-    """What tasks wrote, together."""
+    """What was written, together."""
     whole = Written()
     for part in parts:
         whole.files += part.files
@@ -55,17 +51,15 @@ def gathered(parts: Iterable[Written]) -> Written:
     return whole
 
 
-def write_in_tasks(rows: DataFrame, write: Callable[[Iterator[pa.RecordBatch]], PartT]) -> Iterator[PartT]:
+def write_in_tasks(rows: DataFrame, write: Callable[[Iterator[pa.RecordBatch]], ResultT]) -> list[ResultT]:
     """Let each task write its rows; return what each wrote, and raise what one of them failed with."""
+    attempt = attempted(write)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(write(batches))]})
+        yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(attempt(batches))]})
 
-    for row in map_in_arrow(rows, work, "written binary").collect():
-        part: PartT = pickle.loads(row.written)  # noqa: S301 - our own
-        if part.failure:
-            raise part.failure
-        yield part
+    found = map_in_arrow(rows, work, "written binary").collect()
+    return succeeded(pickle.loads(row.written) for row in found)  # noqa: S301 - our own
 
 
 def map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any], schema: str) -> DataFrame:
@@ -74,16 +68,3 @@ def map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any
     column: Any = function(*[rows[name] for name in rows.columns])
     mapped = rows._jdf.mapInArrow(column._jc, False, None)
     return DataFrame(mapped, rows.sparkSession)
-
-
-def _write(batches: Iterator[pa.RecordBatch], target: Target, s3: S3Settings) -> Written:
-    written = Written()
-    try:
-        writer = DataFileWriter(target, open_storage(target.folder, s3))
-        for batch in batches:
-            writer.write(batch)
-            written.rows += batch.num_rows
-        written.files = writer.close()
-    except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
-        written.failure = error
-    return written

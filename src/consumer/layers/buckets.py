@@ -50,13 +50,6 @@ class Buckets:
     """A database in which each bucket can be removed as a whole. One that cannot be opened is replaced by an empty one.
 
     Damage within its files shows only when they are read: any other method may raise :class:`DamagedError`.
-
-    Raises
-    ------
-    InUseError
-        Another process has it open.
-    LakeproofError
-        The folder cannot be written.
     """
 
     def __init__(self, folder: Path, setting: str) -> None:

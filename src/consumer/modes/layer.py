@@ -31,6 +31,7 @@ from consumer.modes.sinks import Folder, window_messages
 from consumer.modes.tasks import Piece, Work, judge, write_kept
 from consumer.modes.windows import OPEN, as_final, merged, split_final, touched, windows_of
 from consumer.sources.kafka.read import MessagesLostError
+from consumer.spreading import ResultT, attempted, succeeded
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.create import TopicSpec, ready_topic
 from lakeproof.kafka.modes import Mode
@@ -122,7 +123,8 @@ class ModeLayer(Layer[Plan]):
         """Judge messages and set some aside, decide which events are kept, then let the sinks have them."""
         mode, settings = self._mode, self._settings
         work = Work(mode, plan.number, plan.watermark, plan.at, settings.kafka, settings.limits, settings.s3)
-        read = spark.sparkContext.parallelize(list(enumerate(plan.tasks)), len(plan.tasks)).map(partial(_judge, work))
+        tasks = spark.sparkContext.parallelize(list(enumerate(plan.tasks)), len(plan.tasks))
+        read = tasks.map(attempted(partial(_judge, work)))
         has_rows = mode.window is None
         if has_rows:  # tasks write them once it is decided which are kept
             read = read.persist(StorageLevel.MEMORY_AND_DISK)
@@ -131,7 +133,7 @@ class ModeLayer(Layer[Plan]):
             kept = self._decide(pieces, plan)
             if has_rows:
                 masks = [np.packbits(mask).tobytes() for mask in kept]
-                yield lambda: _checked(read.map(partial(_write_kept, work, masks)).collect())
+                yield lambda: _checked(read.map(attempted(partial(_write_kept, work, masks))).collect())
         finally:
             if has_rows:
                 read.unpersist()
@@ -270,21 +272,20 @@ def _judge(work: Work, task: tuple[int, Any]) -> Piece:
     return judge(work, *task)
 
 
-def _head(piece: Piece) -> Piece:
-    return replace(piece, rows=None)  # the driver only needs what it decides by
+def _head(piece: Piece | LakeproofError) -> Piece | LakeproofError:
+    """What the driver decides by."""
+    return replace(piece, rows=None) if isinstance(piece, Piece) else piece
 
 
-def _write_kept(work: Work, masks: Sequence[bytes], piece: Piece) -> Piece:
-    return write_kept(work, masks[piece.index], piece)
+def _write_kept(work: Work, masks: Sequence[bytes], piece: Piece) -> None:
+    write_kept(work, masks[piece.index], piece)
 
 
-def _checked(pieces: list[Piece]) -> list[Piece]:
-    for piece in pieces:
-        if isinstance(piece.failure, MessagesLostError):
-            raise _hinted(piece.failure)
-        if piece.failure:
-            raise piece.failure
-    return pieces
+def _checked(results: list[ResultT | LakeproofError]) -> list[ResultT]:
+    try:
+        return succeeded(results)
+    except MessagesLostError as error:
+        raise _hinted(error) from None
 
 
 def _kept_events(pieces: Sequence[Piece], kept: Sequence[Any]) -> pa.Table:

@@ -13,7 +13,6 @@ from consumer.modes.sinks import ASIDE, KEPT, Folder, aside_messages, kept_messa
 from consumer.modes.windows import AMOUNT
 from consumer.sources.envelope import Envelope, Headers, Messages, header_column
 from consumer.sources.kafka.read import OffsetRange, envelopes
-from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode, ModeName
 from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.kafka.sending import Sending
@@ -49,37 +48,29 @@ class Piece:
     bad: int = 0
     late: int = 0
     newest: Micros | None = None  # the greatest time of an event, none later than the micro-batch
-    failure: LakeproofError | None = None  # an exception would reach the driver as the text of a stack trace
 
 
 def judge(work: Work, index: int, parts: Sequence[OffsetRange]) -> Piece:
     """Read the messages of some ranges, and set aside those that are bad or late."""
     aside = _Aside(work, index)
     events = _Events(work, aside)
-    try:
-        for found in envelopes(parts, work.kafka, work.limits):
-            events.add(found)
-        aside.close()
-    except LakeproofError as error:
-        return Piece(index, failure=error)
+    for found in envelopes(parts, work.kafka, work.limits):
+        events.add(found)
+    aside.close()
     newest = max((min(time, work.at) for time in events.times), default=None)
     return Piece(index, events.table(), events.rows(), aside.bad, aside.late, newest)
 
 
-def write_kept(work: Work, kept: bytes, piece: Piece) -> Piece:
+def write_kept(work: Work, kept: bytes, piece: Piece) -> None:
     """Write those rows of a piece whose bits are set in `kept`."""
     table = KEPT.empty_table() if piece.rows is None else piece.rows
     mask = np.unpackbits(np.frombuffer(kept, np.uint8), count=table.num_rows).astype(bool)
     rows = table.filter(pa.array(mask))
     mode = work.mode
-    try:
-        if mode.parquet:
-            Folder(mode.parquet, work.s3).write("part", work.number, f"{piece.index:04}", rows)
-        if mode.kafka:
-            Sending(work.kafka, mode.kafka).send(kept_messages(rows))
-    except LakeproofError as error:
-        return Piece(piece.index, failure=error)
-    return Piece(piece.index)
+    if mode.parquet:
+        Folder(mode.parquet, work.s3).write("part", work.number, f"{piece.index:04}", rows)
+    if mode.kafka:
+        Sending(work.kafka, mode.kafka).send(kept_messages(rows))
 
 
 @dataclass

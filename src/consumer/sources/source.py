@@ -69,11 +69,6 @@ class Reader(Protocol[PartT]):
 
         `touched` is called with a part that has another tag than was listed, and was read as it is now; None means that
         only what was listed may be read.
-
-        Raises
-        ------
-        UnavailableError
-            A part cannot be read for now: the micro-batch fails, and is tried again.
         """
 
 
@@ -112,13 +107,7 @@ class Source(ABC, Generic[PartT]):
 
     @abstractmethod
     def held(self, rows: DataFrame, micro_batch_id: int) -> Held[PartT] | None:
-        """Read what the micro-batch with this number in the checkpoint holds, by its rows; None for nothing.
-
-        Raises
-        ------
-        DeclinedError
-            The application ends: a micro-batch that has not been begun is left to the next run.
-        """
+        """Read what the micro-batch with this number in the checkpoint holds, by its rows; None for nothing."""
 
     @abstractmethod
     def held_between(self, start: str, end: str, names: Callable[[], Iterable[str]]) -> list[PartT]:
@@ -148,10 +137,4 @@ class Source(ABC, Generic[PartT]):
         """Remember the new tags of parts that its reader called `touched` with."""
 
     def check(self) -> None:
-        """Make sure that it can be read, and is the one it was. Called after a failure, to say why.
-
-        Raises
-        ------
-        LakeproofError
-            It cannot, or is not.
-        """
+        """Make sure that it can be read, and is the one it was. Called after a failure, to say why."""

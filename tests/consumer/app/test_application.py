@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 from tests.consumer.app.test_streams import GOOD
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
@@ -16,6 +15,7 @@ from tests.lakes import changed
 
 from consumer.app.application import Query, _wait_for_the_end, run_queries
 from consumer.app.landing import BronzeQuery
+from consumer.app.running import Running, SparkQueries
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from lakeproof.catalog import open_catalog
@@ -37,11 +37,10 @@ def land(settings: Settings, stream: str, name: str = "1.json") -> Path:
     return file
 
 
-class Ticks:
+class Ticks(Query):
     """A toy: counts rows of Spark's own source, and notes what it is given."""
 
     lease_name = name = "ticks"
-    follows = None
 
     def __init__(self, settings: Settings, fails: bool = False) -> None:
         self._settings = settings
@@ -58,7 +57,7 @@ class Ticks:
         held.check()
         self.resumed.set()
 
-    def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery:
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
         def take(batch: DataFrame, _number: int) -> None:
             context = batch.sparkSession.sparkContext
             self.given = {
@@ -70,13 +69,14 @@ class Ticks:
             self.micro_batches += 1
 
         ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-        return (
+        running = (
             ticks.writeStream.queryName(self.name)
             .option("checkpointLocation", checkpoint_folder(self._settings, self.name))
             .trigger(availableNow=True)
             .foreachBatch(take)
             .start()
         )
+        return SparkQueries([running])
 
     def explain(self, error: Exception) -> LakeproofError:
         return LakeproofError("The ticks failed.", str(error))
@@ -180,7 +180,7 @@ def test_a_file_that_is_gone_fails_its_stream_alone(lake_settings: Settings, ses
     land(lake_settings, "sensors")
 
     class Unmounted(BronzeQuery):
-        def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery:
+        def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
             gone.unlink()
             return super().start(spark, bulletin)
 
@@ -200,7 +200,7 @@ def test_a_source_leaves_its_error_as_it_is(lake_settings: Settings, session_of:
     class Restored(BronzeQuery):
         """Its landing log is an older copy by the time that its source looks."""
 
-        def start(self, spark: SparkSession, bulletin: Bulletin) -> StreamingQuery:
+        def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
             from lakeproof.state.database import open_database, transaction
 
             with transaction(open_database(lake_settings.state.database)) as connection:
@@ -268,14 +268,14 @@ def test_a_query_that_ends_as_the_signal_comes_has_not_failed(tmp_path: Path) ->
     stop_file = tmp_path / "stop"
 
     class Declined:
-        status: Mapping[str, Any] = {"isTriggerActive": False, "message": ""}
+        is_busy = False
 
         @property
-        def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        def has_ended(self) -> bool:
             stop_file.touch()
-            return False
+            return True
 
-        def exception(self) -> Exception | None:
+        def failure(self) -> Exception | None:
             return None
 
     query: Any = Declined()

@@ -42,16 +42,16 @@ def following(work: Work, tmp_path: Path) -> Iterator[Following]:
     yield query
     work.gate.set()
     query.stop()
-    assert not query.isActive
+    assert query.has_ended
 
 
 def test_it_takes_all_that_is_there(work: Work, following: Following) -> None:
-    following.processAllAvailable()
+    following.drain()
     assert work.taken == 3
     work.left = 2
-    following.processAllAvailable()
+    following.drain()
     assert work.taken == 5
-    assert following.exception() is None
+    assert following.failure() is None
 
 
 def test_it_can_wait_after_it_took_something_too(work: Work, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_it_looks_at_once_when_there_is_news(tmp_path: Path) -> None:
     work, bulletin = Work(), Bulletin(tmp_path)
     query = Following("test", work.take, 600, bulletin.stop_file, lambda: bulletin.progress("before"))
     try:
-        query.processAllAvailable()
+        query.drain()
         work.left = 1
         bulletin.note_progress("another")
         time.sleep(0.2)
@@ -106,10 +106,10 @@ def test_news_during_a_look_is_not_missed(tmp_path: Path) -> None:
 
 
 def test_a_look_that_began_before_does_not_count(work: Work, following: Following) -> None:
-    following.processAllAvailable()
+    following.drain()
     work.gate.clear()
     time.sleep(0.1)  # it looks, and sees nothing yet
-    waiting = threading.Thread(target=following.processAllAvailable)
+    waiting = threading.Thread(target=following.drain)
     waiting.start()
     time.sleep(0.1)
     work.left = 1
@@ -119,20 +119,20 @@ def test_a_look_that_began_before_does_not_count(work: Work, following: Followin
 
 
 def test_it_takes_nothing_more_when_it_shall_stop(work: Work, following: Following, tmp_path: Path) -> None:
-    following.processAllAvailable()
+    following.drain()
     (tmp_path / "stop").touch()
     time.sleep(0.05)
     work.left = 1
     time.sleep(0.1)
     assert work.taken == 3
-    assert following.isActive
-    assert not following.status["isTriggerActive"]
+    assert not following.has_ended
+    assert not following.is_busy
 
 
 def test_it_says_what_it_failed_with(work: Work, following: Following) -> None:
     work.left = -1
     with pytest.raises(ValueError, match="cannot be taken"):
-        following.processAllAvailable()
-    assert isinstance(following.exception(), ValueError)
+        following.drain()
+    assert isinstance(following.failure(), ValueError)
     following.stop()
-    assert not following.isActive
+    assert following.has_ended

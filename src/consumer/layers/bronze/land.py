@@ -10,8 +10,8 @@ import structlog
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.append import open_table
-from consumer.iceberg.data_files import DataFileWriter
 from consumer.iceberg.marker import Committed, Marker, unfinished
+from consumer.iceberg.tasks import write_batches
 from consumer.layers.base import Commits, Computing, append
 from consumer.layers.bronze.ledger import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
 from consumer.layers.bronze.recovery import unaccounted_units
@@ -23,7 +23,6 @@ from lakeproof.contracts import Contract
 from lakeproof.reasons import Reason
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.storage import open_storage
 from lakeproof.tables.names import NEXT_MICRO_BATCH, stream_tables
 
 log = structlog.get_logger()
@@ -118,9 +117,8 @@ class BronzeLayer(Computing[Landed[PartT]]):
             outcomes |= {(source, str(Reason.ABSENT)): 1 for source in written.changed if source in gone}
         yield append(bronze, marker, written.bronze)
         yield append(dead_letters, marker, written.dead_letters)
-        writer = DataFileWriter(rows_of_ledger, open_storage(rows_of_ledger.folder, s3))
-        writer.write(ledger_rows(parts, outcomes, written.drift, written.hashes, batch))
-        yield append(ledger, marker, writer.close())
+        rows = ledger_rows(parts, outcomes, written.drift, written.hashes, batch)
+        yield append(ledger, marker, write_batches([rows], rows_of_ledger, s3).files)
         return logged | {"id": batch.id} | _totals(outcomes, written.drift, batch)
 
     def _contract(self, digest: str) -> Contract:

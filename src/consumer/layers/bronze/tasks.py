@@ -6,7 +6,7 @@ through the JVM. So a unit is judged once, and nothing is kept or computed a sec
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,7 @@ from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
 from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
 from consumer.sources.envelope import SMALL_BYTES, Envelope, Messages
 from consumer.sources.source import PartT, Reader
-from lakeproof.errors import LakeproofError
+from consumer.spreading import in_tasks
 from lakeproof.install.judges import JudgeName
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits, S3Settings
@@ -60,7 +60,6 @@ class JudgedParts(Generic[PartT]):
     # parts that have another tag than was listed, and were read as they are now
     touched: list[PartT] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)  # hash of each source's bytes as they lie there
-    failure: LakeproofError | None = None  # why a task could not do its work; then the rest is not whole
 
 
 def contents_of(written: JudgedParts[PartT]) -> str:
@@ -86,9 +85,8 @@ def write_judged(spark: SparkSession, parts: Sequence[PartT], task: Task[PartT])
     is not there to be judged again. Otherwise it is a dead letter.
     """
     whole: JudgedParts[PartT] = JudgedParts()
-    for part in _spread(spark, task.reader, parts, partial(write_group, task=task)):
-        if part.failure:
-            raise part.failure
+    groups = task.reader.groups(parts, spark.sparkContext.defaultParallelism)
+    for part in in_tasks(spark.sparkContext, groups, partial(write_group, task=task)):
         whole.bronze += part.bronze
         whole.dead_letters += part.dead_letters
         whole.outcomes.update(part.outcomes)
@@ -99,33 +97,8 @@ def write_judged(spark: SparkSession, parts: Sequence[PartT], task: Task[PartT])
     return whole
 
 
-def _spread(
-    spark: SparkSession,
-    reader: Reader[PartT],
-    parts: Sequence[PartT],
-    work: Callable[[list[PartT]], JudgedParts[PartT]],
-) -> list[JudgedParts[PartT]]:
-    """Let tasks work on parts, divided as their reader likes."""
-    context = spark.sparkContext
-    groups = reader.groups(parts, context.defaultParallelism)
-    if not groups:
-        return []
-    # An RDD, not a DataFrame: a task takes parts and gives counts, so there are no rows to plan, encode, decode.
-    return context.parallelize(groups, len(groups)).map(work).collect()
-
-
 def write_group(parts: list[PartT], task: Task[PartT]) -> JudgedParts[PartT]:
-    """Judge parts, one after the other, and write the data files.
-
-    Errors of ours are returned: an exception would reach the driver as the text of a stack trace.
-    """
-    try:
-        return _write_group(parts, task)
-    except LakeproofError as error:
-        return JudgedParts(failure=error)
-
-
-def _write_group(parts: list[PartT], task: Task[PartT]) -> JudgedParts[PartT]:
+    """Judge parts, one after the other, and write the data files."""
     work = _Work(task)
     written: JudgedParts[PartT] = work.written
     touched = None if task.only_listed else written.touched.append

@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from consumer.iceberg.data_files import DataFileWriter, Target
-from consumer.iceberg.scan import Scan, is_small, parts_of, read, succeeded
-from consumer.iceberg.tasks import Written, gathered
+from consumer.iceberg.data_files import Target
+from consumer.iceberg.scan import Scan, is_small, parts_of, read
+from consumer.iceberg.tasks import Written, gathered, write_batches
 from consumer.layers.gold.columns import aggregated, in_windows, micros
 from consumer.layers.gold.sessions import Sessions, key_texts, sessions_of
 from consumer.layers.gold.touched import Windows, remembered, window_texts
+from consumer.spreading import attempted, succeeded
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.settings import S3Settings
-from lakeproof.storage import open_storage
 
 _ROWS_PER_TASK = 2_000_000
 """Rows that a task holds at once to aggregate them."""
@@ -54,16 +54,14 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
         except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
             yield 0, error
 
-    def write(dealt: Iterable[tuple[int, pa.Table | LakeproofError]]) -> Iterator[Written | LakeproofError]:
-        try:
-            yield _write(succeeded(each for _, each in dealt), wanted)
-        except LakeproofError as error:
-            yield error
+    def write(dealt: Iterable[tuple[int, pa.Table | LakeproofError]]) -> Written:
+        return _write(succeeded(each for _, each in dealt), wanted)
 
+    attempt = attempted(write)
     found = spark.sparkContext.parallelize(parts, len(parts)).flatMap(deal)
     if tasks > 1:  # all rows of a window go to one task; of sessions, all rows of the same keys
         found = found.partitionBy(tasks, int)
-    return gathered(succeeded(found.mapPartitions(write).collect()))
+    return gathered(succeeded(found.mapPartitions(lambda dealt: [attempt(dealt)]).collect()))
 
 
 def _rows_in(batch: pa.RecordBatch, wanted: Wanted) -> pa.Table:
@@ -94,7 +92,4 @@ def _write(dealt: list[pa.Table], wanted: Wanted) -> Written:
     if window.session:
         whole = sessions_of(whole, micros(window.size))
     found = aggregated(whole, wanted.product, wanted.updated_at)
-    writer = DataFileWriter(wanted.target, open_storage(wanted.target.folder, wanted.s3))
-    for batch in found.combine_chunks().to_batches():
-        writer.write(batch)
-    return Written(writer.close(), found.num_rows)
+    return write_batches(found.combine_chunks().to_batches(), wanted.target, wanted.s3)

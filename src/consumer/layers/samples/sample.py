@@ -22,9 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.asked import Asked
 from consumer.iceberg.append import OpenTable, open_table
-from consumer.iceberg.data_files import DataFileWriter, Target
+from consumer.iceberg.data_files import Target
 from consumer.iceberg.marker import Marker, MarkerLostError
-from consumer.iceberg.tasks import Written, gathered, write_in_tasks, write_rows
+from consumer.iceberg.tasks import Written, gathered, write_batches, write_in_tasks, write_rows
 from consumer.layers.base import Commits, Layer, append
 from consumer.layers.gold.columns import START, micros
 from consumer.layers.gold.table import filled_for, rebuild_gold_hint
@@ -36,10 +36,9 @@ from consumer.layers.upstream import upstream_of
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.samples import DETECTED_AT, DETECTOR, MAXIMUM, MINIMUM, Samples
-from lakeproof.settings import S3Settings, Settings
+from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import gold_lease
-from lakeproof.storage import open_storage
 from lakeproof.tables.names import (
     MICRO_BATCH_ID,
     UPDATED_AT,
@@ -176,7 +175,7 @@ class SamplesLayer(Layer[_Work]):
 
         def write(batches: Iterator[pa.RecordBatch]) -> Written:
             found = anomalies(_of(batches), samples, since, until)
-            return _write_anomalies(found, samples, target, s3, now)
+            return write_batches(_in_batches(found, samples, now), target, s3)
 
         return gathered(write_in_tasks(ordered, write))
 
@@ -199,19 +198,9 @@ def _of(batches: Iterator[pa.RecordBatch]) -> Iterator[Reading]:
         yield from map(Reading, *columns)
 
 
-def _write_anomalies(
-    found: Iterator[Anomaly], samples: Samples, target: Target, s3: S3Settings, now: datetime
-) -> Written:
-    written = Written()
-    try:
-        writer = DataFileWriter(target, open_storage(target.folder, s3))
-        while some := list(islice(found, _ROWS_OF_A_BATCH)):
-            writer.write(_rows(some, samples, now))
-            written.rows += len(some)
-        written.files = writer.close()
-    except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
-        written.failure = error
-    return written
+def _in_batches(found: Iterator[Anomaly], samples: Samples, now: datetime) -> Iterator[pa.RecordBatch]:
+    while some := list(islice(found, _ROWS_OF_A_BATCH)):
+        yield _rows(some, samples, now)
 
 
 def _rows(found: Sequence[Anomaly], samples: Samples, now: datetime) -> pa.RecordBatch:

@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 
 from consumer.asked import Asked
 from consumer.iceberg.append import OpenTable, open_table
-from consumer.iceberg.data_files import DataFile, DataFileWriter
+from consumer.iceberg.data_files import DataFile
 from consumer.iceberg.marker import Committed, Marker, MarkerLostError
 from consumer.iceberg.scan import parts_of
+from consumer.iceberg.tasks import write_batches
 from consumer.layers.base import Commits, Layer, append
 from consumer.layers.silver.compared import bronze_scan, compared, kept_scan, with_keys
 from consumer.layers.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
@@ -33,7 +34,6 @@ from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import silver_lease
-from lakeproof.storage import open_storage
 from lakeproof.tables.names import (
     CONTRACT_VERSION,
     DECIDED_AT,
@@ -192,9 +192,8 @@ class SilverLayer(Layer[_Work]):
         yield append(late, marker, files[Verdict.LATE])
         target = ledger.target(marker)
         if target:
-            writer = DataFileWriter(target, open_storage(target.folder, self._settings.s3))
-            writer.write(_ledger_rows(outcomes, contract))
-            yield append(ledger, marker, writer.close())
+            counted = write_batches([_ledger_rows(outcomes, contract)], target, self._settings.s3)
+            yield append(ledger, marker, counted.files)
         yield append(kept, marker, files[Verdict.KEPT])
         totals = {str(verdict): 0 for verdict in Verdict}
         for (_, _, verdict), count in outcomes.items():

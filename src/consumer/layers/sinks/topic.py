@@ -122,28 +122,16 @@ class TopicSink(Layer[_Work]):
         return since
 
 
-@dataclass
-class _Sent:
-    """What a task sent."""
-
-    messages: int = 0
-    failure: LakeproofError | None = None
-
-
 def send_rows(messages: DataFrame, kafka: KafkaSettings, topic: str) -> int:
     """Send messages, each task its own, and return how many there were."""
-    return sum(part.messages for part in write_in_tasks(messages, lambda batches: _send(batches, kafka, topic)))
+    return sum(write_in_tasks(messages, lambda batches: _send(batches, kafka, topic)))
 
 
-def _send(batches: Iterator[pa.RecordBatch], kafka: KafkaSettings, topic: str) -> _Sent:
-    sent = _Sent()
-    sending: Sending | None = None
-    try:
-        for batch in batches:
-            sending = sending or Sending(kafka, topic)
-            sent.messages += sending.send(_outgoing(batch)).acknowledged
-    except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
-        sent.failure = error
+def _send(batches: Iterator[pa.RecordBatch], kafka: KafkaSettings, topic: str) -> int:
+    sent, sending = 0, None
+    for batch in batches:
+        sending = sending or Sending(kafka, topic)
+        sent += sending.send(_outgoing(batch)).acknowledged
     return sent
 
 

@@ -26,13 +26,6 @@ def envelopes(
     a dead letter. So does one that is absent and was given up. One whose stored size is too large is not read.
     A file with the listed size and another tag, as after a copy or a restore, is read as it is now and reported to
     `touched`, unless that is None.
-
-    Raises
-    ------
-    FileAbsentError
-        A file is not there; the micro-batch fails and is tried again, with the same files.
-    UnavailableError
-        A file cannot be read for now; likewise.
     """
     for file in files:
         try:

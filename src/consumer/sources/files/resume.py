@@ -17,11 +17,6 @@ def place_to_go_on(
 
     A landing log that was lost, or is older than the tables, is rebuilt from the ledger, but only if no checkpoint
     speaks of what was in it.
-
-    Raises
-    ------
-    LakeproofError
-        Checkpoint, landing log and tables are from different points in time.
     """
     checkpoint = read_checkpoint(settings, query)
     place = accounted or Position(0, log.base.chain)

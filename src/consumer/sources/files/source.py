@@ -12,7 +12,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
-from consumer.balanced import balanced
 from consumer.bulletin import Bulletin
 from consumer.sources.envelope import Envelope
 from consumer.sources.files.discovery import Discovery
@@ -20,6 +19,7 @@ from consumer.sources.files.read import envelopes
 from consumer.sources.files.resume import place_to_go_on
 from consumer.sources.files.stream import LandingOptions, landing_source, rows_as_files
 from consumer.sources.source import Held, Source
+from consumer.spreading import balanced
 from lakeproof.checkpoint import read_checkpoint
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.recorded import check_comes_from

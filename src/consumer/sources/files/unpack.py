@@ -23,15 +23,7 @@ class TooLargeError(Exception):
 
 
 def unpack(packed: bytes, most: int) -> bytes:
-    """Unpack all members of a gzip file, `most` bytes at most; zeros may follow each.
-
-    Raises
-    ------
-    UnpackError
-        It is damaged before the limit.
-    TooLargeError
-        It has more; nothing behind the limit is read.
-    """
+    """Unpack all members of a gzip file, `most` bytes at most; zeros may follow each."""
     unpacked = io.BytesIO()
     position = 0
     while position < len(packed):

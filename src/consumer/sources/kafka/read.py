@@ -92,13 +92,6 @@ def envelopes(parts: Iterable[OffsetRange], kafka: KafkaSettings, limits: Limits
     """Read the messages of ranges of offsets.
 
     Offsets without a message (compaction, aborted transactions, markers of transactions) are skipped.
-
-    Raises
-    ------
-    MessagesLostError
-        Offsets have been removed from the topic.
-    UnavailableError
-        The brokers do not respond.
     """
     problems: list[str] = []
 

@@ -33,13 +33,7 @@ class SchemaIds:
         self._next_try = 0.0
 
     def check(self, contract: Contract) -> None:
-        """Make sure that the registry takes a contract, before anything follows it.
-
-        Raises
-        ------
-        IncompatibleError
-            It does not.
-        """
+        """Make sure that the registry takes a contract, before anything follows it."""
         if self._registry:
             try:
                 self._registry.check(contract)
@@ -49,13 +43,7 @@ class SchemaIds:
                 self._warn(error)
 
     def prepare(self, contract: Contract) -> None:
-        """Read what the ledger has kept, and register a contract.
-
-        Raises
-        ------
-        IncompatibleError
-            The registry refuses it.
-        """
+        """Read what the ledger has kept, and register a contract."""
         if self._registry:
             ledger = open_catalog(self._settings).load_table(stream_tables(self._stream).ledger)
             self._ids = json.loads(ledger.properties.get(SCHEMA_IDS, "{}"))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.balanced import balanced
+from consumer.spreading import balanced
 
 
 @given(st.lists(st.integers(0, 100)), st.integers(1, 5))

@@ -1,0 +1,51 @@
+"""Deal work to tasks, and pass their errors to the driver."""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from pyspark import SparkContext
+
+from lakeproof.errors import LakeproofError
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+
+def balanced(items: Iterable[ItemT], groups: int, cost: Callable[[ItemT], int]) -> list[list[ItemT]]:
+    """Deal items to at most so many groups of about the same cost: the most expensive first, each to the lightest."""
+    heap: list[tuple[int, int]] = [(0, index) for index in range(groups)]
+    dealt: list[list[ItemT]] = [[] for _ in range(groups)]
+    for item in sorted(items, key=cost, reverse=True):
+        spent, lightest = heap[0]
+        dealt[lightest].append(item)
+        heapq.heapreplace(heap, (spent + cost(item), lightest))
+    return [members for members in dealt if members]
+
+
+def in_tasks(context: SparkContext, items: Sequence[ItemT], work: Callable[[ItemT], ResultT]) -> list[ResultT]:
+    """Let a task work on each item; return what they return, in the same order, or raise what one failed with."""
+    # An RDD, not a DataFrame: a task takes an item and gives a result, so there are no rows to plan, encode, decode.
+    return succeeded(context.parallelize(items, len(items)).map(attempted(work)).collect()) if items else []
+
+
+def attempted(work: Callable[[ItemT], ResultT]) -> Callable[[ItemT], ResultT | LakeproofError]:
+    """Return the errors of some work: an exception would reach the driver as the text of a stack trace."""
+
+    def attempt(item: ItemT) -> ResultT | LakeproofError:
+        try:
+            return work(item)
+        except LakeproofError as error:
+            return error
+
+    return attempt
+
+
+def succeeded(results: Iterable[ResultT | LakeproofError]) -> list[ResultT]:
+    """Return what was attempted; raise the error of what failed."""
+    found = []
+    for result in results:
+        if isinstance(result, LakeproofError):
+            raise result
+        found.append(result)
+    return found
