@@ -256,9 +256,7 @@ def rebuild_layer(
 
 
 @app.command("archive")
-def archive(
-    stream: Annotated[str, typer.Argument(help="A stream to warm up with.")] = "events",
-) -> None:
+def archive() -> None:
     """Archive the JVM classes that a run loads, so that later starts take about half the time.
 
     `lakeproof setup` does this. The archive only works with the same Java and the same jars; otherwise it is ignored.
@@ -266,7 +264,7 @@ def archive(
     settings = load_settings()
     from consumer.app.archive import archive_classes
 
-    typer.echo(f"archived: {archive_classes(settings, stream)}")
+    typer.echo(f"archived: {archive_classes(settings)}")
 
 
 def _check(settings: Settings) -> None:

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 from consumer.app.application import Query, run_queries
@@ -13,43 +14,29 @@ from consumer.app.landing import BronzeQuery
 from consumer.app.query import LayerQuery
 from consumer.app.session import PLANNING_ONLY, class_archive, end_session, start_session
 from consumer.app.trigger import Trigger
-from consumer.asked import Asked
+from consumer.asked import asked_to_run
 from consumer.layers.registry import layers_of
-from lakeproof.contracts import (
-    DecimalType,
-    Field,
-    ListType,
-    MapType,
-    ObjectType,
-    PrimitiveType,
-    TimeForm,
-    TimeFormat,
-    load_contract,
-)
-from lakeproof.gold.product_file import load_products
 from lakeproof.settings import Settings, settings_of
 
+STREAM = "events"
+"""The stream of the template of a project, which every installation has."""
 
-def archive_classes(settings: Settings, stream: str) -> Path:
-    """Run a good and a bad record through a stream of a temporary lake, and archive what the JVM loaded.
 
-    Later sessions start from it, see :func:`consumer.app.session.start_session`.
-    """
-    contract = load_contract(settings.contracts, stream)
+def archive_classes(settings: Settings) -> Path:
+    """Run a good and a bad record through a temporary lake, and archive what the JVM loaded, for later sessions."""
     archive = class_archive(settings)
     part = archive.with_suffix(".part")
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="lakeproof-") as folder:
-        lake = _lake(Path(folder), settings)
-        landed = Path(folder) / "landing" / stream / f"{uuid.uuid4().hex}.json"
+        lake = lake_of_template(Path(folder), settings)
+        landed = Path(folder) / "landing" / STREAM / f"{uuid.uuid4().hex}.json"
         landed.parent.mkdir(parents=True)
-        landed.write_text(json.dumps([{field.name: _sample(field) for field in contract.live}, {}]))
+        landed.write_text(json.dumps([good_record(), {}]))
         once = Trigger(available_now=True)
-        products = load_products(lake.gold, [stream], partial(load_contract, lake.contracts))
-        queries: list[Query] = [BronzeQuery(lake, stream, once)]
-        if contract.silver:
-            asked = Asked(lake, {stream: contract}, [stream], [replace(each, sinks=()) for each in products])
-            queries += [LayerQuery(lake, layer, once) for layer in layers_of(asked)]
+        asked = asked_to_run(lake, [STREAM], None)
+        asked = replace(asked, products=[replace(each, sinks=()) for each in asked.products])
+        queries: list[Query] = [BronzeQuery(lake, STREAM, once)]
+        queries += [LayerQuery(lake, layer, once) for layer in layers_of(asked)]
         start = partial(start_session, lake, "lakeproof class archive", PLANNING_ONLY, part)
         run_queries(lake, queries, start, available_now=True)
         end_session()  # the JVM writes the archive when it ends
@@ -57,13 +44,14 @@ def archive_classes(settings: Settings, stream: str) -> Path:
     return archive
 
 
-def _lake(home: Path, settings: Settings) -> Settings:
-    """An embedded lake in `home`, whatever the environment says of another one."""
+def lake_of_template(home: Path, settings: Settings) -> Settings:
+    """An embedded lake in `home` with the template's contract and product, whatever the environment says."""
+    template = files("lakeproof.install") / "template"
     return settings_of(
         {
             "LAKE_HOME": home,
-            "LAKE_CONTRACTS": settings.contracts,
-            "LAKE_GOLD": settings.gold,
+            "LAKE_CONTRACTS": str(template / "contracts"),
+            "LAKE_GOLD": str(template / "gold"),
             "LAKE_JARS": settings.spark.jars,
             "LAKE_DRIVER_MEMORY": settings.spark.driver_memory,
             "LAKE_SPARK_UI_PORT": 0,
@@ -71,34 +59,10 @@ def _lake(home: Path, settings: Settings) -> Settings:
     )
 
 
-def _sample(field: Field) -> object:
-    """A value that meets the field's type."""
-    if field.allowed:
-        return field.allowed[0]
-    match field.type:
-        case ObjectType(fields):
-            return {inner.name: _sample(inner) for inner in fields}
-        case MapType():
-            return {}
-        case ListType():
-            return []
-        case PrimitiveType.TIMESTAMP:
-            return _now(field.time)
-        case PrimitiveType.DATE:
-            return datetime.now(UTC).date().isoformat()
-        case PrimitiveType.STRING | PrimitiveType.SCALAR:
-            return "sample"
-        case PrimitiveType.BOOLEAN:
-            return True
-        case PrimitiveType() | DecimalType():
-            return 0
-
-
-def _now(form: TimeForm) -> object:
-    """The current time as a contract has it; a noon, which every zone has."""
-    now = datetime.now(UTC).replace(hour=12)
-    if form.format.per_second:
-        return int(now.timestamp()) * form.format.per_second
-    if form.format is TimeFormat.DATE:
-        return now.date().isoformat()
-    return now.replace(tzinfo=None).isoformat(" " if " " in form.format else "T") + "Z" * form.format.has_offset
+def good_record() -> dict[str, object]:
+    """A record that meets the template's contract."""
+    now = datetime.now(UTC).isoformat()
+    return {
+        "user_id": "u", "event_id": "e", "event_timestamp": now, "event_type": "purchase", "product_id": "p",
+        "amount": 1, "properties": {"currency": "EUR"},
+    }  # fmt: skip

@@ -2,21 +2,21 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from consumer.iceberg.marker import Committed, committed, property_of
-from consumer.modes.pipelines import Pipeline, pipelines
+from consumer.modes.checkpoint import Checkpoint
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import alerts_queries, bronze_query, read_checkpoint
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Kind, Publish
 from lakeproof.gold.product_file import load_product, names_of_kind
-from lakeproof.gold.samples import AlertMode, Samples
+from lakeproof.gold.samples import AlertMode
 from lakeproof.gold.samples_file import load_samples
 from lakeproof.kafka.modes import ModeName
 from lakeproof.kafka.offsets import Offsets
@@ -26,7 +26,15 @@ from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.failures import failures
 from lakeproof.state.landing_log import LandingLog, Position
-from lakeproof.state.lease import State, alerts_lease, gold_lease, silver_lease, state_of
+from lakeproof.state.lease import (
+    State,
+    alerts_lease,
+    gold_lease,
+    mode_lease,
+    modes_with_leases,
+    silver_lease,
+    state_of,
+)
 from lakeproof.state.sink_positions import SinkPositions, sink_lease
 from lakeproof.streams import printable
 from lakeproof.tables.names import (
@@ -63,7 +71,7 @@ class QueryStatus:
     """What is known of a query."""
 
     query: str  # its name
-    state: Doing  # Running, stopped or failed
+    state: Doing = Doing.STOPPED
     # how much it has not taken yet: files, messages or micro-batches; None where that is not known, as of alerts that
     # are sent in real time: Spark notes their offsets every two minutes
     lag: int | None = None
@@ -75,29 +83,31 @@ class QueryStatus:
     problem: str = ""  # why it failed, or why the lag is not known
 
 
+Found = Iterator[tuple[str, QueryStatus]]
+"""Queries with the names of their leases."""
+
+
 def status(settings: Settings, names: Sequence[str]) -> list[QueryStatus]:
     """Look at the queries of streams and modes; of all that have tables or have run, if none is named."""
     modes = [mode for mode in ModeName if mode in names or not names]
-    failed = failures(settings.state.database)
-    found = [_of_mode(each, settings.state.database, failed) for each in pipelines(settings, modes)]
+    found = list(_of_modes(settings, modes))
     streams = [name for name in names if name not in modes]
-    if names and not streams:
-        if not found:
-            raise UsageError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
-        return found
-    return [*_of_streams(settings, streams, failed, needed=not found), *found]
+    if names and not streams and not found:
+        raise UsageError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
+    if streams or not names:
+        found = [*_of_streams(settings, streams, needed=not found), *found]
+    database = settings.state.database
+    failed = failures(database)
+    return [_with_state(each, state_of(database, lease), failed.get(lease)) for lease, each in found]
 
 
-def _of_streams(
-    settings: Settings, streams: Sequence[str], failed: dict[str, str], *, needed: bool
-) -> list[QueryStatus]:
-    catalog = open_catalog(settings)
-    with catalog_errors():
-        names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
-        known = [name for name in streams or names if catalog.table_exists(stream_tables(name).ledger)]
-        if not known and needed:
-            raise UsageError("No stream has tables yet.", "Run `consumer run STREAM`.")
-        return [each for stream in known for each in _of_stream(settings, catalog, stream, failed)]
+def _with_state(query: QueryStatus, held: State, failure: str | None) -> QueryStatus:
+    """A query with what its lease says of it, and why it failed."""
+    if held is State.RUNNING:
+        return replace(query, state=Doing.RUNNING)
+    if held is State.DIED:
+        return replace(query, state=Doing.FAILED, problem="It was killed, or its machine died.")
+    return query if failure is None else replace(query, state=Doing.FAILED, problem=failure)
 
 
 def exit_code(found: Sequence[QueryStatus]) -> int:
@@ -150,107 +160,181 @@ def _cells(each: QueryStatus) -> list[str]:
     ]
 
 
-def _of_mode(each: Pipeline, database: str, failed: dict[str, str]) -> QueryStatus:
-    watermark = None if each.watermark is None else _from_micros(str(each.watermark))
-    return _status(
-        each.name, database, each.lease, failed, each.behind, "messages", each.per_second, each.last_commit, watermark,
-        each.problem,
+def _of_modes(settings: Settings, modes: Sequence[ModeName]) -> Found:
+    """The modes that have run and still have a checkpoint, as that and their topics show them."""
+    for mode in modes:
+        for root in modes_with_leases(settings.state.database, mode):
+            try:
+                found = _of_mode(settings, mode, root)
+            except LakeproofError as error:
+                found = QueryStatus(f"{mode} {root}", unit="messages", problem=error.message)
+            if found:
+                yield mode_lease(mode, root), found
+
+
+def _of_mode(settings: Settings, mode: ModeName, root: str) -> QueryStatus | None:
+    checkpoint = Checkpoint(root, settings.s3)
+    identity = checkpoint.identity()
+    if identity is None:
+        return None
+    recent = checkpoint.commits()
+    newest, at = recent[-1] if recent else (None, None)
+    position, lag, problem = newest.end if newest else identity.start, None, ""
+    topic = Topic(settings.kafka, position.topic)
+    try:
+        topic_id, partitions = topic.identity()
+        if topic_id == identity.topic_id:
+            lag = topic.behind(position, partitions)
+        else:
+            problem = f"The topic {topic.name} was deleted and created again."
+    except LakeproofError as error:
+        problem = error.message
+    rate = per_second([(when, commit.totals.kept, commit.counts.kept) for commit, when in recent], datetime.now(UTC))
+    watermark = _from_micros(newest.watermark) if newest else None
+    return QueryStatus(
+        f"{mode} {root}", lag=lag, unit="messages", rows_per_second=rate, last_commit=at, watermark=watermark,
+        problem=problem,
     )  # fmt: skip
 
 
-def _of_stream(settings: Settings, catalog: "Catalog", stream: str, failed: dict[str, str]) -> Iterator[QueryStatus]:
-    database = settings.state.database
+def per_second(commits: Sequence[tuple[datetime, int, int]], now: datetime) -> float:
+    """Events per second of the last minute.
+
+    Of each commit that is kept: when it was, how many events had been kept by then, and how many by itself.
+    """
+    new = [(at, total, own) for at, total, own in commits if at >= now - _RATE_OVER]
+    if not new:
+        return 0.0
+    first, total, own = new[0]
+    counted = new[-1][1] - total
+    if len(new) < len(commits) or total == own:
+        return round((counted + own) / _RATE_OVER.total_seconds(), 1)
+    # A busy mode keeps fewer commits than it makes in a minute.
+    return round(counted / max((now - first).total_seconds(), 1.0), 1)
+
+
+def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool) -> Found:
+    catalog = open_catalog(settings)
+    with catalog_errors():
+        names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+        known = [name for name in streams or names if catalog.table_exists(stream_tables(name).ledger)]
+        if not known and needed:
+            raise UsageError("No stream has tables yet.", "Run `consumer run STREAM`.")
+        for stream in known:
+            yield from _of_stream(settings, catalog, stream)
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """A table, and the query that fills it."""
+
+    table: "Table"
+    query: str
+
+    @classmethod
+    def of(cls, catalog: "Catalog", table: str, query: str) -> "_Filled | None":
+        return cls(catalog.load_table(table), query) if catalog.table_exists(table) else None
+
+    @property
+    def newest(self) -> Committed | None:
+        return committed(self.table.properties, self.query)
+
+    def status(self, lag: int | None, watermark: datetime | None = None, **known: str) -> QueryStatus:
+        commits = list(self._commits())
+        since = datetime.now(UTC) - _RATE_OVER
+        rate = round(sum(rows for at, rows in commits if at >= since) / _RATE_OVER.total_seconds(), 1)
+        last = max((at for at, _ in commits), default=None)
+        return QueryStatus(
+            self.query, Doing.STOPPED, lag, **known, rows_per_second=rate, last_commit=last, watermark=watermark
+        )
+
+    def _commits(self) -> Iterator[tuple[datetime, int]]:
+        """When the query committed, and how many rows. Commits of compaction are left out."""
+        for snapshot in self.table.snapshots():
+            summary = snapshot.summary.additional_properties if snapshot.summary else {}
+            if property_of(self.query) in summary:
+                yield _EPOCH + timedelta(milliseconds=snapshot.timestamp_ms), int(summary.get("added-records") or 0)
+
+
+def _of_stream(settings: Settings, catalog: "Catalog", stream: str) -> Found:
+    """The queries of a stream in the order in which its tables are filled."""
     names, query = stream_tables(stream), bronze_query(stream)
-    ledger = catalog.load_table(names.ledger)
-    bronze = catalog.load_table(names.bronze)
+    ledger, bronze = catalog.load_table(names.ledger), _Filled(catalog.load_table(names.bronze), query)
     accounted = committed(ledger.properties, query)
     try:
         lag, unit, problem = *_behind(settings, stream, ledger, accounted), ""
     except LakeproofError as error:
         lag, unit, problem = None, "", error.message
-    newest = _last(bronze, query)
-    yield _status(query, database, stream, failed, lag, unit, _rate(bronze, query), newest, None, problem)
+    yield stream, bronze.status(lag, unit=unit, problem=problem)
 
-    kept = _found(catalog, silver_tables(stream).kept)
-    decided = committed(kept.properties, silver_query(stream)) if kept else None
-    if kept:
-        name = silver_query(stream)
-        watermark = _from_micros(decided.marker.contents) if decided else None
-        yield _status(
-            name, database, silver_lease(stream), failed, _behind_of(accounted, decided), "micro-batches",
-            _rate(kept, name), _last(kept, name), watermark,
-        )  # fmt: skip
-    tables = {names.dead_letters: committed(catalog.load_table(names.dead_letters).properties, query)}
-    if kept:
-        tables[silver_tables(stream).kept] = decided
-    contract_of = partial(load_contract, settings.contracts)
-    for product_name in names_of_kind(settings.gold, [stream], Kind.WINDOWS):
-        table = _found(catalog, gold_table(product_name))
-        if table is None:
-            continue
-        try:
-            # The marker of final windows only moves when windows close.
-            final, problem = load_product(settings.gold, product_name, contract_of).publish is Publish.FINAL, ""
-        except LakeproofError as error:  # its contract was changed: the query runs on, and the others are shown
-            final, problem = False, error.message
-        name = gold_query(product_name)
-        computed = committed(table.properties, name)
-        tables[gold_table(product_name)] = computed
-        yield _status(
-            name, database, gold_lease(product_name), failed, 0 if final else _behind_of(decided, computed),
-            "micro-batches", _rate(table, name), _last(table, name),
-            _from_micros(computed.marker.contents) if final and computed else None, problem,
-        )  # fmt: skip
-    for product_name in names_of_kind(settings.gold, [stream], Kind.SAMPLES):
-        name, table = gold_query(product_name), _found(catalog, gold_table(product_name))
-        try:
-            samples = load_samples(settings.gold, product_name, contract_of)
-        except LakeproofError as error:
-            if table:
-                lease_name = gold_lease(product_name)
-                yield _status(
-                    name, database, lease_name, failed, None, "", None, _last(table, name), None, error.message
-                )
-            continue
-        if table:
-            computed = committed(table.properties, name)
-            yield _status(
-                name, database, gold_lease(samples.name), failed,
-                _samples_behind(contract_of(stream), decided, computed), "micro-batches", _rate(table, name),
-                _last(table, name), _from_micros(computed.marker.contents) if computed else None,
-            )  # fmt: skip
-        if alerts := _of_alerts(settings, samples, recorded_topic(ledger.properties), failed):
-            yield alerts
-    positions = SinkPositions(database)
-    for table_name, newest_marker in tables.items():
+    followed = {names.dead_letters: committed(catalog.load_table(names.dead_letters).properties, query)}
+    decided = None
+    if kept := _Filled.of(catalog, silver_tables(stream).kept, silver_query(stream)):
+        decided = followed[silver_tables(stream).kept] = kept.newest
+        yield silver_lease(stream), kept.status(_behind_of(accounted, decided), _watermark(decided))
+    for product in names_of_kind(settings.gold, [stream], Kind.WINDOWS):
+        if table := _Filled.of(catalog, gold_table(product), gold_query(product)):
+            followed[gold_table(product)] = table.newest
+            yield gold_lease(product), _of_windows(settings, product, table, decided)
+    for product in names_of_kind(settings.gold, [stream], Kind.SAMPLES):
+        table = _Filled.of(catalog, gold_table(product), gold_query(product))
+        yield from _of_samples(settings, stream, product, table, decided, recorded_topic(ledger.properties))
+    positions = SinkPositions(settings.state.database)
+    for table_name, newest in followed.items():
         for sink in positions.sinks_of(table_name):
             position = positions.get(sink)
             sent = Committed.parse(position.marker) if position else None
-            lag = _behind_of(newest_marker, sent)
-            yield _status(
-                sink, database, sink_lease(sink), failed, lag, "micro-batches", None, positions.recorded_at(sink), None
-            )
+            at = positions.recorded_at(sink)
+            yield sink_lease(sink), QueryStatus(sink, lag=_behind_of(newest, sent), last_commit=at)
 
 
-def _status(
-    name: str,
-    database: str,
-    lease: str,
-    failed: dict[str, str],
-    lag: int | None,
-    unit: str,
-    rate: float | None,
-    last: datetime | None,
-    watermark: datetime | None,
-    problem: str = "",
-) -> QueryStatus:
-    held = state_of(database, lease)
-    doing = {State.RUNNING: Doing.RUNNING, State.DIED: Doing.FAILED}.get(held, Doing.STOPPED)
-    if held is State.DIED:
-        problem = "It was killed, or its machine died."
-    if doing is Doing.STOPPED and lease in failed:
-        doing, problem = Doing.FAILED, failed[lease]
-    return QueryStatus(name, doing, lag, unit, rate, last, watermark, problem)
+def _of_windows(settings: Settings, product: str, table: _Filled, decided: Committed | None) -> QueryStatus:
+    """A product of windows; the marker of final ones only moves when windows close."""
+    try:
+        declared = load_product(settings.gold, product, partial(load_contract, settings.contracts))
+    except LakeproofError as error:  # its contract was changed: the query runs on, and the others are shown
+        return table.status(_behind_of(decided, table.newest), problem=error.message)
+    if declared.publish is Publish.FINAL:
+        return table.status(0, _watermark(table.newest))
+    return table.status(_behind_of(decided, table.newest))
+
+
+def _of_samples(
+    settings: Settings,
+    stream: str,
+    product: str,
+    table: _Filled | None,
+    decided: Committed | None,
+    recorded: Recorded | None,
+) -> Found:
+    """A product of samples, and its alerts."""
+    contract_of = partial(load_contract, settings.contracts)
+    try:
+        samples = load_samples(settings.gold, product, contract_of)
+    except LakeproofError as error:
+        if table:
+            yield gold_lease(product), table.status(None, problem=error.message)
+        return
+    if table:
+        lag = _samples_behind(contract_of(stream), decided, table.newest)
+        yield gold_lease(product), table.status(lag, _watermark(table.newest))
+    if samples.alerts and recorded and state_of(settings.state.database, alerts_lease(product)) is not State.NEVER:
+        yield alerts_lease(product), _of_alerts(settings, product, samples.alerts.mode, recorded)
+
+
+def _of_alerts(settings: Settings, product: str, mode: AlertMode, recorded: Recorded) -> QueryStatus:
+    """The alerts of a product, as the checkpoints of its two queries show them."""
+    queries, lag, last, problem = alerts_queries(product), None, None, ""
+    try:
+        checkpoints = [read_checkpoint(settings, query, Offsets.from_spark) for query in queries]
+        last = max((each.committed_at for each in checkpoints if each and each.committed_at), default=None)
+        runs = state_of(settings.state.database, alerts_lease(product)) is State.RUNNING
+        if mode is AlertMode.MICRO_BATCH or not runs:
+            passed = [(each.passed if each else None) or recorded.start for each in checkpoints]
+            lag = max(_messages_behind(settings, recorded, each) for each in passed)
+    except LakeproofError as error:
+        problem = error.message
+    return QueryStatus(queries[0], lag=lag, unit="messages", last_commit=last, problem=problem)
 
 
 def _behind(settings: Settings, stream: str, ledger: "Table", accounted: Committed | None) -> tuple[int, str]:
@@ -278,27 +362,6 @@ def _samples_behind(contract: Contract, decided: Committed | None, computed: Com
     return 0 if computed and horizon <= int(computed.marker.contents) else _behind_of(decided, computed)
 
 
-def _of_alerts(
-    settings: Settings, samples: Samples, recorded: Recorded | None, failed: dict[str, str]
-) -> QueryStatus | None:
-    """The alerts of a product, as the checkpoints of its two queries show them; None if they have never run."""
-    database, lease, queries = settings.state.database, alerts_lease(samples.name), alerts_queries(samples.name)
-    if samples.alerts is None or recorded is None or state_of(database, lease) is State.NEVER:
-        return None
-    lag, last, problem = None, None, ""
-    try:
-        checkpoints = [read_checkpoint(settings, query, Offsets.from_spark) for query in queries]
-        last = max((each.committed_at for each in checkpoints if each and each.committed_at), default=None)
-        if samples.alerts.mode is AlertMode.MICRO_BATCH or state_of(database, lease) is not State.RUNNING:
-            lag = max(
-                _messages_behind(settings, recorded, (each.passed if each else None) or recorded.start)
-                for each in checkpoints
-            )
-    except LakeproofError as error:
-        problem = error.message
-    return _status(queries[0], database, lease, failed, lag, "messages", None, last, None, problem)
-
-
 def _messages_behind(settings: Settings, recorded: Recorded, at: Offsets) -> int:
     """Messages of the topic of a stream behind some offsets."""
     topic = Topic(settings.kafka, recorded.topic)
@@ -307,33 +370,14 @@ def _messages_behind(settings: Settings, recorded: Recorded, at: Offsets) -> int
     return topic.behind(at, partitions)
 
 
-def _found(catalog: "Catalog", name: str) -> "Table | None":
-    return catalog.load_table(name) if catalog.table_exists(name) else None
+def _watermark(newest: Committed | None) -> datetime | None:
+    """The time that a marker has."""
+    return _from_micros(int(newest.marker.contents)) if newest and newest.marker.contents else None
 
 
-def _last(table: "Table", query: str) -> datetime | None:
-    """When the query committed to the table."""
-    times = [at for at, _ in _commits(table, query)]
-    return max(times) if times else None
-
-
-def _rate(table: "Table", query: str) -> float:
-    """Rows that the query added to the table in the last minute, per second."""
-    since = datetime.now(UTC) - _RATE_OVER
-    return round(sum(rows for at, rows in _commits(table, query) if at >= since) / _RATE_OVER.total_seconds(), 1)
-
-
-def _commits(table: "Table", query: str) -> Iterator[tuple[datetime, int]]:
-    """When the query committed, and how many rows. Commits of compaction are left out."""
-    for snapshot in table.snapshots():
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
-        if property_of(query) in summary:
-            yield _EPOCH + timedelta(milliseconds=snapshot.timestamp_ms), int(summary.get("added-records") or 0)
-
-
-def _from_micros(text: str) -> datetime | None:
+def _from_micros(time: int | None) -> datetime | None:
     try:
-        return _EPOCH + timedelta(microseconds=int(text)) if text else None
+        return None if time is None else _EPOCH + timedelta(microseconds=time)
     except OverflowError:  # a time of a year that Python does not have
         return None
 

@@ -1,11 +1,12 @@
 """A rebuildable key index in RocksDB, on the driver's disk, in buckets."""
 
+import json
 import shutil
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from rocksdict import BlockBasedOptions, Cache, ColumnFamily, DBCompressionType, Options, Rdict, WriteBatch
@@ -23,6 +24,7 @@ _LOG_BLOCK_BYTES = 32 << 10
 _RECORD_HEADER = struct.Struct("<IHB")
 _LAST_RECORD_TYPE = 4
 _HOUR = 3_600_000_000  # in microseconds: narrower buckets would be many
+_RECORDED = b"progress"
 _REST = "rest"  # the bucket of keys without a usable time
 
 ResultT = TypeVar("ResultT")
@@ -47,12 +49,15 @@ def mended(work: Callable[[], ResultT], clear: Callable[[], None]) -> ResultT:
 
 
 class Buckets:
-    """A database in which each bucket can be removed as a whole. One that cannot be opened is replaced by an empty one.
+    """Keys with times, in microseconds since 1970, in buckets by their times: what is too old goes with its bucket.
 
-    Damage within its files shows only when they are read: any other method may raise :class:`DamagedError`.
+    Buckets are as wide as `length`, the time for which a key counts, so that two or three of them are looked at for a
+    key. None keeps all keys. A database that cannot be opened is replaced by an empty one. Damage within its files
+    shows only when they are read: any method may raise :class:`DamagedError`.
     """
 
-    def __init__(self, folder: Path, setting: str) -> None:
+    def __init__(self, folder: Path, setting: str, length: int | None = None) -> None:
+        self.width = None if length is None else max(length, _HOUR)
         self._folder = folder
         self._hint = f"Check the folder's permissions and free space, or set {setting} to another one."
         self._buckets: dict[str, Rdict] = {}
@@ -63,34 +68,33 @@ class Buckets:
         """Names of the buckets."""
         return list(self._buckets)
 
-    def find(self, name: str, keys: Sequence[bytes]) -> list[bytes | None]:
+    @property
+    def recorded(self) -> Any:
+        """What was recorded when keys were added last; None if it is empty."""
+        with self._damage():
+            text = self._database.get(_RECORDED)
+        return json.loads(text) if text else None
+
+    def values(self, name: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of some keys in a bucket; None where it has none."""
         with self._damage():
             return self._buckets[name][list(keys)] or []
 
-    def property(self, name: bytes) -> bytes | None:
-        """What was written with a name outside of the buckets."""
+    def put(self, rows: Iterable[tuple[bytes, int | None, bytes]], record: object, oldest: int | None) -> None:
+        """Add keys with their times and values, then remove the buckets of which no key counts."""
         with self._damage():
-            value: bytes | None = self._database.get(name)
-            return value
-
-    def write(self, batch: WriteBatch) -> None:
-        """Write keys, whose buckets :meth:`handle` gave, and properties, at once."""
-        with self._damage():
+            batch = WriteBatch(raw_mode=True)
+            handles: dict[str, ColumnFamily] = {}
+            for key, time, value in rows:
+                name = self._bucket(time, oldest)
+                if name not in handles:
+                    handles[name] = self._handle(name)
+                batch.put(key, value, handles[name])
+            batch.put(_RECORDED, json.dumps(record).encode())
             self._database.write(batch)
-
-    def handle(self, name: str) -> ColumnFamily:
-        """A bucket, as a batch takes it; it is made if it is missing."""
-        with self._damage():
-            if name not in self._buckets:
-                self._buckets[name] = self._database.create_column_family(name, _options())
-            return self._database.get_column_family_handle(name)
-
-    def drop(self, name: str) -> None:
-        """Remove a bucket with all that is in it."""
-        with self._damage():
-            del self._buckets[name]
-            self._database.drop_column_family(name)
+            for name in self._passed(oldest):
+                del self._buckets[name]
+                self._database.drop_column_family(name)
 
     def clear(self) -> None:
         """Remove everything."""
@@ -104,6 +108,26 @@ class Buckets:
             with suppress(Exception):
                 each.close()
         self._buckets = {}
+
+    def _bucket(self, time: int | None, oldest: int | None) -> str:
+        """The bucket of a key of some time, where no key from before `oldest` counts."""
+        if self.width is not None and time is not None and oldest is not None:
+            number = time // self.width
+            if number <= oldest // self.width + 2:  # a time that is far ahead would make a bucket of its own
+                return str(number)
+        return _REST
+
+    def _handle(self, name: str) -> ColumnFamily:
+        """A bucket, as a batch takes it; it is made if it is missing."""
+        if name not in self._buckets:
+            self._buckets[name] = self._database.create_column_family(name, _options())
+        return self._database.get_column_family_handle(name)
+
+    def _passed(self, oldest: int | None) -> list[str]:
+        """The buckets of which no key counts."""
+        if self.width is None or oldest is None:
+            return []
+        return [name for name in self._buckets if name != _REST and int(name) < oldest // self.width]
 
     def _open(self) -> None:
         try:
@@ -132,33 +156,6 @@ class Buckets:
             yield
         except Exception as error:
             raise DamagedError(f"Cannot use the key index {self._folder}: {error}.", self._hint) from error
-
-
-class TimedBuckets(Buckets):
-    """Buckets by a time of each key, in microseconds since 1970. What is too old is removed with its bucket.
-
-    They are as wide as `length`, the time for which a key counts, so that two or three of them are looked at for a key.
-    None keeps all keys.
-    """
-
-    def __init__(self, folder: Path, setting: str, length: int | None) -> None:
-        super().__init__(folder, setting)
-        self.width = None if length is None else max(length, _HOUR)
-
-    def bucket(self, time: int | None, oldest: int | None) -> str:
-        """The bucket of a key of some time, where no key from before `oldest` counts."""
-        if self.width is not None and time is not None and oldest is not None:
-            number = time // self.width
-            if number <= oldest // self.width + 2:  # a time that is far ahead would make a bucket of its own
-                return str(number)
-        return _REST
-
-    def drop_before(self, oldest: int | None) -> None:
-        """Remove the buckets of which no key counts."""
-        if self.width is not None and oldest is not None:
-            first = oldest // self.width
-            for name in [name for name in self.names if name != _REST and int(name) < first]:
-                self.drop(name)
 
 
 def _database(folder: Path) -> tuple[Rdict, list[str]]:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tempfile
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 
 from lakeproof.install.jars import hashes_of_spark, pyspark_folder
@@ -18,14 +17,9 @@ def archive_classes(java: Path, jars: Path) -> Path | None:
     made_with = "\n".join([java_version, version("pyspark"), str(pyspark_folder()), hashes_of_spark().read_text()])
     if stamp.exists() and stamp.read_text() == made_with:
         return None
-    template = files("lakeproof.install") / "template"
     # In an empty folder and without other settings, so that no lake is changed.
     own = {name: value for name, value in os.environ.items() if not name.upper().startswith(("LAKE_", "AWS_"))}
-    own |= {
-        "LAKE_CONTRACTS": str(template / "contracts"),
-        "LAKE_GOLD": str(template / "gold"),
-        "LAKE_JARS": str(jars),
-    }
+    own["LAKE_JARS"] = str(jars)
     with tempfile.TemporaryDirectory(prefix="lakeproof-") as folder, log.open("wb") as output:
         command = [sys.executable, "-m", "consumer", "archive"]
         done = subprocess.run(command, cwd=folder, env=own, stdout=output, stderr=subprocess.STDOUT, check=False)

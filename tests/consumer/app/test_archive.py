@@ -1,17 +1,17 @@
-"""The record that the archiving run lands meets its contract, whatever the form of its times."""
+"""The record that the archiving run lands meets the contract of the template: so it reaches every table."""
 
 import json
+from pathlib import Path
 
-import pytest
-from tests.consumer.judge.test_native import FORMS
-
-from consumer.app.archive import _sample
+from consumer.app.archive import STREAM, good_record, lake_of_template
+from consumer.asked import asked_to_run
 from consumer.judge.batch import Judge
-from lakeproof.contracts import Contract, Field, PrimitiveType, TimeForm
+from lakeproof.settings import settings_of
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_the_sample_of_a_timestamp_has_its_form(form: TimeForm) -> None:
-    field = Field("at", PrimitiveType.TIMESTAMP, required=True, time=form)
-    (judged,) = Judge(Contract("s", "1", "", (field,), (), "at")).judge(json.dumps({"at": _sample(field)}).encode())
+def test_the_record_is_good_and_silver_and_gold_follow(tmp_path: Path) -> None:
+    asked = asked_to_run(lake_of_template(tmp_path, settings_of({})), [STREAM], None)
+    (judged,) = Judge(asked.contracts[STREAM]).judge(json.dumps([good_record()]).encode())
     assert (len(judged.good), len(judged.bad)) == (1, 0)
+    assert asked.silver
+    assert asked.products

@@ -35,9 +35,9 @@ def test_a_damaged_database_is_not_taken_for_one_in_use(tmp_path: Path) -> None:
 
 def test_a_database_in_use_is_not_cleared(tmp_path: Path) -> None:
     first = Buckets(tmp_path, "LAKE_SILVER_INDEX")
-    first.handle("bucket")
+    first.put([(b"key", None, b"value")], None, None)
     with pytest.raises(InUseError):
         Buckets(tmp_path, "LAKE_SILVER_INDEX")
     assert not issubclass(InUseError, DamagedError)
-    assert first.names == ["bucket"]
+    assert first.names == ["rest"]
     first.close()

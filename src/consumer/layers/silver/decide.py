@@ -23,7 +23,7 @@ from consumer.iceberg.tasks import write_batches
 from consumer.layers.base import Commits, Layer, append
 from consumer.layers.silver.compared import bronze_scan, compared, kept_scan, with_keys
 from consumer.layers.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
-from consumer.layers.silver.state import State
+from consumer.layers.silver.state import Silver, State
 from consumer.layers.silver.tasks import Decided, Decision, parts_decided, write_decided
 from consumer.layers.silver.verdicts import COMPARED, KEY, Micros, Verdict, decide, watermarks
 from consumer.layers.upstream import contract_of_silver, rebuild_silver_hint
@@ -176,7 +176,7 @@ class SilverLayer(Layer[_Work]):
             parts = parts_of(spark, bronze)
             found = compared(spark, bronze, parts, contract)
             rows = pa.concat_tables([COMPARED.empty_table(), *found])
-            rows = pa.concat_tables([rows, self._kept(spark, work.catalog, rows[KEY], kept, contract, watermark)])
+            rows = pa.concat_tables([rows, self._kept(spark, work, rows[KEY])])
             newest = watermarks(rows)
             horizons = _horizons(taken, newest, watermark, contract)
             watermark = _newest(watermark, *newest.values())
@@ -200,23 +200,16 @@ class SilverLayer(Layer[_Work]):
             totals[verdict] += count
         return {"stream": self.stream, "micro_batches": f"{taken.start} to {taken.end - 1}", **totals}
 
-    def _kept(
-        self,
-        spark: SparkSession,
-        catalog: Catalog,
-        keys: Any,
-        kept: OpenTable,
-        contract: Contract,
-        watermark: Micros | None,
-    ) -> pa.Table:
+    def _kept(self, spark: SparkSession, work: _Work, keys: Any) -> pa.Table:
         """What verdicts depend on of silver's rows with some keys."""
-        oldest = _horizon(watermark, contract)
+        contract, kept = work.contract, work.kept
+        oldest = _horizon(work.watermark, contract)
         if _strategy(contract) is SilverStrategy.STATE:
-            return self._state.find(spark, catalog, kept, contract, keys, _length(contract), oldest)
+            return self._state.find(Silver(spark, work.catalog, kept, contract, _length(contract), oldest), keys)
         if kept.newest() is None:
             return COMPARED.empty_table()
         with catalog_errors():
-            scan = kept_scan(catalog, contract, kept.name, oldest)
+            scan = kept_scan(work.catalog, contract, kept.name, oldest)
         return with_keys(spark, scan, contract, keys, oldest)
 
     def _check_complete(self, outcomes: Mapping[Decision, int], expected: Counts) -> None:

@@ -7,22 +7,19 @@ Keys lie in buckets by the event time of their row, as wide as the horizon, so t
 removed with its bucket, and two or three of them are looked at for a key.
 """
 
-import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from rocksdict import ColumnFamily, WriteBatch
 
-from consumer.layers.buckets import TimedBuckets
+from consumer.layers.buckets import Buckets
 from consumer.layers.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
 from lakeproof.tables.names import CONTENT_HASH, MICRO_BATCH_ID, POSITION, SOURCE
 
 _VALUE = struct.Struct(">qq16s")
 _NO_TIME = -(1 << 63)
-_PROGRESS = b"progress"
 
 
 class IndexPosition(NamedTuple):
@@ -38,27 +35,24 @@ class IndexPosition(NamedTuple):
         return (self.silver, self.contract) == (other.silver, other.contract) and self.end <= other.end
 
 
-class KeyIndex:
-    """An index of the keys of one stream.
-
-    Each method may raise :class:`consumer.layers.buckets.DamagedError`.
-    """
+class KeyIndex(Buckets):
+    """An index of the keys of one stream."""
 
     def __init__(self, folder: Path, horizon: Micros | None) -> None:
-        self._buckets = TimedBuckets(folder, "LAKE_SILVER_INDEX", horizon)
+        super().__init__(folder, "LAKE_SILVER_INDEX", horizon)
 
     @property
     def progress(self) -> IndexPosition | None:
         """How far it is; None if it is empty."""
-        text = self._buckets.property(_PROGRESS)
-        return IndexPosition(**json.loads(text)) if text else None
+        recorded = self.recorded
+        return IndexPosition(**recorded) if recorded else None
 
     def find(self, keys: Any, oldest: Micros | None) -> pa.Table:
         """Return the rows with some keys whose event time is not before `oldest`, as a table of :data:`COMPARED`."""
         left: list[Any] = keys.unique().to_pylist()
         found: list[tuple[bytes, bytes]] = []
-        for bucket in self._buckets.names:
-            pairs = list(zip(left, self._buckets.find(bucket, left), strict=True))
+        for bucket in self.names:
+            pairs = list(zip(left, self.values(bucket, left), strict=True))
             found += [(key, value) for key, value in pairs if value and _is_live(value, oldest)]
             left = [key for key, value in pairs if not (value and _is_live(value, oldest))]
         rows = [_VALUE.unpack_from(value) for _, value in found]
@@ -74,33 +68,15 @@ class KeyIndex:
         return pa.Table.from_pydict(columns, schema=COMPARED)
 
     def add(self, rows: pa.Table, progress: IndexPosition, watermark: Micros | None) -> None:
-        """Add rows that silver has kept, and remove what the horizon has passed, at once."""
-        width = self._buckets.width
-        oldest = None if watermark is None or width is None else watermark - width
-        batch = WriteBatch(raw_mode=True)
-        buckets: dict[str, ColumnFamily] = {}
-        for key, time, source, position, content in _values(rows):
-            name = self._buckets.bucket(time, oldest)
-            if name not in buckets:
-                buckets[name] = self._buckets.handle(name)
-            value = _VALUE.pack(_NO_TIME if time is None else time, position, content) + source.encode()
-            batch.put(key, value, buckets[name])
-        batch.put(_PROGRESS, json.dumps(progress._asdict()).encode())
-        self._buckets.write(batch)
-        self._buckets.drop_before(oldest)
-
-    def clear(self) -> None:
-        """Remove everything."""
-        self._buckets.clear()
-
-    def close(self) -> None:
-        """Close it."""
-        self._buckets.close()
+        """Add rows that silver has kept, and remove what the horizon has passed."""
+        oldest = None if watermark is None or self.width is None else watermark - self.width
+        self.put(_values(rows), progress._asdict(), oldest)
 
 
-def _values(rows: pa.Table) -> Iterator[tuple[bytes, Micros | None, str, int, bytes]]:
+def _values(rows: pa.Table) -> Iterator[tuple[bytes, Micros | None, bytes]]:
     columns: list[Any] = [rows[name].to_pylist() for name in (KEY, EVENT_TIME, SOURCE, POSITION, CONTENT_HASH)]
-    return zip(*columns, strict=True)
+    for key, time, source, position, content in zip(*columns, strict=True):
+        yield key, time, _VALUE.pack(_NO_TIME if time is None else time, position, content) + source.encode()
 
 
 def _is_live(value: bytes, oldest: Micros | None) -> bool:

@@ -127,10 +127,10 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number in range(MICRO_BATCHES):
         index.add(rows(of_micro_batch(number), number), progress(number + 1), DAY)
         if number == 0:
-            for name in index._buckets.names:
-                index._buckets._buckets[name].flush()
+            for name in index.names:
+                index._buckets[name].flush()
         if number == 1:
-            index._buckets._database.flush()
+            index._database.flush()
     shutil.copytree(tmp_path / "running", tmp_path / "killed", ignore=shutil.ignore_patterns("LOG*", "OPTIONS*"))
     index.close()
     return tmp_path / "killed"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from consumer.modes.pipelines import per_second
+from consumer.app.status import per_second
 
 
 @pytest.mark.parametrize(
