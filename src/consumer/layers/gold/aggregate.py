@@ -7,28 +7,26 @@ in the commit that moves the marker. So a micro-batch that is tried again comput
 A product whose windows are final needs no correction: a window is computed once, after the horizon has passed its end.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import BooleanExpression
-from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from consumer.asked import Asked
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.data_files import Target
 from consumer.iceberg.marker import Committed, Marker
-from consumer.iceberg.scan import Scan, of_micro_batches, plan
+from consumer.iceberg.scan import Scan
 from consumer.iceberg.tasks import Written
-from consumer.iceberg.upsert import OldRows
+from consumer.iceberg.upsert import OldRows, Span
 from consumer.layers.base import Commits, Layer, append, upsert
-from consumer.layers.gold.columns import columns_of, micros
+from consumer.layers.gold.columns import micros
 from consumer.layers.gold.sessions import Sessions, touched_sessions
 from consumer.layers.gold.table import ensure_gold_table, rebuild_gold_hint
 from consumer.layers.gold.tasks import Wanted, write_windows
-from consumer.layers.gold.touched import Windows, old_rows, touched_windows, within
+from consumer.layers.gold.touched import Windows, closed_between, old_rows, silver_rows, touched_windows
 from consumer.layers.upstream import contract_of_silver, upstream_of
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.gold.model import Product, Publish
@@ -36,11 +34,8 @@ from lakeproof.gold.product_file import read_under
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import gold_lease
-from lakeproof.tables.columns import renamed_columns
 from lakeproof.tables.names import gold_query, gold_table, silver_query, silver_tables
 from lakeproof.tables.schemas import ensure_namespace
-
-_EARLIEST = -(1 << 63)
 
 
 @dataclass(frozen=True)
@@ -148,10 +143,10 @@ class GoldLayer(Layer[_Work]):
 
     def _corrected(self, spark: SparkSession, work: _Work) -> tuple[Written, Callable[[int], OldRows]]:
         """Compute the windows that new rows touch, all of them if nothing is there yet."""
-        silver, product = self._load(self.source), self._product
+        product = self._product
         if work.done is None:
-            return self._write(spark, silver, work), lambda _: OldRows()
-        windows = self._touched(spark, self._scan(silver, work, since=work.start), work.event_time)
+            return self._write(spark, work), lambda _: OldRows()
+        windows = self._touched(spark, self._silver(work, since=work.start), work.event_time)
         if windows.empty:
             return Written(), lambda _: OldRows()
 
@@ -160,38 +155,30 @@ class GoldLayer(Layer[_Work]):
                 catalog = open_catalog(self._settings)
                 return old_rows(spark, catalog, self._table, snapshot_id, product, windows)
 
-        return self._write(spark, silver, work, windows), find_old
+        return self._write(spark, work, windows), find_old
 
     def _touched(self, spark: SparkSession, new: Scan, event_time: str) -> Windows | Sessions:
         """The windows of new rows."""
         if not self._product.window.session:
             return touched_windows(spark, new, self._product, event_time)
-        return touched_sessions(spark, new, self._load(self._table), self._table, self._product, event_time)
+        with catalog_errors():
+            table = open_catalog(self._settings).load_table(self._table)
+        return touched_sessions(spark, new, table, self._table, self._product, event_time)
 
     def _final(self, spark: SparkSession, work: _Work) -> Written:
         """Compute the windows whose end the horizon has passed since the newest micro-batch."""
-        size, horizon = micros(self._product.window.size), work.horizon or 0
-        first = _EARLIEST if work.published is None else work.published - size + 1
-        return self._write(spark, self._load(self.source), work, Windows([(first, horizon - size + 1)]))
+        return self._write(spark, work, closed_between(self._product, work.published, work.horizon or 0))
 
-    def _load(self, name: str) -> Table:
-        with catalog_errors():
-            return open_catalog(self._settings).load_table(name)
-
-    def _write(
-        self, spark: SparkSession, silver: Table, work: _Work, windows: Windows | Sessions | None = None
-    ) -> Written:
+    def _write(self, spark: SparkSession, work: _Work, windows: Windows | Sessions | None = None) -> Written:
         """Compute windows, all of them by default, from what silver has kept; it may be ahead by now."""
-        spans = windows.spans(self._product) if windows else None
-        scan = self._scan(silver, work, within=within(work.event_time, spans) if spans else None)
+        scan = self._silver(work, spans=windows.spans(self._product) if windows else None)
         wanted = Wanted(self._product, work.event_time, windows, datetime.now(UTC), work.target, self._settings.s3)
         return write_windows(spark, scan, wanted)
 
-    def _scan(self, silver: Table, work: _Work, since: int = 0, within: BooleanExpression | None = None) -> Scan:
-        renamed = renamed_columns(silver.properties)
-        columns = {name: renamed.get(name, name) for name in columns_of(self._product, work.event_time)}
+    def _silver(self, work: _Work, since: int = 0, spans: Sequence[Span] | None = None) -> Scan:
         with catalog_errors():
-            return plan(silver, self.source, columns, of_micro_batches(since, work.end), within=within)
+            catalog = open_catalog(self._settings)
+            return silver_rows(catalog, self._product, work.event_time, since, work.end, spans)
 
 
 def _closes(product: Product, done: Committed | None, horizon: int | None) -> bool:

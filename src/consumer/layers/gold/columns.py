@@ -181,13 +181,14 @@ def _of_ordered(values: Any) -> Any:
 
 def _small(values: Any) -> Any:
     """Values without Arrow's large types, which literals do not have."""
-    kind = _small_type(values.type)
+    kind = small_type(values.type)
     return values if kind == values.type else values.cast(kind)
 
 
-def _small_type(kind: pa.DataType) -> pa.DataType:
+def small_type(kind: pa.DataType) -> pa.DataType:
+    """The same type without Arrow's large ones."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_struct(kind):
-        return pa.struct([each.with_type(_small_type(each.type)) for each in kind])
+        return pa.struct([each.with_type(small_type(each.type)) for each in kind])
     return kind

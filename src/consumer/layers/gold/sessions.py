@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg import expressions
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
@@ -156,9 +157,8 @@ def overlapping(rows: pa.Table, wanted: Sessions) -> pa.Table:
 
 def _met(spark: SparkSession, table: Table, name: str, product: Product, wanted: Sessions) -> list[pa.Table]:
     """The sessions of a product's table that overlap with wanted ones."""
-    columns = {START: WINDOW_START, END: WINDOW_END} | {
-        renamed: key.name for key, renamed in zip(product.keys, key_names(product), strict=True)
-    }
+    keys = {renamed: key.name for key, renamed in zip(product.keys, key_names(product), strict=True)}
+    columns = {START: WINDOW_START, END: WINDOW_END} | keys
     spans = merged(list(zip(wanted.starts.tolist(), wanted.ends.tolist(), strict=True)))
     with catalog_errors():
         scan = plan(table, name, columns, within=_overlap(spans))
@@ -171,8 +171,6 @@ def _met(spark: SparkSession, table: Table, name: str, product: Product, wanted:
 
 def _overlap(spans: Sequence[Span]) -> BooleanExpression:
     """Whether a row of a product's table overlaps with one of the spans."""
-    from pyiceberg import expressions
-
     compare: Any = expressions  # its types ask for other arguments than it takes
     each = [
         expressions.And(compare.LessThan(WINDOW_START, end), compare.GreaterThan(WINDOW_END, start))

@@ -8,21 +8,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg import expressions
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyspark.sql import SparkSession
 
-from consumer.iceberg.scan import Scan, derived, plan, positions, read, spread, whole_files
+from consumer.iceberg.scan import Scan, derived, of_micro_batches, plan, positions, read, spread, whole_files
 from consumer.iceberg.upsert import OldRows, Span
-from consumer.layers.gold.columns import START, columns_of, in_windows, key_names, micros
+from consumer.layers.gold.columns import START, columns_of, in_windows, key_names, micros, small_type
 from consumer.texts import texts_of
+from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.gold.model import WINDOW_START, Product
+from lakeproof.settings import Settings
+from lakeproof.tables.columns import renamed_columns
+from lakeproof.tables.names import gold_table, silver_tables
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.expressions import BooleanExpression
-
     from consumer.layers.gold.sessions import Sessions
 
 _DAY = 86_400_000_000
+_EARLIEST = -(1 << 62)
 _MAX_SPANS = 100
 _MAX_WINDOWS = 1_000_000
 """Windows that are sent to every task, at most; where more are touched, all windows between them are."""
@@ -63,7 +69,13 @@ class Windows:
         return list(self.starts)
 
 
-ALL_WINDOWS = Windows([(-(1 << 62), 1 << 62)])
+ALL_WINDOWS = Windows([(_EARLIEST, 1 << 62)])
+
+
+def closed_between(product: Product, before: int | None, horizon: int) -> Windows:
+    """The windows whose end one horizon had not passed, None for the first time, and another one has."""
+    size = micros(product.window.size)
+    return Windows([(_EARLIEST if before is None else before - size + 1, horizon - size + 1)])
 
 
 def window_texts(rows: pa.Table) -> Any:
@@ -133,10 +145,8 @@ def merged(spans: Sequence[Span]) -> list[Span]:
     return found if len(found) <= _MAX_SPANS else [(found[0][0], found[-1][1])]
 
 
-def within(column: str, spans: Sequence[Span]) -> "BooleanExpression":
+def within(column: str, spans: Sequence[Span]) -> BooleanExpression:
     """Whether a time is in one of the spans."""
-    from pyiceberg import expressions
-
     compare: Any = expressions  # its types ask for other arguments than it takes
     each = [
         expressions.And(compare.GreaterThanOrEqual(column, start), compare.LessThan(column, end))
@@ -145,9 +155,43 @@ def within(column: str, spans: Sequence[Span]) -> "BooleanExpression":
     return reduce(compare.Or, each, expressions.AlwaysFalse())
 
 
+def silver_rows(
+    catalog: Catalog, product: Product, event_time: str, start: int, end: int, spans: Sequence[Span] | None = None
+) -> Scan:
+    """What a product needs of silver's rows from some micro-batches; `spans` leave out data files of other times."""
+    name = silver_tables(product.stream).kept
+    table = catalog.load_table(name)
+    renamed = renamed_columns(table.properties)
+    columns = {each: renamed.get(each, each) for each in columns_of(product, event_time)}
+    times = within(event_time, spans) if spans else None
+    return plan(table, name, columns, of_micro_batches(start, end), within=times)
+
+
+def rows_of(spark: SparkSession, settings: Settings, product: Product, windows: Windows) -> pa.Table:
+    """The rows of some windows in a product's table, with the types that Spark has for them."""
+    name = gold_table(product.name)
+    with catalog_errors():
+        table = open_catalog(settings).load_table(name)
+        columns = {field.name: field.name for field in table.schema().fields}
+        scan = plan(table, name, _identity(product) | columns, within=within(WINDOW_START, windows.starts))
+    stored = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    schema = pa.schema([field.with_type(small_type(field.type)) for field in stored])
+
+    def find(part: Scan) -> pa.Table:
+        found = [windows.of(as_micros(pa.Table.from_batches([rows]), START)) for rows in read(part)]
+        return pa.concat_tables([schema.empty_table(), *(each.select(schema.names).cast(schema) for each in found)])
+
+    return pa.concat_tables([schema.empty_table(), *spread(spark, scan, find)])
+
+
+def _identity(product: Product) -> dict[str, str]:
+    """Columns of a product's table that identify a window, by the names that they have while it is computed."""
+    return {START: WINDOW_START, **{name: key.name for key, name in zip(product.keys, key_names(product), strict=True)}}
+
+
 def old_rows(
     spark: SparkSession,
-    catalog: "Catalog",
+    catalog: Catalog,
     name: str,
     snapshot_id: int,
     product: Product,
@@ -155,10 +199,7 @@ def old_rows(
 ) -> OldRows:
     """The rows of a snapshot of a product's table that are of some windows."""
     spans = windows.start_spans(product)
-    columns = {START: WINDOW_START} | {
-        renamed: key.name for key, renamed in zip(product.keys, key_names(product), strict=True)
-    }
     table = catalog.load_table(name)
-    scan = plan(table, name, columns, within=within(WINDOW_START, spans), snapshot_id=snapshot_id)
+    scan = plan(table, name, _identity(product), within=within(WINDOW_START, spans), snapshot_id=snapshot_id)
     found = positions(spark, scan, lambda rows: windows.of(as_micros(rows, START)))
     return OldRows(found, WINDOW_START, spans)

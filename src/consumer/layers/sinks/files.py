@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 from consumer.asked import Asked
 from consumer.iceberg.append import open_table
 from consumer.layers.base import Commits, Layer
-from consumer.layers.sinks.changes import closed_since
-from lakeproof.catalog import CATALOG
+from consumer.layers.gold.touched import closed_between, rows_of
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import WINDOW_START, Product, SinkKind
 from lakeproof.settings import Settings
@@ -48,6 +47,7 @@ class FileSink(Layer[_Work]):
     outlasts_outages = True
 
     def __init__(self, settings: Settings, product: Product) -> None:
+        self._settings = settings
         self._product = product
         self._table = gold_table(product.name)
         self._root = f"{settings.sinks.files}/{product.name}"
@@ -78,8 +78,8 @@ class FileSink(Layer[_Work]):
             )
         if horizon == before or self._empty == (before, horizon):
             return None
-        rows = closed_since(spark.table(f"{CATALOG}.{self._table}"), before, horizon)
-        found: pa.Table = rows.orderBy(WINDOW_START).toArrow()
+        windows = closed_between(self._product, before, horizon)
+        found = rows_of(spark, self._settings, self._product, windows).sort_by(WINDOW_START)
         if not found.num_rows:
             self._empty = before, horizon
             return None

@@ -85,10 +85,10 @@ class TopicSink(Layer[_Work]):
 
     def compute(self, spark: SparkSession, work: _Work) -> Commits:
         """Send the rows; yield the record of the new position."""
-        with self._followed.changes(spark, work.table, work.since, work.newest) as change:
-            sent = send_rows(change.messages, self._settings.kafka, self._topic)
-            reached = SinkPosition(work.table.table_id(), work.topic_id, change.committed.as_text())
-            yield lambda: self._record(reached, work.position)
+        change = self._followed.changes(spark, self._settings, work.since, work.newest)
+        sent = send_rows(change.messages, self._settings.kafka, self._topic)
+        reached = SinkPosition(work.table.table_id(), work.topic_id, change.committed.as_text())
+        yield lambda: self._record(reached, work.position)
         numbers = f"{work.since.next_number if work.since else 0} to {change.committed.marker.micro_batch_id}"
         return {"table": work.table.name, "topic": self._topic, "micro_batches": numbers, "messages": sent}
 
