@@ -14,38 +14,34 @@ import pyarrow.compute as pc
 from lakeproof.contracts import Field, ListType, MapType, ObjectType
 from lakeproof.contracts.model import Type
 
-_compute: Any = pc  # its stubs lack functions
 _BYTES = pa.large_binary()
 _COLON, _NOTHING, _NULL = (pa.scalar(text, _BYTES) for text in (b":", b"", b"-"))
 
 
 def texts_of(columns: Iterable[Any]) -> Any:
     """Text of each row of some columns; of values alone, whatever the names of the columns."""
-    return _compute.binary_join_element_wise(*(_or_null(_framed(_text(each, None))) for each in columns), _NOTHING)
+    return pc.binary_join_element_wise(*(_or_null(_framed(_text(each, None))) for each in columns), _NOTHING)
 
 
 def texts_of_fields(columns: Mapping[str, tuple[Any, Type | None]]) -> Any:
     """Text of the fields of each row that are not null, with their names.
 
-    Parameters
-    ----------
-    columns
-        By the name that a field has in the text: its values, and its type where it may have objects that were renamed.
+    `columns` has values, and the types of those that may have objects that were renamed, by the names in the text.
     """
     parts = [_named(name, _framed(_text(values, kind))) for name, (values, kind) in columns.items()]
-    return _compute.binary_join_element_wise(*parts, _NOTHING)
+    return pc.binary_join_element_wise(*parts, _NOTHING)
 
 
 def _named(name: str, texts: Any) -> Any:
     encoded = name.encode()
     label = pa.scalar(b"%d:%b" % (len(encoded), encoded), _BYTES)
-    return _compute.coalesce(_compute.binary_join_element_wise(label, texts, _NOTHING), _NOTHING)
+    return pc.coalesce(pc.binary_join_element_wise(label, texts, _NOTHING), _NOTHING)
 
 
 def _framed(texts: Any) -> Any:
     """Each text with its length before it; null stays null."""
-    lengths = _bytes_of(_compute.binary_length(texts))
-    return _compute.binary_join_element_wise(lengths, texts, _COLON)
+    lengths = _bytes_of(pc.binary_length(texts))
+    return pc.binary_join_element_wise(lengths, texts, _COLON)
 
 
 def _text(values: Any, kind: Type | None) -> Any:
@@ -58,13 +54,11 @@ def _text(values: Any, kind: Type | None) -> Any:
     if pa.types.is_map(found):
         return _text_of_maps(values, kind.value if isinstance(kind, MapType) else None)
     if pa.types.is_list(found) or pa.types.is_large_list(found):
-        items = _or_null(
-            _framed(_text(_compute.list_flatten(values), kind.item if isinstance(kind, ListType) else None))
-        )
+        items = _or_null(_framed(_text(pc.list_flatten(values), kind.item if isinstance(kind, ListType) else None)))
         return _joined(items, values)
     if pa.types.is_floating(found):
         # Widened as its column may be; 0.0 for -0.0. As bits: the text of a number takes longer.
-        return _bytes_of(_compute.add(values.cast(pa.float64()), 0.0).view(pa.int64()))
+        return _bytes_of(pc.add(values.cast(pa.float64()), 0.0).view(pa.int64()))
     if pa.types.is_temporal(found):
         return _bytes_of(values.cast(pa.int32() if pa.types.is_date32(found) else pa.int64()))
     return values.cast(_BYTES) if _is_bytes(found) else _bytes_of(values)
@@ -77,19 +71,19 @@ def _text_of_objects(values: Any, fields: tuple[Field, ...]) -> Any:
         field = kinds.get(name)
         columns[field.first_name if field else name] = (inner, field.type if field else None)
     texts = texts_of_fields(dict(sorted(columns.items())))
-    return _compute.if_else(values.is_valid(), texts, pa.scalar(None, _BYTES))
+    return pc.if_else(values.is_valid(), texts, pa.scalar(None, _BYTES))
 
 
 def _text_of_maps(values: Any, kind: Type | None) -> Any:
     """Text of the entries in the order of their keys."""
     listed = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
-    entries = _compute.list_flatten(listed)
+    entries = pc.list_flatten(listed)
     names, inner = entries.flatten()
     names = _framed(_text(names, None))
-    pairs = _compute.binary_join_element_wise(names, _or_null(_framed(_text(inner, kind))), _NOTHING)
-    parents = _compute.list_parent_indices(listed)
+    pairs = pc.binary_join_element_wise(names, _or_null(_framed(_text(inner, kind))), _NOTHING)
+    parents = pc.list_parent_indices(listed)
     if not _are_sorted(parents, pairs):
-        order = _compute.sort_indices(
+        order = pc.sort_indices(
             pa.table({"parent": parents, "pair": pairs}), [("parent", "ascending"), ("pair", "ascending")]
         )
         pairs = pairs.take(order)
@@ -100,22 +94,22 @@ def _are_sorted(parents: Any, texts: Any) -> bool:
     """Whether the texts of each parent ascend; mostly, all objects have their keys in one order."""
     if len(texts) < 2:
         return True
-    same = _compute.equal(parents[1:], parents[:-1])
-    descends = _compute.less(texts[1:], texts[:-1])
-    return not _compute.any(_compute.and_(same, descends)).as_py()
+    same = pc.equal(parents[1:], parents[:-1])
+    descends = pc.less(texts[1:], texts[:-1])
+    return not pc.any(pc.and_(same, descends)).as_py()
 
 
 def _joined(texts: Any, lists: Any) -> Any:
     """Texts of the items of lists as a text for each list; null for null."""
-    lengths = _compute.fill_null(_compute.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     whole = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), texts)
-    joined = _compute.binary_join(whole, _NOTHING)
-    return _compute.if_else(lists.is_valid(), joined, pa.scalar(None, _BYTES))
+    joined = pc.binary_join(whole, _NOTHING)
+    return pc.if_else(lists.is_valid(), joined, pa.scalar(None, _BYTES))
 
 
 def _or_null(texts: Any) -> Any:
-    return _compute.coalesce(texts, _NULL)
+    return pc.coalesce(texts, _NULL)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -72,8 +72,8 @@ def _append_without_looking() -> None:
     """No look for a marker: neither when a micro-batch or a run begins, nor before an append."""
     from consumer.app import landing
     from consumer.iceberg import append
+    from consumer.iceberg.newest import Standing
     from consumer.layers.bronze import land
-    from consumer.layers.bronze.recovery import Standing
 
     wrap(append, "has_done", lambda _: lambda *_arguments: False)
     wrap(land, "unfinished", lambda _: lambda *_arguments: None)
@@ -171,7 +171,7 @@ def _fill_no_key_index() -> None:
     """A key index that was lost stays empty."""
     from consumer.layers.silver.state import State
 
-    wrap(State, "_fill", lambda _: lambda _state, _spark, _catalog, _silver, _contract, wanted, *_others: wanted.end)
+    wrap(State, "_fill", lambda _: lambda _state, _index, _silver, wanted, _start: wanted.end)
 
 
 def _compute_from_new_rows() -> None:
@@ -179,12 +179,12 @@ def _compute_from_new_rows() -> None:
     from consumer.layers.gold.aggregate import GoldLayer
 
     def around(real: Callable[..., Any]) -> Callable[..., Any]:
-        def scan(layer: Any, silver: Any, work: Any, **others: Any) -> Any:
-            return real(layer, silver, work, **others | {"since": work.start})
+        def silver(layer: Any, work: Any, **others: Any) -> Any:
+            return real(layer, work, **others | {"since": work.start})
 
-        return scan
+        return silver
 
-    wrap(GoldLayer, "_scan", around)
+    wrap(GoldLayer, "_silver", around)
 
 
 def _stop_reading() -> None:

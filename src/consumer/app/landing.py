@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from threading import Thread
 from typing import Any
 
 import structlog
@@ -15,10 +14,10 @@ from consumer.app.running import Running, SparkQueries
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from consumer.iceberg.marker import Marker
+from consumer.iceberg.newest import Standing, standing
 from consumer.layers.base import complete, run
 from consumer.layers.bronze.land import BronzeLayer
-from consumer.layers.bronze.recovery import Standing, standing
-from consumer.layers.bronze.tasks import warm_up
+from consumer.layers.bronze.tasks import warm_up_beside
 from consumer.sources.kafka.schema_ids import SchemaIds
 from consumer.sources.registry import SOURCES
 from consumer.sources.source import DeclinedError, Held, Source
@@ -98,7 +97,7 @@ class BronzeQuery(Query):
         source, trigger = self._prepared.source, self._trigger
         waiting = source.waiting()
         rows = source.rows(spark, bulletin)
-        Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
+        warm_up_beside(spark)
 
         def process(parts: DataFrame, micro_batch_id: int) -> None:
             try:

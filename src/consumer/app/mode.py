@@ -1,7 +1,6 @@
 """The query of a mode on Kafka alone: it runs its layer without a catalog."""
 
 from collections.abc import Mapping
-from threading import Thread
 
 from pyspark.sql import SparkSession
 
@@ -10,7 +9,7 @@ from consumer.app.following import Following
 from consumer.app.query import LayerQuery
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
-from consumer.layers.bronze.tasks import warm_up
+from consumer.layers.bronze.tasks import warm_up_beside
 from consumer.modes.layer import ModeLayer
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode
@@ -32,7 +31,7 @@ class ModeQuery(LayerQuery):
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
         """Start it."""
-        Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
+        warm_up_beside(spark)
         return super().start(spark, bulletin)
 
     def look(self, spark: SparkSession, bulletin: Bulletin) -> bool:

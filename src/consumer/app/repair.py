@@ -1,12 +1,11 @@
 """What an operator does to a stream that is stopped: start from the tables again, or give up files that are gone."""
 
-from typing import TYPE_CHECKING
-
+from consumer.iceberg.newest import standing
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder, remove_checkpoint
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.kafka.offsets import Offsets
-from lakeproof.kafka.recorded import Recorded, recorded_topic
+from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
@@ -16,9 +15,6 @@ from lakeproof.state.lease import lease
 from lakeproof.state.sink_positions import SinkPositions, sink_lease
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import stream_tables
-
-if TYPE_CHECKING:
-    from consumer.layers.bronze.recovery import Standing
 
 
 def reset(settings: Settings, stream: str) -> str:
@@ -67,11 +63,11 @@ def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
     Those that were given up are left out.
     """
     with catalog_errors():
-        ledger = open_catalog(settings).load_table(stream_tables(stream).ledger).properties
-    recorded = recorded_topic(ledger)
-    if recorded is None:
-        return {}
-    found = _standing(settings, stream, recorded)
+        catalog, names = open_catalog(settings), stream_tables(stream)
+        recorded = recorded_topic(catalog.load_table(names.ledger).properties)
+        if recorded is None:
+            return {}
+        found = standing(catalog, names, bronze_query(stream), str(recorded.start).__eq__)
     position = Offsets.parse(found.accounted) if found.accounted else recorded.start
     topic = Topic(settings.kafka, recorded.topic)
     topic_id, partitions = topic.identity()
@@ -107,17 +103,7 @@ def give_up(settings: Settings, stream: str, names: list[str]) -> None:
     LandingLog(settings.state.database, stream).give_up(names)
 
 
-def _standing(settings: Settings, stream: str, recorded: Recorded) -> "Standing":
-    from consumer.layers.bronze.recovery import standing
-
-    with catalog_errors():
-        is_origin = str(recorded.start).__eq__
-        return standing(open_catalog(settings), stream_tables(stream), bronze_query(stream), is_origin)
-
-
 def _accounted(settings: Settings, stream: str, log: LandingLog) -> Position:
-    from consumer.layers.bronze.recovery import standing
-
     names = stream_tables(stream)
     with catalog_errors():
         catalog = open_catalog(settings)

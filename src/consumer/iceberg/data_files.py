@@ -27,13 +27,10 @@ class Target:
     """A table, as a task has to know it to write data files for it."""
 
     folder: str
-    schema: pa.Schema
-    """With the field ids of Iceberg."""
-    day_of: str
-    """The path of the timestamp whose day is the partition: ``event.timestamp``."""
+    schema: pa.Schema  # with the field ids of Iceberg
+    day_of: str  # the path of the timestamp whose day is the partition: ``event.timestamp``
     partition: str
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    """Its columns that were renamed, by their former names."""
+    renamed: Mapping[str, str] = field(default_factory=dict)  # its columns that were renamed, by their former names
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,7 @@ class DataFile:
 
     uri: str
     size: int
-    partition: str
-    """As Iceberg writes it: ``field=2026-11-21``."""
+    partition: str  # as Iceberg writes it: ``field=2026-11-21``
     footer: bytes
 
 
@@ -145,7 +141,6 @@ def _unknown(rows: pa.DataType, table: pa.DataType, within: str = "") -> list[st
 
 def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
     """Cut a table into the rows of each day (UTC), written as Iceberg names it; the order within a day stays."""
-    compute: Any = pc  # its stubs lack a function
     # As numbers: Python has no date for a window that begins before the year 1.
     days: Any = field_at(table, column).cast(pa.date32()).cast(pa.int32())
     edges: Any = pc.min_max(days).as_py()
@@ -153,7 +148,7 @@ def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
         yield _name(edges["min"]), table
         return
     order = pc.sort_indices(table.append_column("_day", days), [("_day", "ascending")])
-    runs = compute.run_end_encode(days.take(order).combine_chunks())
+    runs = pc.run_end_encode(days.take(order).combine_chunks())
     # Taken once for all days: each take of a table in chunks looks at all of it.
     ordered = table.take(order)
     begin = 0

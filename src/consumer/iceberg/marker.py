@@ -19,11 +19,9 @@ from lakeproof.tables.names import MARKER
 class Marker:
     """What a commit records of its micro-batch: what comes behind the position `start` of the source, up to `end`."""
 
-    checkpoint_id: str
-    """The checkpoint's own unique id; of a product of gold, that of the silver table that it follows."""
+    checkpoint_id: str  # the checkpoint's own unique id; of a product of gold, that of the silver table that it follows
     micro_batch_id: int
-    contract: str
-    """Digest of the contract that judged it."""
+    contract: str  # digest of the contract that judged it
     start: str
     end: str
     limits: Limits = field(default_factory=Limits)
@@ -43,8 +41,7 @@ class Committed:
 
     marker: Marker
     snapshot_id: int
-    sequence_number: int
-    """Of the snapshot, or a smaller one if other commits came between."""
+    sequence_number: int  # of the snapshot, or a smaller one if other commits came between
 
     @property
     def next_number(self) -> int:

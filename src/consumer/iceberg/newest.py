@@ -1,12 +1,23 @@
-"""The newest marker of a table, in a state of it that Spark or PyIceberg has read."""
+"""The newest markers of tables, in a state of them that Spark or PyIceberg has read."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from consumer.iceberg.marker import Committed, Snapshot, check_history, check_marked, committed, property_of
+from consumer.iceberg.marker import (
+    Committed,
+    Marker,
+    Snapshot,
+    check_history,
+    check_marked,
+    committed,
+    property_of,
+    unfinished,
+)
+from lakeproof.tables.names import StreamTables
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot as TableSnapshot
 
@@ -77,3 +88,23 @@ def _marked(state: State, key: str) -> Committed | None:
             return Committed(Committed.parse(text).marker, snapshot.id, snapshot.sequence_number)
         snapshot = None if snapshot.parent_id is None else state.find(snapshot.parent_id)
     return None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a stream's tables are."""
+
+    accounted: str | None  # the position up to which the ledger has everything; None where nothing was ever taken
+    unfinished: Marker | None  # the micro-batch that bronze has and the ledger does not
+
+
+def standing(catalog: "Catalog", names: StreamTables, query: str, is_origin: Callable[[str], bool]) -> Standing:
+    """Look where a stream's tables are."""
+    bronze, dead_letters, ledger = (
+        newest_marker(python_state(catalog.load_table(name)), query, name)
+        for name in (names.bronze, names.dead_letters, names.ledger)
+    )
+    return Standing(
+        ledger.marker.end if ledger else None,
+        unfinished(names.bronze.partition(".")[2], bronze, dead_letters, ledger, is_origin),
+    )

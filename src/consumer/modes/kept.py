@@ -65,8 +65,7 @@ def write_keys(
     if len(small) >= _MANY:
         merged = pa.concat_tables([read_keys(checkpoint, file.name) for file in small])
         if oldest is not None:
-            compute: Any = pc
-            merged = merged.filter(compute.greater_equal(merged["time"], oldest))
+            merged = merged.filter(pc.greater_equal(merged["time"], oldest))
         files = [file for file in files if file not in small]
         if merged.num_rows:
             files.append(_write(checkpoint, number, "many", merged))

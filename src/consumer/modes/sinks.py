@@ -122,8 +122,7 @@ def window_messages(windows: pa.Table, size: Micros, prefix: str) -> Iterator[Ou
 
     Their ids are the prefix and the number of the row: a micro-batch that is repeated has the same order.
     """
-    compute: Any = pc
-    starts, ends = _texts(windows["window_start"]), _texts(compute.add(windows["window_start"], size))
+    starts, ends = _texts(windows["window_start"]), _texts(pc.add(windows["window_start"], size))
     names = ("user_id", "event_count", "amount_sum", "amount_min", "amount_max")
     columns: list[Any] = [windows[name].to_pylist() for name in names]
     for index, (start, end, user, count, *amounts) in enumerate(zip(starts, ends, *columns, strict=True)):

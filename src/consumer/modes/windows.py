@@ -56,13 +56,11 @@ def split_final(windows: pa.Table, size: Micros, watermark: Micros | None) -> tu
     """Return the windows that no event can change any more, and those that stay open."""
     if watermark is None:
         return windows.slice(0, 0), windows
-    compute: Any = pc
-    is_final = compute.less_equal(compute.add(windows["window_start"], size), watermark)
-    return windows.filter(is_final), windows.filter(compute.invert(is_final))
+    is_final = pc.less_equal(pc.add(windows["window_start"], size), watermark)
+    return windows.filter(is_final), windows.filter(pc.invert(is_final))
 
 
 def as_final(windows: pa.Table, size: Micros) -> pa.Table:
     """Windows as a table of :data:`FINAL`."""
-    compute: Any = pc
-    ends = compute.add(windows["window_start"], size)
+    ends = pc.add(windows["window_start"], size)
     return windows.append_column("window_end", ends).select(FINAL.names).cast(FINAL)

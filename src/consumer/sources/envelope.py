@@ -19,8 +19,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 class Message:
     """What a Kafka message has beside its value."""
 
-    part: str
-    """What the ledger calls the range of offsets that it is in."""
+    part: str  # what the ledger calls the range of offsets that it is in
     key: bytes | None
     headers: Headers
 
@@ -31,14 +30,11 @@ class Envelope:
 
     value: bytes | None
     """Its bytes, decompressed if its name says that it is compressed; None if they are too many, and stay there."""
-    source: str
-    """Name of the file below the landing folder, or ``topic/partition/offset``."""
-    landed_at: datetime | None
-    """UTC; None for a message without a time that a table can have."""
+    source: str  # name of the file below the landing folder, or ``topic/partition/offset``
+    landed_at: datetime | None  # UTC; None for a message without a time that a table can have
     failure: tuple[str, str] | None = None
     """Code of the reason, and detail; then `value` is the part that could be read."""
-    content_hash: str | None = None
-    """See :func:`lakeproof.landing.zone.content_hash`; None if it was not read."""
+    content_hash: str | None = None  # see :func:`lakeproof.landing.zone.content_hash`; None if it was not read
     message: Message | None = None
 
     @property
@@ -51,10 +47,8 @@ class Envelope:
 class Messages:
     """Small Kafka messages of a partition, by columns: an envelope for each would take longer than judging it."""
 
-    part: str
-    """What the ledger calls the range of offsets that they are in."""
-    prefix: str
-    """What their names begin with, before the offset: ``topic/partition/``."""
+    part: str  # what the ledger calls the range of offsets that they are in
+    prefix: str  # what their names begin with, before the offset: ``topic/partition/``
     offsets: Sequence[int]
     landed_at: Sequence[int | None]
     """In milliseconds since 1970; None for a message without a time that a table can have."""

@@ -47,10 +47,9 @@ def _header(headers: Any, name: str, count: int) -> list[bytes | None]:
     found: list[bytes | None] = [None] * count
     if headers is None or headers.null_count == count:
         return found
-    compute: Any = pc  # its stubs lack functions
     entries = headers.flatten()
-    is_meant = compute.equal(entries.field("key"), name)
-    rows = compute.list_parent_indices(headers).filter(is_meant).to_pylist()
+    is_meant = pc.equal(entries.field("key"), name)
+    rows = pc.list_parent_indices(headers).filter(is_meant).to_pylist()
     values = entries.field("value").filter(is_meant).to_pylist()
     for row, value in zip(reversed(rows), reversed(values), strict=True):
         found[row] = value

@@ -1,5 +1,6 @@
 """A micro-batch is judged once, then appended to bronze, the dead letters and the ledger, in this order."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -139,13 +140,12 @@ def _with(parts: Sequence[PartT], touched: Iterable[PartT]) -> list[PartT]:
 
 
 def _totals(outcomes: Mapping[Outcome, int], drift: Mapping[Drift, int], batch: MicroBatch) -> dict[str, object]:
-    dead: dict[str, int] = {}
-    drifted: dict[str, int] = {}
+    dead, drifted = Counter[str](), Counter[str]()
     for (_, reasons), count in outcomes.items():
         if reasons is not None:
-            dead[reasons] = dead.get(reasons, 0) + count
+            dead[reasons] += count
     for (_, reasons), count in drift.items():
-        drifted[reasons] = drifted.get(reasons, 0) + count
+        drifted[reasons] += count
     return {
         "bronze": sum(count for (_, reasons), count in outcomes.items() if reasons is None),
         "dead_letters": sum(dead.values()),

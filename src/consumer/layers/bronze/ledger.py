@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +35,8 @@ Outcome = tuple[str, str | None]
 Drift = tuple[str, str]
 """A source, and the set of reasons of some values of its rows in bronze that were rescued or discarded."""
 
+ReasonsT = TypeVar("ReasonsT")
+
 DRIFT_COUNTS = {DriftPolicy.RESCUE: "rescued", DriftPolicy.DISCARD: "discarded"}
 """The ledger's column that counts values which did not fit, by policy."""
 
@@ -57,12 +60,7 @@ def ledger_rows(
     batch: MicroBatch,
 ) -> pa.RecordBatch:
     """Rows of ``ledger.<stream>``: one per source, also for a source without units."""
-    by_source: dict[str, dict[str | None, int]] = {}
-    for (source, reasons), count in outcomes.items():
-        by_source.setdefault(source, {})[reasons] = count
-    drift_by_source: dict[str, dict[str, int]] = {}
-    for (source, reasons), count in drift.items():
-        drift_by_source.setdefault(source, {})[reasons] = count
+    by_source, drift_by_source = _by_source(outcomes), _by_source(drift)
     rows = []
     for part in parts:
         counts = by_source.get(part.name, {})
@@ -85,3 +83,10 @@ def ledger_rows(
             }
         )
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_COLUMNS))
+
+
+def _by_source(counts: Mapping[tuple[str, ReasonsT], int]) -> dict[str, dict[ReasonsT, int]]:
+    found: dict[str, dict[ReasonsT, int]] = {}
+    for (source, reasons), count in counts.items():
+        found.setdefault(source, {})[reasons] = count
+    return found

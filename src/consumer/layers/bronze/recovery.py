@@ -1,37 +1,12 @@
-"""Where a stream's tables are, and what a crash or a lost checkpoint left to do."""
-
-from collections.abc import Callable
-from dataclasses import dataclass
+"""What a micro-batch that was interrupted left in the tables."""
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from consumer.iceberg.marker import Marker, unfinished
-from consumer.iceberg.newest import newest_marker, python_state
+from consumer.iceberg.marker import Marker
 from lakeproof.catalog import CATALOG
 from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE, StreamTables
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Where a stream's tables are."""
-
-    accounted: str | None  # the position up to which the ledger has everything; None where nothing was ever taken
-    unfinished: Marker | None  # the micro-batch that bronze has and the ledger does not
-
-
-def standing(catalog: Catalog, names: StreamTables, query: str, is_origin: Callable[[str], bool]) -> Standing:
-    """Look where a stream's tables are."""
-    bronze, dead_letters, ledger = (
-        newest_marker(python_state(catalog.load_table(name)), query, name)
-        for name in (names.bronze, names.dead_letters, names.ledger)
-    )
-    return Standing(
-        ledger.marker.end if ledger else None,
-        unfinished(names.bronze.partition(".")[2], bronze, dead_letters, ledger, is_origin),
-    )
 
 
 def unaccounted_units(spark: SparkSession, names: StreamTables, marker: Marker) -> dict[str, int]:

@@ -40,13 +40,12 @@ class Origins:
     @classmethod
     def of_messages(cls, messages: Messages) -> "Origins":
         """Origins of units of messages."""
-        compute: Any = pc  # its stubs lack functions
         offsets = pa.array(messages.offsets, pa.int64()).cast(pa.string())
-        names = compute.utf8_lpad(offsets, OFFSET_DIGITS, "0")
+        names = pc.utf8_lpad(offsets, OFFSET_DIGITS, "0")
         return cls(
             [messages.part],
             {
-                tables.SOURCE: compute.binary_join_element_wise(messages.prefix, names, ""),
+                tables.SOURCE: pc.binary_join_element_wise(messages.prefix, names, ""),
                 tables.LANDED_AT: pa.array(messages.landed_at, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP),
                 tables.KEY: pa.array(messages.keys, pa.binary()),
                 tables.HEADERS: header_column(messages.headers),

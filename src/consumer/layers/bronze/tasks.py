@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Thread
 from typing import Generic
 
 from py4j.protocol import Py4JError
@@ -69,13 +70,15 @@ def contents_of(written: JudgedParts[PartT]) -> str:
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Start the cluster's Python workers and let them import all that judging takes: over a second, once for each.
-
-    To be called beside other work, such as the planning of a query. What goes wrong here will go wrong again in that.
-    """
+    """Start the cluster's Python workers and let them import all that judging takes: over a second, once for each."""
     cores = spark.sparkContext.defaultParallelism
-    with suppress(PySparkException, Py4JError):
+    with suppress(PySparkException, Py4JError):  # what goes wrong here will go wrong again in the query
         spark.sparkContext.parallelize(range(cores), cores).foreach(_nothing)
+
+
+def warm_up_beside(spark: SparkSession) -> None:
+    """Do that beside other work, such as the planning of a query."""
+    Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
 
 
 def write_judged(spark: SparkSession, parts: Sequence[PartT], task: Task[PartT]) -> JudgedParts[PartT]:

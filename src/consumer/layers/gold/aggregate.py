@@ -24,13 +24,12 @@ from consumer.iceberg.upsert import OldRows, Span
 from consumer.layers.base import Commits, Layer, append, upsert
 from consumer.layers.gold.columns import micros
 from consumer.layers.gold.sessions import Sessions, touched_sessions
-from consumer.layers.gold.table import ensure_gold_table, rebuild_gold_hint
+from consumer.layers.gold.table import ensure_gold_table, read_as_silver_has_it, rebuild_gold_hint
 from consumer.layers.gold.tasks import Wanted, write_windows
 from consumer.layers.gold.touched import Windows, closed_between, old_rows, silver_rows, touched_windows
-from consumer.layers.upstream import contract_of_silver, upstream_of
+from consumer.layers.upstream import upstream_of
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.gold.model import Product, Publish
-from lakeproof.gold.product_file import read_under
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import gold_lease
@@ -68,7 +67,6 @@ class GoldLayer(Layer[_Work]):
         self._product = product
         self._table = table
         self._contracts = ContractLog(settings.state.database)
-        self._digest: str | None = None
         self.stream = product.stream
         self.name = gold_query(product.name)
         self.lease_name = gold_lease(product.name)
@@ -99,7 +97,10 @@ class GoldLayer(Layer[_Work]):
         silver = upstream_of(spark, self.stream, self._contracts)
         if silver is None:
             return None
-        self._follow_contract(spark)
+        product = read_as_silver_has_it(self._product, self._contracts)
+        if product != self._product:
+            ensure_gold_table(spark, product, self._table)
+            self._product = product
         table = open_table(spark, self._table, self.name)
         done = table.newest()
         start = silver.start_of(self._table, done)
@@ -126,20 +127,6 @@ class GoldLayer(Layer[_Work]):
             yield upsert(work.table, work.marker, written.files, find_old)
         numbers = f"{work.start} to {work.end - 1}"
         return {"product": self._product.name, "micro_batches": numbers, "rows": written.rows}
-
-    def _follow_contract(self, spark: SparkSession) -> None:
-        """Read the product under the current contract, which every row that silver has decided by now fits.
-
-        One may have been applied since the consumer was started.
-        """
-        digest = self._contracts.current(self._product.stream)
-        if digest is None or digest == self._digest:
-            return
-        contract = contract_of_silver(self._contracts, digest, self.source)
-        product = read_under(self._product, contract)
-        if product != self._product:
-            ensure_gold_table(spark, product, self._table)
-        self._product, self._digest = product, digest
 
     def _corrected(self, spark: SparkSession, work: _Work) -> tuple[Written, Callable[[int], OldRows]]:
         """Compute the windows that new rows touch, all of them if nothing is there yet."""

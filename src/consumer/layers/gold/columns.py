@@ -24,7 +24,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _ORDERED = (Aggregate.MIN, Aggregate.MAX, Aggregate.MIN_BY, Aggregate.MAX_BY)
-_compute: Any = pc  # its stubs lack functions
 
 
 def columns_of(product: Product, event_time: str, *, measures: bool = True) -> list[str]:
@@ -67,7 +66,7 @@ def aggregated(rows: pa.Table, product: Product, updated_at: datetime) -> pa.Tab
     """What :func:`in_windows` returned as rows of the product's table; of sessions, with their ends."""
     keys = key_names(product)
     if not product.window.session:
-        rows = rows.append_column(END, _compute.add(rows[START], micros(product.window.size)))
+        rows = rows.append_column(END, pc.add(rows[START], micros(product.window.size)))
     ranked = {index: _Ranked.of(rows, index, each) for index, each in enumerate(product.measures) if each.order}
     for index, each in ranked.items():
         rows = rows.set_column(rows.column_names.index(_value(index)), _value(index), each.ranks)
@@ -96,9 +95,9 @@ class _Ranked:
     def of(rows: pa.Table, index: int, measure: Measure) -> "_Ranked":
         """Rank the rows by the order, and those with the same by the value, with null at the far end."""
         values, order = rows[_value(index)].combine_chunks(), rows[_order(index)].combine_chunks()
-        nulls = _compute.is_null(values) if measure.aggregate is Aggregate.MIN_BY else _compute.is_valid(values)
+        nulls = pc.is_null(values) if measure.aggregate is Aggregate.MIN_BY else pc.is_valid(values)
         columns = pa.table({"order": order, "null": nulls, "value": values})
-        sorted_rows = _compute.sort_indices(columns, [(name, "ascending") for name in columns.column_names])
+        sorted_rows = pc.sort_indices(columns, [(name, "ascending") for name in columns.column_names])
         ranks = np.empty(len(values), np.int64)
         ranks[sorted_rows.to_numpy()] = np.arange(len(values))
         return _Ranked(pa.array(ranks, mask=order.is_null().to_numpy(zero_copy_only=False)), values.take(sorted_rows))
@@ -162,8 +161,8 @@ def _normal(values: Any) -> Any:
     """Values of which equal ones are the same: no -0.0, and one NaN."""
     if not pa.types.is_floating(values.type):
         return values
-    positive = _compute.add(values, pa.scalar(0.0, values.type))
-    return _compute.if_else(_compute.is_nan(positive), pa.scalar(float("nan"), values.type), positive)
+    positive = pc.add(values, pa.scalar(0.0, values.type))
+    return pc.if_else(pc.is_nan(positive), pa.scalar(float("nan"), values.type), positive)
 
 
 def _ordered(values: Any) -> Any:

@@ -27,7 +27,6 @@ from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
 
 MAX_SESSIONS = 1_000_000
 """Sessions that are sent to every task, at most; where more are touched, all are computed again."""
-_compute: Any = pc  # its stubs lack functions
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Sessions:
 
     def of(self, rows: pa.Table) -> pa.Table:
         """The rows that are in one of the sessions, from rows with their time and keys; or sessions, by their start."""
-        keys = _compute.index_in(key_texts(rows), value_set=self.texts).fill_null(-1).to_numpy()
+        keys = pc.index_in(key_texts(rows), value_set=self.texts).fill_null(-1).to_numpy()
         times = rows[START].to_numpy()
         # A key and a time as one number: as times, only those that occur.
         known = np.unique(np.concatenate([self.starts, times]))
@@ -132,7 +131,7 @@ def touched_sessions(
 
 
 def _with_ends(rows: pa.Table, gap: int) -> pa.Table:
-    return rows.append_column(END, _compute.add(rows[START], gap))
+    return rows.append_column(END, pc.add(rows[START], gap))
 
 
 def sessions_from(rows: pa.Table) -> Sessions:
@@ -145,8 +144,8 @@ def sessions_from(rows: pa.Table) -> Sessions:
 
 def overlapping(rows: pa.Table, wanted: Sessions) -> pa.Table:
     """The sessions, of those in `rows`, that overlap with wanted ones of the same keys."""
-    known = rows.filter(_compute.is_in(key_texts(rows), value_set=wanted.texts))
-    keys = _compute.index_in(key_texts(known), value_set=wanted.texts).to_numpy().astype(np.int64)
+    known = rows.filter(pc.is_in(key_texts(rows), value_set=wanted.texts))
+    keys = pc.index_in(key_texts(known), value_set=wanted.texts).to_numpy().astype(np.int64)
     starts, ends = known[START].to_numpy(), known[END].to_numpy()
     values = np.unique(np.concatenate([wanted.starts, ends]))
     # The last wanted one that starts before the end: if it ends before the start, so do those before it.

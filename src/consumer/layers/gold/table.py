@@ -1,16 +1,22 @@
 """The table of a data product."""
 
+from functools import lru_cache
+
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.append import OpenTable, make_table, open_table
 from consumer.iceberg.marker import MarkerLostError
+from consumer.layers.upstream import contract_of_silver
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import WINDOW_START, Product
+from lakeproof.gold.product_file import read_under
+from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables.columns import lacking
-from lakeproof.tables.names import PRODUCT, gold_query
+from lakeproof.tables.names import PRODUCT, gold_query, silver_tables
 from lakeproof.tables.schemas import GOLD_PROPERTIES, gold_schema
 
 _COMMENT = "comment"
+_read_under = lru_cache(maxsize=64)(read_under)  # each look of each query asks for the same one
 
 
 def ensure_gold_table(spark: SparkSession, product: Product, name: str) -> None:
@@ -25,6 +31,17 @@ def ensure_gold_table(spark: SparkSession, product: Product, name: str) -> None:
         table.widen(schema)
     if table.property(_COMMENT) != product.description:
         table.set_property(_COMMENT, product.description)
+
+
+def read_as_silver_has_it(product: Product, contracts: ContractLog) -> Product:
+    """Read a product under the current contract, which every row that silver has decided by now fits.
+
+    One may have been applied since the consumer was started.
+    """
+    digest = contracts.current(product.stream)
+    if digest is None:
+        return product
+    return _read_under(product, contract_of_silver(contracts, digest, silver_tables(product.stream).kept))
 
 
 def rebuild_gold_hint(name: str) -> str:

@@ -32,7 +32,6 @@ _EARLIEST = -(1 << 62)
 _MAX_SPANS = 100
 _MAX_WINDOWS = 1_000_000
 """Windows that are sent to every task, at most; where more are touched, all windows between them are."""
-_compute: Any = pc  # its stubs lack functions
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,11 @@ class Windows:
     def of(self, rows: pa.Table) -> pa.Table:
         """The rows that are in one of the windows, from rows with its start and its keys."""
         begins: Any = rows[START]
-        inside = [
-            _compute.and_(_compute.greater_equal(begins, first), _compute.less(begins, last))
-            for first, last in self.starts
-        ]
-        found = rows.filter(reduce(_compute.or_, inside))
+        inside = [pc.and_(pc.greater_equal(begins, first), pc.less(begins, last)) for first, last in self.starts]
+        found = rows.filter(reduce(pc.or_, inside))
         if self.texts is None:
             return found
-        return found.filter(_compute.is_in(window_texts(found), value_set=self.texts))
+        return found.filter(pc.is_in(window_texts(found), value_set=self.texts))
 
     def spans(self, product: Product) -> list[Span]:
         """What they cover: times that do not overlap, ascending."""
@@ -181,7 +177,7 @@ def rows_of(spark: SparkSession, settings: Settings, product: Product, windows: 
         found = [windows.of(as_micros(pa.Table.from_batches([rows]), START)) for rows in read(part)]
         return pa.concat_tables([schema.empty_table(), *(each.select(schema.names).cast(schema) for each in found)])
 
-    return pa.concat_tables([schema.empty_table(), *spread(spark, scan, find)])
+    return pa.concat_tables([schema.empty_table(), *spread(spark, scan, find)]).combine_chunks()
 
 
 def _identity(product: Product) -> dict[str, str]:

@@ -4,10 +4,11 @@ A detector is exact for the times from `since` on if it was fed all readings tha
 :attr:`lakeproof.gold.samples.Detectors.look_back` older: so nothing has to be kept from one micro-batch to the next.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from consumer.layers.samples.reading import Reading, Sampler
 from lakeproof.gold.samples import Detector, RateOfChange, Samples, SilentDevice, StuckValue
@@ -26,17 +27,19 @@ class Anomaly(NamedTuple):
     maximum: float | None = None
 
 
-class Detects(Protocol):
+class Detects(ABC):
     """Notices anomalies of one device."""
 
+    @abstractmethod
     def feed(self, reading: Reading) -> Anomaly | None:
         """Take the next reading."""
 
-    def end(self, until: int) -> Anomaly | None:
+    def end(self, until: int) -> Anomaly | None:  # noqa: ARG002 - mostly, nothing is pending
         """Say that there is no other reading before a time, in microseconds since 1970."""
+        return None
 
 
-class OutOfRange:
+class OutOfRange(Detects):
     """A value is outside of a range."""
 
     def __init__(self, minimum: float | None, maximum: float | None) -> None:
@@ -49,11 +52,8 @@ class OutOfRange:
             return None
         return Anomaly(Detector.OUT_OF_RANGE, reading, reading.at, self._minimum, self._maximum)
 
-    def end(self, until: int) -> None:
-        """Nothing is pending."""
 
-
-class FastChange:
+class FastChange(Detects):
     """A value changes too fast. Values out of range, which are anomalies of their own, are left out."""
 
     def __init__(self, rate: RateOfChange, in_range: Sampler) -> None:
@@ -75,11 +75,8 @@ class FastChange:
             return None
         return Anomaly(Detector.RATE_OF_CHANGE, reading, reading.at, low, high)
 
-    def end(self, until: int) -> None:
-        """Nothing is pending."""
 
-
-class Stuck:
+class Stuck(Detects):
     """A value does not change: the last readings are too many of the same value. Noticed once, until it changes."""
 
     def __init__(self, stuck: StuckValue) -> None:
@@ -104,11 +101,8 @@ class Stuck:
         self._is_stuck = full and (self._changed is None or self._changed < oldest)
         return Anomaly(Detector.STUCK_VALUE, reading, reading.at) if self._is_stuck and not was else None
 
-    def end(self, until: int) -> None:
-        """Nothing is pending."""
 
-
-class Silent:
+class Silent(Detects):
     """A device sends nothing: a timer that each reading starts again."""
 
     def __init__(self, silent: SilentDevice) -> None:

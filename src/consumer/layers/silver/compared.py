@@ -31,7 +31,6 @@ from lakeproof.tables.names import (
 
 RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
 
-_compute: Any = pc  # its stubs lack functions
 _PROVENANCE = (SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRACT_VERSION)
 
 
@@ -81,10 +80,10 @@ def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, 
         return pa.Table.from_batches([compared_of(rows, contract)])
 
     def find(rows: pa.RecordBatch) -> pa.RecordBatch:
-        return compared_of(rows.filter(_compute.is_in(keys(rows, contract), value_set=distinct)), contract)
+        return compared_of(rows.filter(pc.is_in(keys(rows, contract), value_set=distinct)), contract)
 
     known = pa.concat_tables([COMPARED.empty_table(), *derived(spark, fits, compare, ("compared", contract.digest))])
-    same = known.filter(_compute.is_in(known[KEY], value_set=distinct))
+    same = known.filter(pc.is_in(known[KEY], value_set=distinct))
     found = _live(pa.concat_tables([same, _collected(spark, rest, find)]), oldest)
     number = pa.repeat(pa.scalar(IN_SILVER, pa.int64()), found.num_rows)
     return found.set_column(COMPARED.get_field_index(MICRO_BATCH_ID), COMPARED.field(MICRO_BATCH_ID), number)
@@ -124,13 +123,13 @@ def _live(rows: RowsT, oldest: Micros | None) -> RowsT:
     """Rows whose event time is not before the horizon, or null."""
     if oldest is None:
         return rows
-    return rows.filter(_compute.fill_null(_compute.greater_equal(rows.column(EVENT_TIME), oldest), True))
+    return rows.filter(pc.fill_null(pc.greater_equal(rows.column(EVENT_TIME), oldest), True))
 
 
 def _counts_as(event_time: Any, ingested_at: Any) -> Any:
     """The time that rows count as for the watermark; null for those without event time."""
-    earlier = _compute.min_element_wise(event_time, ingested_at)
-    return _compute.if_else(event_time.is_valid(), earlier, pa.scalar(None, pa.int64()))
+    earlier = pc.min_element_wise(event_time, ingested_at)
+    return pc.if_else(event_time.is_valid(), earlier, pa.scalar(None, pa.int64()))
 
 
 def _micros(times: Any) -> Any:

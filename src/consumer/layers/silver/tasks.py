@@ -36,7 +36,6 @@ _LOST_COLUMNS: list[tuple[str, pa.DataType]] = [
     (WINNER_SOURCE, pa.string()),
     (WINNER_POSITION, pa.int64()),
 ]
-_compute: Any = pc  # its stubs lack functions
 
 
 @dataclass
@@ -139,7 +138,7 @@ def _by_verdict(batch: pa.RecordBatch, lost: pa.Table) -> Iterator[tuple[Verdict
     is_kept[lost[_ROW].to_numpy()] = False
     yield Verdict.KEPT, batch.filter(pa.array(is_kept)), lost.slice(0, 0)
     for verdict in (Verdict.DUPLICATE, Verdict.CONFLICT, Verdict.LATE):
-        mine = lost.filter(_compute.equal(lost[_VERDICT], str(verdict)))
+        mine = lost.filter(pc.equal(lost[_VERDICT], str(verdict)))
         if mine.num_rows:
             yield verdict, batch.take(mine[_ROW].combine_chunks()), mine
 
@@ -165,6 +164,6 @@ def _counted(rows: pa.RecordBatch, verdict: Verdict, *, of_topic: bool) -> Count
     keys = [SOURCE, MICRO_BATCH_ID]
     table = pa.Table.from_batches([rows.select(keys)])
     if of_topic:
-        table = table.set_column(0, SOURCE, _compute.utf8_slice_codeunits(table[SOURCE], 0, -1 - OFFSET_DIGITS))
+        table = table.set_column(0, SOURCE, pc.utf8_slice_codeunits(table[SOURCE], 0, -1 - OFFSET_DIGITS))
     counts = table.group_by(keys).aggregate([([], "count_all")])
     return Counter({(row[SOURCE], row[MICRO_BATCH_ID], str(verdict)): row["count_all"] for row in counts.to_pylist()})

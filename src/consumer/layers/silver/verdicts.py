@@ -87,21 +87,19 @@ def watermarks(rows: pa.Table) -> dict[int, Micros]:
 def decide(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[int, Lost]:
     """Decide rows."""
     rows = rows.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
-    compute: Any = pc  # its stubs lack functions
     counts = rows.group_by(KEY).aggregate([([], "count_all")])
-    shared = counts.filter(compute.greater(counts["count_all"], 1))[KEY].combine_chunks()
-    is_shared = compute.is_in(rows[KEY], value_set=shared)
-    return _late(rows.filter(compute.invert(is_shared)), horizons) | _lost(rows.filter(is_shared), horizons)
+    shared = counts.filter(pc.greater(counts["count_all"], 1))[KEY].combine_chunks()
+    is_shared = pc.is_in(rows[KEY], value_set=shared)
+    return _late(rows.filter(pc.invert(is_shared)), horizons) | _lost(rows.filter(is_shared), horizons)
 
 
 def _late(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[int, Lost]:
     """Those of rows that share their key with no other, and are before their horizon."""
-    compute: Any = pc
     found: dict[int, Lost] = {}
     for number, horizon in horizons.items():
         if horizon is not None:
-            mine = compute.equal(rows[MICRO_BATCH_ID], number)
-            late = rows.filter(compute.and_(mine, compute.less(rows[EVENT_TIME], horizon)))
+            mine = pc.equal(rows[MICRO_BATCH_ID], number)
+            late = rows.filter(pc.and_(mine, pc.less(rows[EVENT_TIME], horizon)))
             numbers: Any = late[_ROW].to_pylist()
             found |= dict.fromkeys(numbers, Lost(Verdict.LATE, None))
     return found

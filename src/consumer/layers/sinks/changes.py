@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.iceberg.marker import Committed
+from consumer.layers.gold.table import read_as_silver_has_it
 from consumer.layers.gold.times import timestamp
 from consumer.layers.gold.touched import ALL_WINDOWS, Windows, closed_between, rows_of, silver_rows, touched_windows
 from consumer.layers.sinks.messages import of_dead_letters, of_gold, of_silver
@@ -20,6 +21,7 @@ from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract
 from lakeproof.gold.model import WINDOW_START, Product, Publish
 from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables.names import (
     MICRO_BATCH_ID,
     gold_query,
@@ -104,10 +106,11 @@ def _computed(
     elif since is None:
         windows = ALL_WINDOWS
     else:
+        now = read_as_silver_has_it(product, ContractLog(settings.state.database))
         with catalog_errors():
             catalog = open_catalog(settings)
-            new = silver_rows(catalog, product, event_time, since.next_number, newest.next_number)
-        windows = touched_windows(spark, new, product, event_time)
+            new = silver_rows(catalog, now, event_time, since.next_number, newest.next_number)
+        windows = touched_windows(spark, new, now, event_time)
     return Change(of_gold(_rows(spark, settings, product, windows), product), newest)
 
 

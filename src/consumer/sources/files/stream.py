@@ -47,14 +47,11 @@ class LandingOptions:
 
     query: str
     stream: str
-    initial: "Position"
-    """Behind it, a new checkpoint begins."""
-    bulletin: Bulletin
-    """Says when to begin no more micro-batches, and takes the error that the reader fails with."""
+    initial: "Position"  # behind it, a new checkpoint begins
+    bulletin: Bulletin  # says when to begin no more micro-batches, and takes the error that the reader fails with
     until: int | None
     """Take files up to this position of the landing log only, and look for no others; None for an endless stream."""
-    pickled_settings: bytes
-    """Only the reading process opens them."""
+    pickled_settings: bytes  # only the reading process opens them
 
 
 def landing_source(options: LandingOptions) -> type[DataSource]:

@@ -14,8 +14,7 @@ class KnownOfPast:
 
     accounted: list[Range]
     pending: list[Range]
-    left: list[Range]
-    """Before the beginning of the stream, and not read."""
+    left: list[Range]  # before the beginning of the stream, and not read
 
 
 def known_of_past(wanted: Sequence[Range], begin: Offsets, place: Offsets) -> KnownOfPast:

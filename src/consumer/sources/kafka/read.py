@@ -44,10 +44,8 @@ class OffsetRange:
     partition: int
     start: int
     end: int
-    begin: int
-    """Where the range begins that this is a piece of."""
-    first: int = 0
-    """The first offset that the partition still has, if those before it are lost and were given up."""
+    begin: int  # where the range begins that this is a piece of
+    first: int = 0  # the first offset that the partition still has, if those before it are lost and were given up
 
     @property
     def name(self) -> str:

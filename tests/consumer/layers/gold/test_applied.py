@@ -117,7 +117,7 @@ def test_a_contract_is_applied_while_silver_and_gold_run(
     now = open_table(spark, "gold.busy", gold_query("busy"))
     newest = now.newest()
     assert newest
-    with followed.changes(spark, now, before.newest(), newest) as change:  # as a sink that runs, too
-        assert change.messages.count() == 2
+    change = followed.changes(spark, settings, before.newest(), newest)  # as a sink that runs, too
+    assert change.messages.count() == 2
     with pytest.raises(UsageError, match=r"drops code"):  # the product has to be changed before the next start
         load_product(settings.gold, "busy", lambda stream: load_contract(settings.contracts, stream))
