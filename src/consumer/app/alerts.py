@@ -32,6 +32,7 @@ log = structlog.get_logger()
 _CHECKPOINT_EVERY = "2 minutes"
 _MICRO_BATCH_EVERY = "500 milliseconds"
 _OTHERS_EVERY = "2 seconds"
+_EARLIEST = -2  # the offset, as Spark writes it
 
 
 class AlertsQuery(Query):
@@ -70,10 +71,8 @@ class AlertsQuery(Query):
 
     @property
     def slots(self) -> int:
-        """How many cores of Spark it has beside those of other queries: one for each partition of the topic.
-
-        In real time, it holds them all the time. In micro-batches, it need not wait until a task of another query ends.
-        """
+        """How many cores of Spark it has beside those of other queries: one for each partition of the topic."""
+        # In real time, it holds them all the time; in micro-batches, it need not wait for a task of another query.
         if self._trigger.available_now:
             return 0
         return len(Topic(self._settings.kafka, self._topic).identity()[1])
@@ -135,10 +134,6 @@ def _messages(spark: SparkSession, kafka: KafkaSettings, topic: str) -> DataFram
         options |= {"startingTimestamp": str(int(start.timestamp() * 1000))}
         options["startingOffsetsByTimestampStrategy"] = "latest"
     else:
-        options["startingOffsets"] = _offsets(topic, start, Topic(kafka, topic).identity()[1])
+        partitions = Topic(kafka, topic).identity()[1]
+        options["startingOffsets"] = json.dumps({topic: {str(each): start.get(each, _EARLIEST) for each in partitions}})
     return spark.readStream.format("kafka").options(**spark_options(kafka), **options).load()
-
-
-def _offsets(topic: str, start: Mapping[int, int], partitions: Sequence[int]) -> str:
-    """Offsets by partition as Spark reads them: -2 is the earliest one."""
-    return json.dumps({topic: {str(partition): start.get(partition, -2) for partition in partitions}})

@@ -9,15 +9,12 @@ from lakeproof.storage.disk import full_disk, local_places
 
 
 def explained(failure: Exception, settings: Settings, stream: str | None = None) -> LakeproofError:
-    """Say why a query failed: what a micro-batch raised, what it depends on and is away, or what Spark says.
-
-    Without a stream, it depends on no lake.
-    """
+    """Say why a query failed: what a micro-batch raised, what it depends on and is away, or what Spark says."""
     if isinstance(failure, LakeproofError):
         return failure
     if full := full_disk(failure, *local_places(settings)):
         return full
-    if stream:
+    if stream:  # without one, it depends on no lake
         try:  # what the query depends on may be away: that is clearer than what two languages say of it
             open_catalog(settings).list_namespaces()
             LandingLog(settings.state.database, stream)

@@ -58,10 +58,7 @@ def absent_files(settings: Settings, stream: str) -> list[str]:
 
 
 def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
-    """Offsets of a stream's topic that were removed before they were read: by partition, the first one and the next.
-
-    Those that were given up are left out.
-    """
+    """Offsets that were removed before they were read and not given up: by partition, the first one and the next."""
     with catalog_errors():
         catalog, names = open_catalog(settings), stream_tables(stream)
         recorded = recorded_topic(catalog.load_table(names.ledger).properties)

@@ -25,10 +25,7 @@ def first_ones(ids: Any) -> Any:
 
 
 def decide(ids: Any, keys: Keys, oldest: Micros | None) -> Any:
-    """Which events are kept, as an array of booleans: those whose id none before them had.
-
-    Events that were kept before, and are of a time before `oldest`, do not count.
-    """
+    """Which events are kept, as booleans: those whose id none before them had, of a time not before `oldest`."""
     kept = np.zeros(len(ids), bool)
     firsts = first_ones(ids)
     texts: list[bytes] = ids.take(pa.array(firsts)).cast(pa.binary()).to_pylist()

@@ -21,7 +21,7 @@ from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
 from consumer.asked import Asked
-from consumer.layers.base import Commits, Layer, Totals
+from consumer.layers.base import Commits, Layer
 from consumer.layers.buckets import DamagedError, mended
 from consumer.modes.checkpoint import Checkpoint, Commit, Counts, Identity
 from consumer.modes.kept import decide, follow, write_keys
@@ -66,10 +66,7 @@ class ModeLayer(Layer[Plan]):
         return ()
 
     def resume(self) -> None:
-        """Make sure that topics, folders and checkpoint fit together, and load what is known.
-
-        Topics of sinks are created if they are missing.
-        """
+        """Make missing topics, make sure that all fits together, and load what is known."""
         mode, settings = self._mode, self._settings
         topic = Topic(settings.kafka, mode.topic)
         topic_id, partitions = topic.identity()
@@ -124,7 +121,7 @@ class ModeLayer(Layer[Plan]):
         mode, settings = self._mode, self._settings
         work = Work(mode, plan.number, plan.watermark, plan.at, settings.kafka, settings.limits, settings.s3)
         tasks = spark.sparkContext.parallelize(list(enumerate(plan.tasks)), len(plan.tasks))
-        read = tasks.map(attempted(partial(_judge, work)))
+        read = tasks.map(attempted(lambda task: judge(work, *task)))
         has_rows = mode.window is None
         if has_rows:  # tasks write them once it is decided which are kept
             read = read.persist(StorageLevel.MEMORY_AND_DISK)
@@ -133,12 +130,12 @@ class ModeLayer(Layer[Plan]):
             kept = self._decide(pieces, plan)
             if has_rows:
                 masks = [np.packbits(mask).tobytes() for mask in kept]
-                yield lambda: _checked(read.map(attempted(partial(_write_kept, work, masks))).collect())
+                yield lambda: _checked(read.map(attempted(partial(write_kept, work, masks))).collect())
         finally:
             if has_rows:
                 read.unpersist()
         watermark = self._watermark_after(pieces, plan)
-        events = _kept_events(pieces, kept)
+        events = pa.concat_tables([each.events.filter(pa.array(mask)) for each, mask in zip(pieces, kept, strict=True)])
         windows = None
         if mode.window:
             new = windows_of(events["user"], events["time"], events["amount"], mode.window)
@@ -152,16 +149,13 @@ class ModeLayer(Layer[Plan]):
             bad=sum(piece.bad for piece in pieces),
         )
         yield partial(self._commit, plan, events, watermark, windows, counts)
-        return self._totals(plan, counts)
+        return {"mode": self.name, "number": plan.number, "messages": counts.messages, **vars(counts)}
 
     @property
     def totals(self) -> Counts:
         """What became of all messages so far."""
         commit = self._resumed.commit
         return commit.totals if commit else Counts()
-
-    def _totals(self, plan: Plan, counts: Counts) -> Totals:
-        return {"mode": self.name, "number": plan.number, "messages": counts.messages, **vars(counts)}
 
     def _begin(self, cores: int) -> Plan | None:
         """Decide what the next micro-batch holds, and write it down; None where there is nothing new."""
@@ -268,17 +262,9 @@ class _Known:
     end: Offsets | None
 
 
-def _judge(work: Work, task: tuple[int, Any]) -> Piece:
-    return judge(work, *task)
-
-
 def _head(piece: Piece | LakeproofError) -> Piece | LakeproofError:
     """What the driver decides by."""
     return replace(piece, rows=None) if isinstance(piece, Piece) else piece
-
-
-def _write_kept(work: Work, masks: Sequence[bytes], piece: Piece) -> None:
-    write_kept(work, masks[piece.index], piece)
 
 
 def _checked(results: list[ResultT | LakeproofError]) -> list[ResultT]:
@@ -286,10 +272,6 @@ def _checked(results: list[ResultT | LakeproofError]) -> list[ResultT]:
         return succeeded(results)
     except MessagesLostError as error:
         raise _hinted(error) from None
-
-
-def _kept_events(pieces: Sequence[Piece], kept: Sequence[Any]) -> pa.Table:
-    return pa.concat_tables([piece.events.filter(pa.array(mask)) for piece, mask in zip(pieces, kept, strict=True)])
 
 
 def _hinted(error: LakeproofError) -> LakeproofError:

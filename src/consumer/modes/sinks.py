@@ -1,7 +1,7 @@
 """The sinks of the modes: folders of Parquet files, and topics."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,8 @@ class Folder:
         except FileExistsError:
             if self._storage.read(f"{self.root}/{_MARKER}") != marker:
                 raise self._claimed() from None
-        later = [number for name in self._names() if (number := _number(name)) >= next_number]
+        names = (file.uri.rpartition("/")[2] for file in self._storage.list())
+        later = [number for name in names if (number := _number(name)) >= next_number]
         if later:
             raise LakeproofError(
                 f"The folder {self.root} has files of micro-batch {max(later)}, but the checkpoint is at micro-batch "
@@ -82,9 +83,6 @@ class Folder:
             f"The folder {self.root} has the files of another checkpoint.",
             "Use a new folder, or restore that checkpoint.",
         )
-
-    def _names(self) -> Iterable[str]:
-        return (file.uri.rpartition("/")[2] for file in self._storage.list())
 
 
 def as_parquet(rows: pa.Table) -> bytes:
@@ -118,10 +116,8 @@ def aside_messages(rows: pa.Table) -> Iterator[Outgoing]:
 
 
 def window_messages(windows: pa.Table, size: Micros, prefix: str) -> Iterator[Outgoing]:
-    """Make messages of windows, a table of :data:`consumer.modes.windows.OPEN`, keyed by user and start.
-
-    Their ids are the prefix and the number of the row: a micro-batch that is repeated has the same order.
-    """
+    """Make messages of windows, a table of :data:`consumer.modes.windows.OPEN`, keyed by user and start."""
+    # Their ids are the prefix and the number of the row: a micro-batch that is repeated has the same order.
     starts, ends = _texts(windows["window_start"]), _texts(pc.add(windows["window_start"], size))
     names = ("user_id", "event_count", "amount_sum", "amount_min", "amount_max")
     columns: list[Any] = [windows[name].to_pylist() for name in names]

@@ -61,10 +61,10 @@ def judge(work: Work, index: int, parts: Sequence[OffsetRange]) -> Piece:
     return Piece(index, events.table(), events.rows(), aside.bad, aside.late, newest)
 
 
-def write_kept(work: Work, kept: bytes, piece: Piece) -> None:
-    """Write those rows of a piece whose bits are set in `kept`."""
+def write_kept(work: Work, kept: Sequence[bytes], piece: Piece) -> None:
+    """Write those rows of a piece whose bits are set in its item of `kept`."""
     table = KEPT.empty_table() if piece.rows is None else piece.rows
-    mask = np.unpackbits(np.frombuffer(kept, np.uint8), count=table.num_rows).astype(bool)
+    mask = np.unpackbits(np.frombuffer(kept[piece.index], np.uint8), count=table.num_rows).astype(bool)
     rows = table.filter(pa.array(mask))
     mode = work.mode
     if mode.parquet:

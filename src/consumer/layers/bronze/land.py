@@ -71,10 +71,7 @@ class BronzeLayer(Computing[Landed[PartT]]):
         return Landed(self._source.held_between(marker.start, marker.end, names), marker)
 
     def compute(self, spark: SparkSession, work: Landed[PartT]) -> Commits:
-        """Judge a micro-batch; yield the commits of bronze, dead letters and ledger, which comes last.
-
-        A ledger row means that all before it is committed.
-        """
+        """Judge a micro-batch; yield the commits of bronze, dead letters and, last, the ledger: it says all is done."""
         parts, marker, names = work.parts, work.marker, self._tables
         contract = self._contract(marker.contract)
         sizes = self._source.size_of(parts)

@@ -120,7 +120,8 @@ class GoldLayer(Layer[_Work]):
         """Compute the windows that new rows touch or that are final now; yield the commit of their rows."""
         spark.sparkContext.setJobDescription(f"{self._table}: micro-batches {work.start} to {work.end - 1}")
         if self._product.publish is Publish.FINAL:
-            written = self._final(spark, work)
+            closed = closed_between(self._product, work.published, work.horizon or 0)
+            written = self._write(spark, work, closed)
             yield append(work.table, work.marker, written.files)
         else:
             written, find_old = self._corrected(spark, work)
@@ -151,10 +152,6 @@ class GoldLayer(Layer[_Work]):
         with catalog_errors():
             table = open_catalog(self._settings).load_table(self._table)
         return touched_sessions(spark, new, table, self._table, self._product, event_time)
-
-    def _final(self, spark: SparkSession, work: _Work) -> Written:
-        """Compute the windows whose end the horizon has passed since the newest micro-batch."""
-        return self._write(spark, work, closed_between(self._product, work.published, work.horizon or 0))
 
     def _write(self, spark: SparkSession, work: _Work, windows: Windows | Sessions | None = None) -> Written:
         """Compute windows, all of them by default, from what silver has kept; it may be ahead by now."""

@@ -116,7 +116,7 @@ def touched_sessions(
     gap = micros(product.window.size)
 
     def shorten(rows: pa.Table) -> pa.Table:
-        return joined(_with_ends(rows, gap))
+        return joined(rows.append_column(END, pc.add(rows[START], gap)))
 
     parts = places_of(spark, new, product, event_time, shorten)
     opened = joined(pa.concat_tables(parts)) if parts else None
@@ -128,10 +128,6 @@ def touched_sessions(
     return sessions_from(
         joined(pa.concat_tables([opened, *(each.select(opened.column_names).cast(opened.schema) for each in met)]))
     )
-
-
-def _with_ends(rows: pa.Table, gap: int) -> pa.Table:
-    return rows.append_column(END, pc.add(rows[START], gap))
 
 
 def sessions_from(rows: pa.Table) -> Sessions:

@@ -123,8 +123,9 @@ class SilverLayer(Layer[_Work]):
                 ensure_silver_tables(catalog, contract, self._names)
             for table in (kept, conflicts):
                 table.loaded.refresh()
+        watermark = int(done.marker.contents) if done and done.marker.contents else None
         marker = Marker(bronze.id, taken.end - 1, contract.digest, str(taken.start), str(taken.end))
-        return _Work(catalog, kept, conflicts, taken, contract, marker, _watermark(done))
+        return _Work(catalog, kept, conflicts, taken, contract, marker, watermark)
 
     def close(self) -> None:
         """Release the key index, so that another one can be opened."""
@@ -284,7 +285,3 @@ def _ledger_rows(outcomes: Mapping[Decision, int], contract: Contract) -> pa.Rec
         for (source, number), by_verdict in sorted(counts.items())
     ]
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_LEDGER_COLUMNS))
-
-
-def _watermark(done: Committed | None) -> Micros | None:
-    return int(done.marker.contents) if done and done.marker.contents else None

@@ -25,9 +25,6 @@ from lakeproof.tables.names import (
     UPDATED_AT,
 )
 
-ID = "lakeproof-id"
-"""Header that identifies a message."""
-
 _OF_THE_LAKE = {SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRACT_VERSION, CONTENT_HASH, KEY, HEADERS}
 _HEADERS = "array<struct<key:string,value:binary>>"
 _TIMES = {"timeZone": "UTC", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
