@@ -172,7 +172,7 @@ class _Work(Generic[PartT]):
         outcomes, drift = self.written.outcomes, self.written.drift
         if len(good):
             parts = origins.parts_of(good_of, len(good))
-            outcomes.update((part, None) for part in parts)
+            outcomes.update({(part, None): units for part, units in Counter(parts).items()})
             if sets := drift_sets(good):
                 drift.update((part, codes) for part, each in zip(parts, sets, strict=True) for codes in each)
             if self._bronze:
