@@ -20,7 +20,7 @@ from consumer.judge.judged import (
     reasons_column,
     value_columns,
 )
-from consumer.judge.native import Chunk, NativeJudge, Units, UnsupportedError, no_chunk
+from consumer.judge.native import BrokenError, Chunk, NativeJudge, Units, UnsupportedError, no_chunk
 from consumer.judge.rule_checks import RulesJudge
 from consumer.judge.split import Refused, TooLarge, split
 from lakeproof.contracts import Contract
@@ -90,9 +90,9 @@ class Judge:
         if self._native:
             try:
                 for chunk in self._native.judge(batches, self.limits.record_bytes, MAX_UNITS, MAX_BYTES):
-                    yield from self._of_chunk(chunk, batches)
+                    yield self._of_chunk(chunk, batches)
                     following = chunk.following
-            except RuntimeError as error:  # of the native judge, which is to blame, and not the batch
+            except BrokenError as error:  # the native judge is to blame, and not the batch
                 log.warning("judge_replaced", error=str(error), batch=following[0], position=following[1])
             else:
                 return
@@ -113,55 +113,55 @@ class Judge:
         Judged
             One bad unit, as from :meth:`judge`.
         """
-        faults = [Fault(Reason(code), "$", detail)]
-        if value is not None and len(value) > self.limits.record_bytes:
-            faults.append(Fault(Reason.BATCH_TOO_LARGE, "$", self._too_large(len(value))))
-            value = None
-        yield self._dead_letter(0, faults, value)
+        refused = self._refused(0, Refused(Reason(code), detail), value)
+        yield self._together(no_chunk(self.contract), (), (), [refused]).judged
 
-    def _of_chunk(self, chunk: Chunk, batches: Sequence[bytes]) -> Iterator[Together]:
+    def _of_chunk(self, chunk: Chunk, batches: Sequence[bytes]) -> Together:
         """Complete what the native judge made of units."""
+        left = _units_of(chunk.undecided, batches)
+        dead = [self._too_large(_Unit(of, position, None), size) for of, position, size in chunk.too_large.sizes()]
         for number in chunk.refused:
-            yield from self._judge_exactly(batches[: number + 1], number)
-        for number, position, size in chunk.too_large.sizes():
-            yield _of(number, self._too_large_record(position, TooLarge(size)))
-        if len(chunk.good) or len(chunk.bad) or len(chunk.undecided):
-            yield self._together(chunk, batches, _units_of(chunk.undecided, batches))
+            found = split(batches[number], self.limits.record_bytes)
+            if not isinstance(found, Refused):
+                raise BrokenError(f"it cannot split a batch of {len(batches[number])} bytes, but Python can")
+            dead.append(self._refused(number, found, batches[number]))
+        return self._together(chunk, batches, left, dead)
 
-    def _judge_exactly(self, batches: Sequence[bytes], first: int, first_position: int = 0) -> Iterator[Together]:
+    def _judge_exactly(self, batches: Sequence[bytes], first: int, first_position: int) -> Iterator[Together]:
         """Judge the units of batches from a unit on, one by one."""
         units: list[_Unit] = []
+        dead: list[_Dead] = []
         size = 0
-        for number, batch in enumerate(batches):
-            if number < first:
-                continue
-            found = split(batch, self.limits.record_bytes)
+        for number in range(first, len(batches)):
+            found = split(batches[number], self.limits.record_bytes)
             if isinstance(found, Refused):
-                yield from (_of(number, judged) for judged in self.refuse(found.code, found.detail, batch))
+                dead.append(self._refused(number, found, batches[number]))
                 continue
             for position, unit in enumerate(found):
                 if number == first and position < first_position:
                     continue
-                if units and (isinstance(unit, TooLarge) or len(units) == MAX_UNITS or size + len(unit) > MAX_BYTES):
-                    yield self._together(no_chunk(self.contract), batches, units)
-                    units, size = [], 0
                 if isinstance(unit, TooLarge):
-                    yield _of(number, self._too_large_record(position, unit))
+                    dead.append(self._too_large(_Unit(number, position, None), unit.size))
                     continue
+                if len(units) + len(dead) >= MAX_UNITS or (units and size + len(unit) > MAX_BYTES):
+                    yield self._together(no_chunk(self.contract), batches, units, dead)
+                    units, dead, size = [], [], 0
                 units.append(_Unit(number, position, unit))
                 size += len(unit)
-        if units:
-            yield self._together(no_chunk(self.contract), batches, units)
+        if units or dead:
+            yield self._together(no_chunk(self.contract), batches, units, dead)
 
-    def _together(self, chunk: Chunk, batches: Sequence[bytes], left: Sequence["_Unit"]) -> Together:
-        """What came of units, of which the exact judge is to judge those that are `left`."""
+    def _together(
+        self, chunk: Chunk, batches: Sequence[bytes], left: Sequence["_Unit"], dead: Sequence["_Dead"]
+    ) -> Together:
+        """What came of units: of a chunk, of those `left` to the exact judge, and of those that are `dead` unread."""
         good: list[_Unit] = []
         records: list[dict[str, Any]] = []
         drifted: dict[int, Drifted] = {}
-        bad: list[tuple[_Unit, list[Fault]]] = []
+        bad = list(dead)
         first = len(chunk.good)
         for unit in left:
-            verdict = self._exact.judge(unit.raw)
+            verdict = self._exact.judge(unit.raw or b"")
             if isinstance(verdict, list):
                 bad.append((unit, verdict))
                 continue
@@ -204,17 +204,17 @@ class Judge:
             bad_of.tolist(),
         )
 
-    def _too_large_record(self, position: int, unit: TooLarge) -> Judged:
-        return self._dead_letter(position, [Fault(Reason.RECORD_TOO_LARGE, "$", self._too_large(unit.size))], None)
+    def _refused(self, number: int, refused: Refused, value: bytes | None) -> "_Dead":
+        unit, faults = _Unit(number, 0, value), [Fault(refused.code, "$", refused.detail)]
+        if value is None or len(value) <= self.limits.record_bytes:
+            return unit, faults
+        unit, more = self._too_large(unit._replace(raw=None), len(value), Reason.BATCH_TOO_LARGE)
+        return unit, faults + more
 
-    def _too_large(self, size: int) -> str:
+    def _too_large(self, unit: "_Unit", size: int, code: Reason = Reason.RECORD_TOO_LARGE) -> "_Dead":
         limit = f"LAKE_MAX_RECORD_BYTES is {self.limits.record_bytes:,}"
-        return f"{size:,} bytes, but {limit}; the content is only in the landed file (see {SOURCE})"
-
-    def _dead_letter(self, position: int, faults: list[Fault], raw: bytes | None) -> Judged:
-        nothing = no_chunk(self.contract)
-        bad = Bad(pa.array([position], pa.int64()), reasons_column([faults]), pa.array([raw], pa.binary()))
-        return Judged(good_records(self.contract, nothing.good.positions, nothing.columns, nothing.drift), bad)
+        detail = f"{size:,} bytes, but {limit}; the content is only in the landed file (see {SOURCE})"
+        return unit, [Fault(code, "$", detail)]
 
     @cached_property
     def _native(self) -> NativeJudge | None:
@@ -238,13 +238,12 @@ class Judge:
 class _Unit(NamedTuple):
     of: int  # index of its batch
     position: int
-    raw: bytes
+    raw: bytes | None  # None if it is too large to be kept
+
+
+_Dead = tuple[_Unit, list[Fault]]
 
 
 def _units_of(units: Units, batches: Sequence[bytes]) -> list[_Unit]:
     raws = units.cut(batches)
     return [_Unit(*each) for each in zip(units.of.tolist(), units.positions.tolist(), raws, strict=True)]
-
-
-def _of(number: int, judged: Judged) -> Together:
-    return Together(judged, [number] * len(judged.good), [number] * len(judged.bad))

@@ -44,6 +44,10 @@ class UnsupportedError(Exception):
     """The native judge is not installed, or cannot follow a contract; says why."""
 
 
+class BrokenError(Exception):
+    """The native judge has an error; says which."""
+
+
 @dataclass(frozen=True)
 class Units:
     """Units of batches.
@@ -160,9 +164,20 @@ class NativeJudge:
             Bytes of a unit that is judged at all.
         units, size
             Units of a chunk at most, and their bytes, unless a single unit has more.
+
+        Raises
+        ------
+        BrokenError
+            The native judge has an error. What was yielded stands.
         """
         judging = self._judge.judge(batches, record_bytes, units, size)
-        while (found := judging.next()) is not None:
+        while True:
+            try:
+                found = judging.next()
+            except RuntimeError as error:
+                raise BrokenError(str(error)) from error
+            if found is None:
+                return
             yield self._chunk(found)
 
     def _chunk(self, found: dict[str, Any]) -> Chunk:
