@@ -8,6 +8,7 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -124,11 +125,22 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServe
 def native() -> ModuleType:
     """The module of the native judge. Only a machine without cargo may lack it: its tests are skipped there."""
     try:
-        return importlib.import_module("native_judge")
+        module = importlib.import_module("native_judge")
     except ImportError as error:
         if shutil.which("cargo") is None:
             pytest.skip("cargo is missing, so there is no native judge")
         pytest.fail(f"There is no native judge ({error}), but cargo: run `make setup-native`.", pytrace=False)
+    stamp = ROOT / ".venv" / "native.stamp"
+    lines = stamp.read_text().splitlines() if stamp.exists() else []
+    for digest, path in (line.split(maxsplit=1) for line in lines):
+        # The other line is that of the compiler's version.
+        if path.startswith("src/") and not _has(ROOT / path, digest):
+            pytest.fail("The native judge was built from other sources: run `make setup`.", pytrace=False)
+    return module
+
+
+def _has(path: Path, digest: str) -> bool:
+    return path.exists() and sha256(path.read_bytes()).hexdigest() == digest
 
 
 @pytest.fixture

@@ -101,3 +101,26 @@ def test_examples_are_the_same_each_time_unless_fuzz_is_asked_for(tmp_path, prof
 def test_the_profile_of_these_tests_is_one_of_ours():
     assert hypothesis.settings.default is not None
     assert hypothesis.settings.get_current_profile_name() in ("few", "all", "fuzz")
+
+
+LACKS_THE_NATIVE_JUDGE = """
+import sys
+sys.modules["native_judge"] = None
+
+def test_needs_it(native):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("cargo", "expected"),
+    [(False, ["1 skipped"]), (True, ["1 error", "run `make setup-native`"])],
+    ids=["none", "cargo"],
+)
+def test_only_a_machine_without_cargo_may_lack_the_native_judge(tmp_path, cargo, expected):
+    file = tmp_path / "test_native.py"
+    file.write_text(LACKS_THE_NATIVE_JUDGE)
+    if cargo:
+        (tmp_path / "cargo").touch(mode=0o755)
+    printed = run(file, prefix=["env", f"PATH={tmp_path}"])
+    assert [text for text in expected if text not in printed] == []
