@@ -287,13 +287,13 @@ def test_a_start_before_anything_has_landed(lake_settings: Settings, landing: Pa
         drain(lake_settings)
         drain(lake_settings)
         (landing / "1.json").write_bytes(b"[%s]" % event())
-        drain(lake_settings)
+        drain(changed(lake_settings, LAKE_JUDGE="python"))
     assert units(lake_settings) == {"1.json": [(0, None)]}
     # What a terminal shows of it is made from these.
     counts = {"started": "waiting", "micro-batch": "files"}
     told = [log[counts[log["event"]]] for log in logs if log["event"] in counts]
     assert told == [{"files": 0}, {"files": 0}, {"files": 1}, 1]
-    assert {log["judge"] for log in logs if log["event"] == "started"} == {str(judge_choice())}
+    assert [log["judge"] for log in logs if log["event"] == "started"] == [*[str(judge_choice())] * 2, "python"]
 
 
 WORKER_FAILED = """An exception was thrown from the Python worker. Please see the stack trace below.
