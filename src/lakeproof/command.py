@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import structlog
 import typer
@@ -94,6 +94,18 @@ def wide_console() -> "Console":
 
     console = Console()
     return console if console.is_terminal else Console(width=_WIDE)
+
+
+def check_each(names: Sequence[str], check: Callable[[str], None]) -> NoReturn:
+    """Check some files, report all that are rejected, and exit."""
+    refused = False
+    for name in names:
+        try:
+            check(name)
+        except UsageError as error:
+            refused = True
+            print_error(error)
+    raise typer.Exit(UsageError.exit_code if refused else 0)
 
 
 def print_error(error: LakeproofError) -> None:

@@ -46,6 +46,11 @@ class Session:
         with self.errors():
             return self.connection.execute(statement, parameters).fetchall()
 
+    def count(self, rows: str) -> int:
+        """How many rows there are: `rows` is SQL behind ``FROM``."""
+        ((count,),) = self.fetch(f"SELECT count(*) FROM {rows}")  # noqa: S608
+        return int(count)
+
     def insert(self, table: str, rows: "pa.Table") -> None:
         """Add rows of Arrow to a table of the session, by the positions of their columns."""
         self.connection.register("rows_to_insert", rows)

@@ -189,7 +189,7 @@ def _dead_letters(session: Session, stream: str, since: datetime | None) -> Tabl
     """Dead letters by reason and path. Those with several reasons are in several rows, but once in the total."""
     name = stream_tables(stream).dead_letters
     condition, title = _written(since)
-    ((total,),) = session.fetch(f"SELECT count(*) FROM {name} WHERE {condition}")  # noqa: S608 - our own names
+    total = session.count(f"{name} WHERE {condition}")
     found = session.fetch(
         rf"SELECT reason.code AS code, regexp_replace(coalesce(reason.path, ''), '\[\d+\]', '[]', 'g') AS path, "  # noqa: S608
         f"count(DISTINCT ({SOURCE}, {POSITION}, {ATTEMPT})) AS letters, "
@@ -225,7 +225,7 @@ def _silver(session: Session, stream: str) -> Table:
     counts = ("kept", "duplicates", "conflicts", "late")
     sums = ", ".join(f"coalesce(sum({name}), 0)::BIGINT" for name in counts)
     (decided,) = session.fetch(f"SELECT {sums} FROM {names.ledger}")  # noqa: S608 - our own names
-    ((rows,),) = session.fetch(f"SELECT count(*) FROM {stream_tables(stream).bronze}")  # noqa: S608
+    rows = session.count(stream_tables(stream).bronze)
     table = Table(*counts, "not decided yet", title=f"Silver: {names.kept}")
     table.add_row(*(f"{number:,}" for number in (*decided, rows - sum(decided))))
     return table

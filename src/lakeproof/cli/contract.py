@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from lakeproof.command import print_error, wide_console
+from lakeproof.command import check_each, wide_console
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
 from lakeproof.contracts.duration import horizon_text
@@ -115,14 +115,9 @@ def check(
     chosen = names or sorted(path.stem for path in folder.glob("*.yaml"))
     if not chosen:
         raise UsageError(f"No contracts found in {folder}.", "Run in the project's folder, or set LAKE_CONTRACTS.")
-    refused = False
-    for name in chosen:
-        try:
-            contract = _load(folder, name)
-        except UsageError as error:
-            refused = True
-            print_error(error)
-            continue
+
+    def check_one(name: str) -> None:
+        contract = _load(folder, name)
         sys.stdout.write(
             f"{name}: ok: stream {contract.stream}, version {contract.version}, {len(contract.live)} fields, "
             f"key {', '.join(contract.primary_key) or 'none'}, event time {contract.event_time}, {_silver(contract)}"
@@ -133,7 +128,8 @@ def check(
         for rule in contract.rules:
             for field in contract.deprecated_in(fields_in(rule.condition)):
                 sys.stderr.write(f"Warning: {name}: the rule {rule.name} uses {field}, which is deprecated.\n")
-    raise typer.Exit(UsageError.exit_code if refused else 0)
+
+    check_each(chosen, check_one)
 
 
 @contract_commands.command()

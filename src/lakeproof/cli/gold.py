@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lakeproof.command import print_error
+from lakeproof.command import check_each
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Product
@@ -34,20 +34,16 @@ def check(
         raise UsageError(
             f"No data products found in {settings.gold}.", "Run in the project's folder, or set LAKE_GOLD."
         )
-    refused = False
-    for name in chosen:
-        try:
-            product = load_any(settings.gold, name, partial(load_contract, settings.contracts))
-        except UsageError as error:
-            refused = True
-            print_error(error)
-            continue
+
+    def check_one(name: str) -> None:
+        product = load_any(settings.gold, name, partial(load_contract, settings.contracts))
         summary = _of_samples(product) if isinstance(product, Samples) else _summary(product)
         sys.stdout.write(f"{name}: ok: {summary}\n")
         contract = load_contract(settings.contracts, product.stream)
         for field in contract.deprecated_in(product.fields):
             sys.stderr.write(f"Warning: {name}: {field} is deprecated in the contract of {product.stream}.\n")
-    raise typer.Exit(UsageError.exit_code if refused else 0)
+
+    check_each(chosen, check_one)
 
 
 def _summary(product: Product) -> str:

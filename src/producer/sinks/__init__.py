@@ -1,9 +1,10 @@
 """Sinks of batches: one module each."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lakeproof.addresses import as_uri, folder_or_address
 from lakeproof.errors import UsageError
@@ -23,16 +24,16 @@ class SinkKind(StrEnum):
     HTTP = "http"
 
 
-class Sink(Protocol):
+class Sink(ABC):
     """Writes batches in order."""
 
+    @abstractmethod
     def write(self, batch: "Batch") -> None:
         """Land a batch as a whole. If it raises, the batch does not count."""
-        ...
 
     def landed(self) -> dict[str, Any]:
         """Entries for the report, for example offsets."""
-        ...
+        return {}
 
 
 class BatchRefused(Exception):  # noqa: N818 - as expected, not an error

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings
-from producer.sinks import BatchRefused
+from producer.sinks import BatchRefused, Sink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ _TIMEOUT_SECONDS = 60.0
 _AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def connect(url: str, settings: Settings, receipts: "Path | None" = None) -> "HttpSink":  # noqa: ARG001 - as all sinks
+def connect(url: str, settings: Settings, receipts: "Path | None" = None) -> Sink:  # noqa: ARG001 - as all sinks
     """Create the sink; the collector is contacted at the first write, its answers are appended to `receipts`."""
     try:
         file = receipts.open("ab") if receipts else None
@@ -32,12 +32,10 @@ def connect(url: str, settings: Settings, receipts: "Path | None" = None) -> "Ht
         raise UsageError(
             f"Cannot write receipts to {receipts}: {error.strerror}.", "Use another --receipts."
         ) from error
-    return HttpSink(url, file)
+    return _HttpSink(url, file)
 
 
-class HttpSink:
-    """See :class:`producer.sinks.Sink`."""
-
+class _HttpSink(Sink):
     def __init__(self, url: str, receipts: IO[bytes] | None) -> None:
         self._url = url
         self._receipts = receipts
@@ -46,7 +44,6 @@ class HttpSink:
         self._refused = 0
 
     def write(self, batch: "Batch") -> None:
-        """Post a batch until it is accepted; see the protocol."""
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self._url, batch.data, headers, method="POST")  # noqa: S310 - http or https
         deadline = time.monotonic() + _PATIENCE_SECONDS

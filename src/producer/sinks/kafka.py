@@ -9,21 +9,20 @@ from lakeproof.kafka.create import TopicSpec, ensure_topic
 from lakeproof.kafka.offsets import source_name
 from lakeproof.kafka.sending import Outgoing, Sending, SendingError, Sent
 from lakeproof.settings import Settings
+from producer.sinks import Sink
 
 if TYPE_CHECKING:
     from producer.batches import Batch
 
 
-def connect(topic: str, settings: Settings) -> "KafkaSink":
+def connect(topic: str, settings: Settings) -> Sink:
     """Open a topic, which is created if it does not exist."""
     if ensure_topic(settings.kafka, TopicSpec.of(topic, settings.topics)):
         structlog.get_logger().info("topic created", topic=topic, partitions=settings.topics.partitions)
-    return KafkaSink(Sending(settings.kafka, topic))
+    return _KafkaSink(Sending(settings.kafka, topic))
 
 
-class KafkaSink:
-    """See :class:`producer.sinks.Sink`."""
-
+class _KafkaSink(Sink):
     def __init__(self, sending: Sending) -> None:
         self._sending = sending
         self._messages = 0
@@ -32,7 +31,6 @@ class KafkaSink:
         self._unfinished: Sent | None = None
 
     def write(self, batch: "Batch") -> None:
-        """Send a batch and wait until Kafka acknowledged it; see the protocol."""
         messages = list(_messages(batch))
         try:
             sent = self._sending.send(messages)

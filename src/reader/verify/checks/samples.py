@@ -135,8 +135,7 @@ class _Readings:
 
     def count(self, since: int | None, until: int, end: int) -> int:
         """How many readings that is."""
-        ((count,),) = self.session.fetch(f"SELECT count(*) FROM {self.between(since, until, end)}")  # noqa: S608
-        return int(count)
+        return self.session.count(self.between(since, until, end))
 
     def slices(self, end: int) -> list[Span]:
         """Spans of times that together are all times."""
@@ -178,8 +177,7 @@ def _compare_samples(readings: _Readings, part: Span, kept: Layer, until: int, f
         Value(ROLES, "_f.roles", "_e.roles", _text),
     ]
     compare_rows(session, kept.name, _keys("start", "device", "moment", "value"), values, found)
-    ((windows,),) = session.fetch(f"SELECT count(*) FROM (SELECT DISTINCT {group} FROM {EXPECTED})")  # noqa: S608
-    return int(windows)
+    return session.count(f"(SELECT DISTINCT {group} FROM {EXPECTED})")  # noqa: S608
 
 
 def _compare_anomalies(

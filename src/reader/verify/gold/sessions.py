@@ -48,8 +48,7 @@ class Sessions:
 
     def slices(self) -> list[SomeKeys]:
         """Parts of the keys, which together are all of them; a product without keys has one."""
-        ((rows,),) = self._session.fetch(f"SELECT count(*) FROM {self._rows}")  # noqa: S608
-        count = slice_count(rows) if self._product.keys else 1
+        count = slice_count(self._session.count(self._rows)) if self._product.keys else 1
         return [SomeKeys(number, count) for number in range(count)]
 
     def expect(self, part: SomeKeys) -> int:
@@ -68,5 +67,4 @@ class Sessions:
             f"SELECT {', '.join([f'min(_at) AS {START}', f'max(_at) + {self._gap} AS {END}', *keys])}, "
             f"{', '.join(measures_of(self._product))} FROM numbered GROUP BY {', '.join([*keys, '_number'])}"
         )
-        ((count,),) = self._session.fetch(f"SELECT count(*) FROM {EXPECTED}")  # noqa: S608
-        return int(count)
+        return self._session.count(EXPECTED)

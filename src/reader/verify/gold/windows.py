@@ -60,8 +60,7 @@ class Windows:
             f"SELECT {', '.join([f'{self._starts(part)} AS {START}', *selected])} FROM {self._rows(part)}) "
             f"WHERE {part.holds(START)} AND {published.holds(START)} GROUP BY {', '.join([START, *keys])}"
         )
-        ((count,),) = self._session.fetch(f"SELECT count(*) FROM {EXPECTED}")  # noqa: S608
-        return int(count)
+        return self._session.count(EXPECTED)
 
     def rows_since(self, start: int) -> int:
         """How many rows of silver are in windows and in micro-batches from a number on."""
@@ -74,8 +73,7 @@ class Windows:
         return self._count(f"{end} > {self._newest} AND {'true' if before is None else f'{end} > {before}'}")
 
     def _count(self, condition: str) -> int:
-        ((count,),) = self._session.fetch(f"SELECT count(*) FROM {self._rows(Span())} AND {condition}")  # noqa: S608
-        return int(count)
+        return self._session.count(f"{self._rows(Span())} AND {condition}")
 
     def _starts(self, part: Span) -> str:
         """SQL of the starts of the windows that a row is in, of those in a slice."""

@@ -75,11 +75,7 @@ class RecomputedVerdicts:
 
     def undecided(self) -> int:
         """How many rows of bronze are in later micro-batches."""
-        ((rows,),) = self._session.fetch(
-            f"SELECT count(*) FROM {self._bronze} WHERE {MICRO_BATCH_ID} >= {self._end} "  # noqa: S608
-            f"OR {MICRO_BATCH_ID} IS NULL"
-        )
-        return int(rows)
+        return self._session.count(f"{self._bronze} WHERE {MICRO_BATCH_ID} >= {self._end} OR {MICRO_BATCH_ID} IS NULL")
 
     def close(self) -> None:
         """Give the memory back."""
