@@ -22,6 +22,7 @@ NAMES = (
     "freshness-layers",
     "flat",
     "history",
+    "judge",
     "kafka",
     "medallion",
     "memory",

@@ -88,8 +88,12 @@ impl Texts {
         self.data.truncate(self.offsets[rows] as usize);
     }
 
-    pub fn buffers(&self) -> [Vec<u8>; 2] {
-        [bytes_of(&self.offsets, i32::to_le_bytes), self.data.clone()]
+    pub fn offsets(&self) -> Vec<u8> {
+        bytes_of(&self.offsets, i32::to_le_bytes)
+    }
+
+    pub fn data(&self) -> &[u8] {
+        &self.data
     }
 }
 
@@ -206,9 +210,9 @@ impl Column {
 
 /// Numbers as bytes, the lowest first, as Arrow has them on all machines that it has wheels for.
 pub fn bytes_of<T: Copy, const N: usize>(values: &[T], convert: impl Fn(T) -> [u8; N]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(values.len() * N);
-    for &value in values {
-        bytes.extend_from_slice(&convert(value));
+    let mut bytes = vec![0; values.len() * N];
+    for (place, &value) in bytes.chunks_exact_mut(N).zip(values) {
+        place.copy_from_slice(&convert(value));
     }
     bytes
 }

@@ -107,7 +107,7 @@ fn column_of<'py>(py: Python<'py>, column: &Column) -> PyResult<Bound<'py, PyAny
 }
 
 fn buffers_of<'py>(py: Python<'py>, texts: &Texts) -> Vec<Bound<'py, PyBytes>> {
-    texts.buffers().iter().map(|bytes| PyBytes::new(py, bytes)).collect()
+    vec![PyBytes::new(py, &texts.offsets()), PyBytes::new(py, texts.data())]
 }
 
 fn texts_of<'py>(py: Python<'py>, texts: &Texts) -> PyResult<Bound<'py, PyAny>> {

@@ -227,7 +227,8 @@ impl<'a> Reader<'a> {
                     parts.nanoseconds = self.fraction()?;
                 }
             }
-            if times.takes_offset && !(self.is_done() && !times.needs_offset) {
+            let may_end = self.is_done() && !times.needs_offset;
+            if times.takes_offset && !may_end {
                 parts.offset = self.offset()?;
             }
         }
