@@ -1,14 +1,16 @@
-"""Which events are kept: the first one with each id; and the files of the checkpoint that have the ids of kept ones."""
+"""Which events are kept: the first one with each id. The ids are in files of the checkpoint, and in an index."""
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from consumer.layers.buckets import Buckets
 from consumer.modes.checkpoint import Checkpoint, Commit
-from consumer.modes.keys import Keys, Progress
 from consumer.modes.plan import Micros
 
 # A commit names each file that counts: so many small ones, with so few ids each, become one.
@@ -16,6 +18,41 @@ _MANY = 64
 _SMALL_ROWS = 1_000_000
 _COLUMNS: dict[str, pa.DataType] = {"id": pa.binary(), "time": pa.int64()}
 _SCHEMA = pa.schema(_COLUMNS)
+_TIME = struct.Struct(">q")
+
+
+class Progress(NamedTuple):
+    """Which commit of a checkpoint the ids belong to."""
+
+    number: int
+    id: str
+
+
+class Keys(Buckets):
+    """Rebuildable index of the ids that can still meet a duplicate, with the times of their events."""
+
+    def __init__(self, folder: Path, watermark: Micros) -> None:
+        super().__init__(folder, "LAKE_HOME", 2 * watermark)
+
+    @property
+    def progress(self) -> Progress | None:
+        """Which commit they belong to; None if there are none."""
+        recorded = self.recorded
+        return Progress(*recorded) if recorded else None
+
+    def known(self, keys: Sequence[bytes], oldest: Micros | None) -> list[bool]:
+        """Whether an event with each id was kept, whose time is not before `oldest`."""
+        found = [False] * len(keys)
+        for bucket in self.names:
+            for index, value in enumerate(self.values(bucket, keys)):
+                if value is not None and (oldest is None or _TIME.unpack(value)[0] >= oldest):
+                    found[index] = True
+        return found
+
+    def add(self, rows: Iterable[tuple[bytes, Micros]], progress: Progress, oldest: Micros | None) -> None:
+        """Add ids, and remove those of events from before `oldest`."""
+        live = ((key, time, _TIME.pack(time)) for key, time in rows if oldest is None or time >= oldest)
+        self.put(live, progress, oldest)
 
 
 def first_ones(ids: Any) -> Any:

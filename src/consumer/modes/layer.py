@@ -24,8 +24,7 @@ from consumer.asked import Asked
 from consumer.layers.base import Commits, Layer
 from consumer.layers.buckets import DamagedError, mended
 from consumer.modes.checkpoint import Checkpoint, Commit, Counts, Identity
-from consumer.modes.kept import decide, follow, write_keys
-from consumer.modes.keys import Keys, Progress
+from consumer.modes.kept import Keys, Progress, decide, follow, write_keys
 from consumer.modes.plan import Micros, Plan, next_end, tasks_between
 from consumer.modes.sinks import Folder, window_messages
 from consumer.modes.tasks import Piece, Work, judge, write_kept

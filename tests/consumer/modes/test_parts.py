@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.modes.checkpoint import Checkpoint, Commit, pinned
-from consumer.modes.kept import KeyFile, decide, follow, read_keys, write_keys
-from consumer.modes.keys import Keys, Progress
+from consumer.modes.kept import KeyFile, Keys, Progress, decide, follow, read_keys, write_keys
 from consumer.modes.plan import Plan, next_end, tasks_between
 from consumer.modes.sinks import Folder
 from consumer.modes.windows import AMOUNT, OPEN, as_final, merged, split_final, touched, windows_of

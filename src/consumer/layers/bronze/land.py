@@ -7,24 +7,26 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Generic
 
+import pyarrow as pa
 import structlog
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.iceberg.append import open_table
 from consumer.iceberg.marker import Committed, Marker, unfinished
 from consumer.iceberg.tasks import write_batches
 from consumer.layers.base import Commits, Computing, append
 from consumer.layers.bronze.ledger import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
-from consumer.layers.bronze.recovery import unaccounted_units
 from consumer.layers.bronze.tasks import Task, contents_of, write_judged
 from consumer.layers.upstream import recorded_contract
 from consumer.sources.source import Held, PartT, Source
+from lakeproof.catalog import CATALOG
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract
 from lakeproof.reasons import Reason
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.tables.names import NEXT_MICRO_BATCH, stream_tables
+from lakeproof.tables.names import MICRO_BATCH_ID, NEXT_MICRO_BATCH, SOURCE, StreamTables, stream_tables
 
 log = structlog.get_logger()
 
@@ -67,7 +69,7 @@ class BronzeLayer(Computing[Landed[PartT]]):
     def unfinished(self, spark: SparkSession, marker: Marker) -> Landed[PartT]:
         """The rest of a micro-batch that bronze has: dead letters and ledger rows may be missing."""
         # By name, a part that no table has rows of is left out: it will be found again.
-        names = partial(unaccounted_units, spark, self._tables, marker)
+        names = partial(_unaccounted_units, spark, self._tables, marker)
         return Landed(self._source.held_between(marker.start, marker.end, names), marker)
 
     def compute(self, spark: SparkSession, work: Landed[PartT]) -> Commits:
@@ -108,7 +110,7 @@ class BronzeLayer(Computing[Landed[PartT]]):
         if written.changed:
             # What they held when they were judged is in the tables, and can only be counted there.
             log.warning("files changed after they were judged", stream=self._stream, files=sorted(written.changed))
-            held = unaccounted_units(spark, names, marker)
+            held = _unaccounted_units(spark, names, marker)
             outcomes |= {(source, None): held[source] for source in written.changed if held.get(source)}
             # The dead letters of a file that is gone are lost: the ledger records it, and verify reports it.
             gone = {part.name for part in parts if part.given_up}
@@ -124,11 +126,32 @@ class BronzeLayer(Computing[Landed[PartT]]):
         return recorded_contract(self._contracts, digest, missing)
 
 
+def _unaccounted_units(spark: SparkSession, names: StreamTables, marker: Marker) -> dict[str, int]:
+    """Which sources of a micro-batch the tables have and the ledger lacks, and how many units of each are in bronze."""
+    found: dict[str, int] = {}
+    for table, to_bronze in ((names.bronze, 1), (names.dead_letters, 0)):
+        # Micro-batches of earlier checkpoints may have the same number: their sources are in the ledger.
+        units = spark.table(f"{CATALOG}.{table}").where(F.col(MICRO_BATCH_ID) == marker.micro_batch_id)
+        for row in units.groupBy(SOURCE).agg(F.count("*").alias("n")).collect():
+            found[row[SOURCE]] = found.get(row[SOURCE], 0) + to_bronze * row.n
+    known = _known_to(spark, names.ledger, sorted(found))
+    return {source: count for source, count in found.items() if source not in known}
+
+
+def _known_to(spark: SparkSession, ledger: str, sources: list[str]) -> set[str]:
+    if not sources:
+        return set()
+    # The range narrows the files that are read: names sort by time, and so does the ledger.
+    rows = spark.table(f"{CATALOG}.{ledger}").where(F.col("source").between(sources[0], sources[-1]))
+    wanted = spark.createDataFrame(pa.table({"source": sources}))
+    return {row.source for row in rows.join(F.broadcast(wanted), "source").select("source").distinct().collect()}
+
+
 def _number(marker: Marker, begun: Committed | None, before: Committed | None, least: int) -> int:
     """The number of a micro-batch in the tables: one more than that of the one before, whatever checkpoint that had."""
     if begun and begun.marker.holds_the_same(marker):
         return begun.marker.micro_batch_id
-    return max(before.marker.micro_batch_id + 1 if before else 0, least)
+    return max(before.next_number if before else 0, least)
 
 
 def _with(parts: Sequence[PartT], touched: Iterable[PartT]) -> list[PartT]:

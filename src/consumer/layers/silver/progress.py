@@ -47,7 +47,7 @@ def bronze_of(catalog: Catalog, stream: str) -> Bronze:
     """How far bronze is."""
     ledger = catalog.load_table(stream_tables(stream).ledger)
     marker = committed(ledger.properties, bronze_query(stream))
-    return Bronze(ledger, marker.marker.micro_batch_id + 1 if marker else 0)
+    return Bronze(ledger, marker.next_number if marker else 0)
 
 
 def next_range(
