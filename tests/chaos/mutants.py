@@ -92,7 +92,7 @@ def _forget_the_ledger() -> None:
 
 
 def _need_no_lease() -> None:
-    from consumer.app.application import application as app
+    from consumer.app import application as app
 
     class Anybodys:
         def check(self) -> None: ...

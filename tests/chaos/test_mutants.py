@@ -4,6 +4,8 @@ The same scenarios without a fault are green. `make chaos` runs those of them th
 """
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -21,6 +23,12 @@ from lakeproof.tables.names import POSITION, SOURCE
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 Run = Callable[[Bench, str], Outcome]
+
+
+def test_each_mutant_finds_what_it_replaces() -> None:
+    """One whose import fails would turn the grid red as well."""
+    script = "from tests.chaos.mutants import Mutant, install\nfor mutant in Mutant:\n    install(mutant)"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.parametrize(
