@@ -59,10 +59,9 @@ class Comparison:
         """The goals for the sides that were run."""
         found = [Goal(f"{USUAL} over {OURS}, {self.backlog}", self.ratio(USUAL, OURS), at_least=5)]
         if PERSISTED in self.medians:
-            # It does the same work in about half the time, so half the goal.
-            found.append(Goal(f"{PERSISTED} over {OURS}, {self.backlog}", self.ratio(PERSISTED, OURS), at_least=2.5))
+            found.append(Goal(f"{PERSISTED} over {OURS}, {self.backlog}", self.ratio(PERSISTED, OURS), at_least=10))
         if DLT in self.medians:
-            found.append(Goal(f"{DLT} over {OURS}, {self.backlog}", self.ratio(DLT, OURS), at_least=3.5))
+            found.append(Goal(f"{DLT} over {OURS}, {self.backlog}", self.ratio(DLT, OURS), at_least=3))
         if DUCKDB in self.medians:
             found.append(Goal(f"{OURS} over {DUCKDB}, {self.backlog}", self.ratio(OURS, DUCKDB), at_most=3.5))
         return found
