@@ -90,7 +90,9 @@ class Judge:
         if self._native:
             try:
                 for chunk in self._native.judge(batches, self.limits.record_bytes, MAX_UNITS, MAX_BYTES):
-                    yield self._of_chunk(chunk, batches)
+                    found = self._of_chunk(chunk, batches)
+                    if len(found.judged):
+                        yield found
                     following = chunk.following
             except BrokenError as error:  # the native judge is to blame, and not the batch
                 log.warning("judge_replaced", error=str(error), batch=following[0], position=following[1])
@@ -140,14 +142,15 @@ class Judge:
             for position, unit in enumerate(found):
                 if number == first and position < first_position:
                     continue
+                length = 0 if isinstance(unit, TooLarge) else len(unit)
+                if len(units) + len(dead) >= MAX_UNITS or (units and size + length > MAX_BYTES):
+                    yield self._together(no_chunk(self.contract), batches, units, dead)
+                    units, dead, size = [], [], 0
                 if isinstance(unit, TooLarge):
                     dead.append(self._too_large(_Unit(number, position, None), unit.size))
                     continue
-                if len(units) + len(dead) >= MAX_UNITS or (units and size + len(unit) > MAX_BYTES):
-                    yield self._together(no_chunk(self.contract), batches, units, dead)
-                    units, dead, size = [], [], 0
                 units.append(_Unit(number, position, unit))
-                size += len(unit)
+                size += length
         if units or dead:
             yield self._together(no_chunk(self.contract), batches, units, dead)
 

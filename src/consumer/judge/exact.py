@@ -4,6 +4,7 @@ The slower of two judges, and the one that defines the verdicts: the native one 
 """
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,6 +22,9 @@ MAX_DEPTH = 500
 """Brackets within brackets that are read; Python's parser stops somewhere behind it."""
 MAX_FAULTS = 100
 """Reasons of one code that are listed; the last one says how many more there are."""
+MAX_DRIFT_BYTES = 128 << 10
+"""Bytes of the paths of values that drifted in a record. They take the number of values times the length of the keys
+around them, so a record of some kilobytes could fill the memory; one with more of them is a dead letter."""
 
 _ABSENT: Any = object()
 
@@ -90,7 +94,7 @@ class ExactJudge:
 
     def __init__(self, contract: Contract) -> None:
         self._read = _object_reader(contract.fields, False, contract.drift is not DriftPolicy.FREEZE)
-        self._doubled = False
+        self._seen = threading.local()
         self._decode = json.JSONDecoder(
             object_pairs_hook=self._object, parse_int=IntToken, parse_float=FloatToken, parse_constant=_refuse_constant
         ).decode
@@ -114,7 +118,7 @@ class ExactJudge:
         except UnicodeDecodeError as error:
             text = unit.decode("utf-8", "surrogateescape")
             not_utf8 = f"invalid UTF-8 at byte {error.start}"
-        self._doubled = False
+        self._seen.doubled = False
         try:
             value = self._decode(text)
         except json.JSONDecodeError as error:
@@ -128,7 +132,7 @@ class ExactJudge:
             if not_utf8:
                 faults.add(Reason.INVALID_UTF8, RECORD, not_utf8)
             return faults.list()
-        if self._doubled or not_utf8 or b"\\ud" in unit or b"\\uD" in unit:
+        if self._seen.doubled or not_utf8 or b"\\ud" in unit or b"\\uD" in unit:
             _check_text(value, faults)
         if isinstance(value, dict):
             values: dict[str, Any] = self._read(value, RECORD, faults)
@@ -138,18 +142,22 @@ class ExactJudge:
             return faults.list()
         if not faults.drift:
             return values
-        texts = verbatim(unit, faults.drift)
-        drift = [
-            DriftedValue(exact_path(place), "+".join(sorted(set(codes))), text)
-            for (place, codes), text in zip(faults.drift.items(), texts, strict=True)
-        ]
+        paths: list[str] = []
+        size = 0
+        for place in faults.drift:
+            paths.append(exact_path(place))
+            size += len(paths[-1].encode())
+            if size > MAX_DRIFT_BYTES:
+                return faults.list()
+        codes = ("+".join(sorted(set(each))) for each in faults.drift.values())
+        drift = list(map(DriftedValue, paths, codes, verbatim(unit, faults.drift)))
         return Drifted(values, drift, faults.list())
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
         if len(value) == len(pairs):
             return value
-        self._doubled = True
+        self._seen.doubled = True
         return _Doubled(pairs)
 
 

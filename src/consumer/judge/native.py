@@ -6,6 +6,7 @@ It gives the verdicts of :mod:`consumer.judge.exact`, or leaves a unit to it. Th
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
+from decimal import Decimal
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any
@@ -150,7 +151,7 @@ class NativeJudge:
         self._contract = contract
         try:
             self._judge = Compiled(json.dumps(_plan(contract)))
-        except ValueError as error:
+        except (ValueError, TypeError) as error:  # TypeError: it is another module of this name
             raise UnsupportedError(str(error)) from error
 
     def judge(self, batches: Sequence[bytes], record_bytes: int, units: int, size: int) -> Iterator[Chunk]:
@@ -289,13 +290,21 @@ def _bound_plan(kind: PrimitiveType | DecimalType, bound: Bound, *, is_least: bo
     value = in_column(bound)
     if kind in (PrimitiveType.FLOAT, PrimitiveType.DOUBLE):
         return plan | {"number": repr(float(value))}
-    units = Fraction(value) * 10 ** (kind.scale if isinstance(kind, DecimalType) else 0)
+    units = _units_of(value, kind.scale if isinstance(kind, DecimalType) else 0)
     if is_least:
         whole = floor(units) + 1 if bound.exclusive else ceil(units)
     else:
         whole = ceil(units) - 1 if bound.exclusive else floor(units)
     # No column has values beyond 38 digits.
     return plan | {"whole": str(max(-_BEYOND, min(_BEYOND, whole)))}
+
+
+def _units_of(value: int | Decimal, scale: int) -> Fraction:
+    """A bound in units of the last decimal place."""
+    if isinstance(value, Decimal) and value and value.adjusted() < -scale - 1:
+        # Some part of one unit: the exact one may have a million digits.
+        return Fraction(1 if value > 0 else -1, 10)
+    return Fraction(value) * int(10**scale)
 
 
 def _units(part: tuple[bytes, ...]) -> Units:

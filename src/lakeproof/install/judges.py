@@ -61,7 +61,7 @@ def _native_judge() -> JudgeChoice:
         found: str | None = getattr(import_module("native_judge"), "__version__", None)
     except ModuleNotFoundError:
         found = None
-    except ImportError as error:  # for example, built for a newer C library
+    except Exception as error:  # noqa: BLE001 - for example, built for a newer C library, or another module of this name
         return JudgeChoice("python", why=f"the native judge cannot be loaded: {error}")
     if found is None:
         return JudgeChoice("python", why="the native judge is not installed")

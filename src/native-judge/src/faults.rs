@@ -8,6 +8,8 @@ use std::fmt::Write;
 const MAX_SHOWN: usize = 80;
 /// Reasons of one code that are listed. A record with more is left to the Python judge.
 const MAX_FAULTS: u32 = 100;
+/// Bytes of the paths of values that drifted. A record with more is left to the Python judge.
+const MAX_DRIFT: usize = 128 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
@@ -90,6 +92,7 @@ pub struct Faults {
     pub are_final: bool,
     /// Whether the record is left to the Python judge.
     pub undecided: bool,
+    drift_bytes: usize,
     counts: [u32; REASONS],
 }
 
@@ -99,6 +102,7 @@ impl Faults {
         self.drifted.clear();
         self.are_final = false;
         self.undecided = false;
+        self.drift_bytes = 0;
         self.counts = [0; REASONS];
     }
 
@@ -122,10 +126,13 @@ impl Faults {
         }
         match self.drifted.last_mut() {
             Some(last) if last.node == index => last.reasons.push(reason.code()),
+            _ if self.undecided => return,
             _ => {
                 let Node { start, end, .. } = nodes[index];
-                let reasons = vec![reason.code()];
-                self.drifted.push(Drifted { node: index, path: path(place, false), reasons, start, end });
+                let (path, reasons) = (path(place, false), vec![reason.code()]);
+                self.drift_bytes += path.len();
+                self.undecided |= self.drift_bytes > MAX_DRIFT;
+                self.drifted.push(Drifted { node: index, path, reasons, start, end });
             }
         }
         self.list(reason, place, detail);
@@ -134,6 +141,9 @@ impl Faults {
     fn list(&mut self, reason: Reason, place: &Place, detail: String) {
         self.counts[reason as usize] += 1;
         self.undecided |= self.counts[reason as usize] > MAX_FAULTS;
+        if self.undecided {
+            return; // what is listed is not used
+        }
         self.listed.push(Fault { reason, path: path(place, true), detail });
     }
 }
@@ -151,11 +161,14 @@ fn path(place: &Place, is_short: bool) -> String {
         match step {
             Step::Record => {}
             Step::Index(index) => drop(write!(written, "[{index}]")),
-            Step::Key(key) if is_identifier(key) && !(is_short && key.len() > MAX_SHOWN) => {
+            Step::Key(key) if !(is_short && key.len() > MAX_SHOWN) && is_identifier(key) => {
                 written.push('.');
                 written.push_str(key);
             }
             Step::Key(key) => {
+                // One more than is shown: quoting makes no text shorter.
+                let end = key.char_indices().nth(MAX_SHOWN + 1).filter(|_| is_short).map_or(key.len(), |(end, _)| end);
+                let key = &key[..end];
                 let quoted = key.replace('\\', "\\\\").replace('\'', "\\'");
                 written.push_str("['");
                 escape_controls(if is_short { cut(&quoted) } else { quoted.into() }.as_ref(), &mut written);

@@ -101,7 +101,7 @@ impl<'a> Record<'a> {
         let Values::List(offsets, items) = &mut column.values else { unreachable!("a list's column") };
         let mut child = index + 1;
         let mut position = 0;
-        while child < node.next as usize {
+        while child < node.next as usize && !self.faults.undecided {
             let place = Place { holder: Some(place), step: Step::Index(position) };
             self.value(item, self.takes_drift, child, &place, items);
             child = self.nodes[child].next as usize;
@@ -120,7 +120,7 @@ impl<'a> Record<'a> {
         self.check_keys(index);
         let Values::Map(offsets, keys, items) = &mut column.values else { unreachable!("a map's column") };
         let mut child = index + 1;
-        while child < node.next as usize {
+        while child < node.next as usize && !self.faults.undecided {
             let key = text_of(&self.nodes[child], self.text);
             keys.push(key.as_bytes());
             let place = Place { holder: Some(place), step: Step::Key(&key) };
@@ -188,7 +188,7 @@ impl<'a> Record<'a> {
     fn unknown_fields(&mut self, members: &Members, index: usize, place: &Place) {
         self.check_keys(index);
         let mut child = index + 1;
-        while child < self.nodes[index].next as usize {
+        while child < self.nodes[index].next as usize && !self.faults.undecided {
             let key = text_of(&self.nodes[child], self.text);
             if members.find(&key, usize::MAX).is_none() {
                 self.check_unread(child + 1);
@@ -349,19 +349,19 @@ impl<'a> Record<'a> {
             }
             (Form::Float, Values::Floats(values)) => {
                 expect(is_number, "a number")?;
-                let (float, number) = scalars::float(self.token(index))?;
+                let (float, number) = scalars::float(self.within(index, scalars::MAX_FLOAT))?;
                 values.push(float);
                 Ok(Number::Float(number))
             }
             (Form::Double, Values::Doubles(values)) => {
                 expect(is_number, "a number")?;
-                let number = scalars::double(self.token(index))?;
+                let number = scalars::double(self.within(index, scalars::MAX_FLOAT))?;
                 values.push(number);
                 Ok(Number::Float(number))
             }
             (Form::Decimal { precision, scale }, Values::Decimals(values)) => {
                 expect(is_number, "a number")?;
-                let number = scalars::decimal(self.short(index), *precision, *scale)?;
+                let number = scalars::decimal(self.within(index, scalars::MAX_DECIMAL), *precision, *scale)?;
                 values.push(number);
                 Ok(Number::Whole(number))
             }
@@ -384,7 +384,7 @@ impl<'a> Record<'a> {
                 } else if !is_number {
                     scalars::epoch("", false, *per_second)?; // says what is expected
                 }
-                let token = if is_integer { self.token(index) } else { self.short(index) };
+                let token = if is_integer { self.token(index) } else { self.within(index, scalars::MAX_DECIMAL) };
                 let microseconds = scalars::epoch(token, is_integer, *per_second)?;
                 values.push(microseconds);
                 Ok(Number::Whole(microseconds.into()))
@@ -393,11 +393,11 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// A number; one that is too long for decimals is left to Python.
-    fn short(&mut self, index: usize) -> &'a str {
+    /// A number; one that is longer is left to Python.
+    fn within(&mut self, index: usize, longest: usize) -> &'a str {
         let token = self.token(index);
-        self.faults.undecided |= token.len() > scalars::MAX_DECIMAL;
-        if token.len() > scalars::MAX_DECIMAL {
+        self.faults.undecided |= token.len() > longest;
+        if token.len() > longest {
             "0"
         } else {
             token

@@ -9,6 +9,8 @@ const FIRST_MICROSECOND: i64 = -719_162 * DAY; // 0001-01-01T00:00:00Z
 const BEHIND_LAST_MICROSECOND: i64 = 2_932_897 * DAY; // 10000-01-01T00:00:00Z
 /// A longer number may have an exponent that Python's decimals do not take; it is left to Python.
 pub const MAX_DECIMAL: usize = 64;
+/// Rust reads exponents up to some 655,000 only, which a number with as many digits may need.
+pub const MAX_FLOAT: usize = 10_000;
 const LONGEST_INTEGER: usize = 20; // -9223372036854775808
 const LONGEST_EPOCH: usize = 18; // -62135596800000000
 const POWERS: [i128; 39] = {

@@ -342,7 +342,8 @@ impl Work<'_> {
     fn unit(&mut self, start: usize, end: usize, is_read: bool) -> Result<(), Stop> {
         let (cursor, chunk) = (&mut *self.cursor, &mut *self.chunk);
         let size = end - start;
-        if chunk.units == self.limits.units || (chunk.units > 0 && chunk.bytes + size > self.limits.bytes) {
+        let bytes = chunk.bytes + size.min(self.limits.record_bytes);
+        if chunk.units == self.limits.units || (chunk.units > 0 && bytes > self.limits.bytes) {
             return Err(Stop::Full);
         }
         let text = std::str::from_utf8(&self.bytes[start..end]);
@@ -351,6 +352,7 @@ impl Work<'_> {
             _ if size > self.limits.record_bytes => {
                 chunk.too_large.push(batch, position, start, end);
                 cursor.position += 1;
+                chunk.units += 1;
                 return Ok(());
             }
             Ok(text) if is_read && size <= LARGEST_RECORD => {
@@ -367,6 +369,7 @@ impl Work<'_> {
                     let value = &self.bytes[start..end][drifted.start as usize..drifted.end as usize];
                     let value = std::str::from_utf8(value).unwrap_or_default();
                     chunk.drift.push([&codes, &drifted.path, value]);
+                    chunk.bytes += codes.len() + drifted.path.len() + value.len();
                 }
                 chunk.drift.end();
             }
@@ -374,6 +377,7 @@ impl Work<'_> {
                 chunk.bad.push(batch, position, start, end);
                 for fault in &faults.listed {
                     chunk.reasons.push([fault.reason.code(), &fault.path, &fault.detail]);
+                    chunk.bytes += fault.path.len() + fault.detail.len();
                 }
                 chunk.reasons.end();
                 chunk.raw.push(&self.bytes[start..end]);

@@ -376,4 +376,31 @@ def test_repeated_keys_are_left_to_the_exact_judge() -> None:
     assert agrees(EVENTS, [b"[" + b",".join(wrong) + b"]"]) == 1
 
 
+def one(kind: Type, token: bytes, policy: DriftPolicy = DriftPolicy.FREEZE, **more: Any) -> int:
+    contract = Contract("s", "1", "", (Field("a", kind, **more),), (), "", drift=policy)
+    return agrees(contract, [b'{"a":' + token + b"}"])
+
+
+@pytest.mark.parametrize("kind", [PrimitiveType.DOUBLE, PrimitiveType.FLOAT, PrimitiveType.SCALAR])
+def test_agrees_on_numbers_of_any_length(kind: PrimitiveType) -> None:
+    for token in (b"1" + b"0" * 700_000 + b"e-700000", b"0." + b"0" * 700_000 + b"1e700001", b"0." + b"1" * 9_990):
+        one(kind, token)
+
+
+@pytest.mark.parametrize("text", ["1e-99999999", "-1e-99999999", "0.001", "0.0099", "-0.01"])
+def test_agrees_on_bounds_below_the_last_decimal_place(text: str) -> None:
+    for exclusive in (False, True):
+        bound = Bound(Decimal(text), exclusive)
+        for token in (b"0", b"0.01", b"-0.01"):
+            one(DecimalType(10, 2), token, constraints=Constraints(minimum=bound))
+            one(DecimalType(10, 2), token, constraints=Constraints(maximum=bound))
+
+
+@pytest.mark.parametrize("policy", DriftPolicy)
+def test_agrees_on_reasons_without_number_and_paths_without_end(policy: DriftPolicy) -> None:
+    kind = MapType(ListType(PrimitiveType.INT))
+    for length, items in ((10, 101), (81, 40), (1_000, 90), (2_000, 99), (5_000, 150)):
+        one(kind, b'{"' + b"k" * length + b'":[' + b",".join([b'""'] * items) + b"]}", policy)
+
+
 KEYS = b",".join(b'"k%d":%d' % (number, number) for number in range(40))

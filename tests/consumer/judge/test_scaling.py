@@ -44,6 +44,7 @@ CONTRACT = Contract(
         Field("few", PrimitiveType.DOUBLE, allowed=("0", "1")),
         Field("doubles", ListType(DOUBLE)),
         Field("map", MapType(DOUBLE)),
+        Field("lists", MapType(ListType(DOUBLE))),
         Field("o", ObjectType((Field("d", DOUBLE), Field("e", DOUBLE)))),
         *(Field(f"d{number}", DOUBLE) for number in range(30)),
     ),
@@ -93,6 +94,10 @@ FAMILIES: dict[str, tuple[Make, int]] = {
         10_000,
     ),
     "one list of what does not fit": (around(b'{"id":"a","doubles":["x"', b',"x"', b"]}"), 20_000),
+    "a long key around what does not fit": (
+        lambda count: b'{"id":"a","lists":{"' + b"k" * (3 * count) + b'":[' + b",".join([b'""'] * count) + b"]}}",
+        10_000,
+    ),
     "repeated keys": (around(b'{"id":"a"', b',"d":0', b"}"), 20_000),
     "digits": (around(b'{"id":"a","n":1', b"0123456789", b',"d":1}'), 100_000),
     "digits of a double": (around(b'{"id":"a","d":1.', b"0123456789", b"}"), 100_000),
