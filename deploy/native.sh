@@ -13,7 +13,7 @@ start_native() {
   local file
   native_inputs=()
   while IFS= read -r file; do native_inputs+=("$file"); done < <(
-    find "$CRATE/Cargo.lock" "$CRATE/Cargo.toml" "$CRATE/pyproject.toml" "$CRATE/src" -type f | LC_ALL=C sort
+    find "$CRATE/crates.lock" "$CRATE/Cargo.toml" "$CRATE/pyproject.toml" "$CRATE/src" -type f | LC_ALL=C sort
   )
   if ! command -v cargo >/dev/null; then
     [[ ! -f $NATIVE_STAMP || $(<"$NATIVE_STAMP") != "$(sha256 "${native_inputs[@]}")"* ]] || return 0
@@ -38,6 +38,7 @@ make_native() {
   rm -rf "$NATIVE/wheel"
   if [[ ${NATIVE_AGAIN:-} != true ]] && cp -R "$kept" "$NATIVE/wheel" 2>/dev/null; then return; fi
   install_maturin || return
+  "$CRATE/lock.sh" || return
   # With a target folder of its own: a CARGO_TARGET_DIR of the user's is for other projects.
   "$NATIVE/maturin/bin/maturin" build --release --locked --manifest-path "$CRATE/Cargo.toml" \
     --interpreter "$BIN/python" --target-dir "$NATIVE" --out "$NATIVE/wheel" || return

@@ -81,8 +81,8 @@ def test_requirements_are_those_of_pyproject(name):
 
 def test_the_native_judge_has_the_version_of_the_project():
     """A consumer uses only one of its own version: see `lakeproof.install.judges`."""
-    read = {name: tomllib.loads((CRATE / name).read_text()) for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")}
-    locked = [each["version"] for each in read["Cargo.lock"]["package"] if each["name"] == "native_judge"]
+    read = {name: tomllib.loads((CRATE / name).read_text()) for name in ("Cargo.toml", "crates.lock", "pyproject.toml")}
+    locked = [each["version"] for each in read["crates.lock"]["package"] if each["name"] == "native_judge"]
     versions = [read["Cargo.toml"]["package"]["version"], read["pyproject.toml"]["project"]["version"], *locked]
     assert versions == [PROJECT["version"]] * 3
 

@@ -25,19 +25,23 @@ class Clone:
         self.root, self.cache, self.programs = root, cache, root / "programs"
         for name in ("common.sh", "native.sh", "requirements"):
             _copy(ROOT / "deploy" / name, root / "deploy" / name)
-        for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml", "src"):
+        for name in ("Cargo.toml", "crates.lock", "lock.sh", "pyproject.toml", "src"):
             _copy(CRATE / name, root / "src" / CRATE.name / name)
+        # The pins as they would be for a registry without a name: cargo is not asked which one it uses.
+        _copy(CRATE / "crates.lock", root / "src" / CRATE.name / "Cargo.lock")
         venv.create(root / ".venv", with_pip=False)
         (root / ".venv" / "bin" / "uv").symlink_to(Path(sys.executable).parent / "uv")
         self.programs.mkdir()
         for tool in (
             "bash",
             "cat",
+            "cmp",
             "cp",
             "cut",
             "dirname",
             "env",
             "find",
+            "grep",
             "mkdir",
             "mv",
             "rm",

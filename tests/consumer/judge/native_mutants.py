@@ -108,6 +108,7 @@ MUTANTS = (
 
 def build(mutant: Mutant, folder: Path) -> Path:
     """Build a mutant; return the folder that has its module."""
+    subprocess.run([CRATE / "lock.sh"], check=True)
     crate = folder / "crate"
     shutil.copytree(CRATE, crate)
     source = crate / "src" / f"{mutant.file}.rs"
