@@ -1,20 +1,17 @@
-"""Whether values meet what a contract asks of them beside their type: one by one with reasons, or whole columns."""
+"""Whether values meet what a contract asks of them beside their type."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from consumer.judge.judged import ArrowColumn
 from consumer.judge.scalars import shown
 from lakeproof.contracts import Bound, Constraints
 from lakeproof.contracts.pattern import portable
 from lakeproof.reasons import Reason
 
-_length: Any = pc.utf8_length
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -44,38 +41,6 @@ def examiner(constraints: Constraints) -> Examine:
             yield Reason.PATTERN_MISMATCH, f"expected text matching {constraints.pattern}, got {shown(value)}"
 
     return examine
-
-
-def column_examiner(constraints: Constraints, kind: pa.DataType) -> Callable[[ArrowColumn], pa.BooleanArray]:
-    """Return what tells which values of a column of type `kind` do not meet `constraints`; null for null."""
-    checks: list[Callable[[ArrowColumn], Any]] = []
-    if constraints.minimum:
-        compare: Any = pc.less_equal if constraints.minimum.exclusive else pc.less
-        checks.append(partial(_compare, compare, pa.scalar(in_column(constraints.minimum), kind)))
-    if constraints.maximum:
-        compare = pc.greater_equal if constraints.maximum.exclusive else pc.greater
-        checks.append(partial(_compare, compare, pa.scalar(in_column(constraints.maximum), kind)))
-    if constraints.min_length is not None:
-        least = pa.scalar(constraints.min_length, pa.int32())
-        checks.append(lambda column: pc.less(_length(column), least))
-    if constraints.max_length is not None:
-        most = pa.scalar(constraints.max_length, pa.int32())
-        checks.append(lambda column: pc.greater(_length(column), most))
-    if constraints.pattern is not None:
-        matches = _matcher(constraints.pattern)
-        checks.append(lambda column: pc.invert(matches(column)))
-
-    def examine(column: ArrowColumn) -> pa.BooleanArray:
-        outside = checks[0](column)
-        for check in checks[1:]:
-            outside = pc.or_(outside, check(column))
-        return outside  # type: ignore[no-any-return]
-
-    return examine
-
-
-def _compare(compare: Callable[[Any, Any], Any], bound: Any, column: ArrowColumn) -> Any:
-    return compare(column, bound)
 
 
 def _is_above(greater: Any, less: Any, exclusive: bool) -> bool:

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from consumer.judge.constraint_checks import column_examiner, expected_range, in_column
+from consumer.judge.constraint_checks import examiner, expected_range, in_column
 from consumer.judge.judged import DRIFT, REASONS, ArrowColumn, arrow_type
 from consumer.judge.scalars import UnfitError
 from consumer.judge.times import field_converter
@@ -353,16 +352,17 @@ def _column(part: _Part, kind: Type, field: Field | None, unfit: set[int]) -> Ar
 
 def _zoned_column(texts: ArrowColumn, field: Field, owners: Any, unfit: set[int]) -> ArrowColumn:
     """Timestamps of a time zone, which only Python reads."""
-    convert = field_converter(PrimitiveType.TIMESTAMP, field.time)
+    convert, examine = field_converter(PrimitiveType.TIMESTAMP, field.time), examiner(field.constraints)
     converted: list[int | None] = []
     for text, owner in zip(texts.to_pylist(), owners.tolist(), strict=True):
-        try:
-            converted.append(None if text is None else convert(text))
-        except UnfitError:
-            converted.append(None)
-            unfit.add(owner)
-    column = pa.array(converted, arrow_type(PrimitiveType.TIMESTAMP))
-    if field.constraints:
-        outside = column_examiner(field.constraints, column.type)(column)
-        unfit.update(owners[pc.indices_nonzero(outside).to_numpy()].tolist())
-    return column
+        value = None
+        if text is not None:
+            try:
+                value = convert(text)
+                fits = not any(examine(text, value))
+            except UnfitError:
+                fits = False
+            if not fits:
+                unfit.add(owner)
+        converted.append(value)
+    return pa.array(converted, arrow_type(PrimitiveType.TIMESTAMP))

@@ -19,9 +19,6 @@ _INSIDE = re.compile(rb'[^"\[\]{}]*+(?:' + _STRING + rb'[^"\[\]{}]*+){0,200}', r
 _ELEMENT = re.compile(rb'[^"\[\]{},]*+(?:' + _STRING + rb'[^"\[\]{},]*+){0,200}', re.DOTALL)
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+){0,200}', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*+")
-# Nothing is given back here, so the engine keeps no states.
-_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_MINUS_ZERO = re.compile(rb"[ \t\r\n:,\[]-0[ \t\r\n,\]}]")
 
 
 class StructureError(Exception):
@@ -54,16 +51,6 @@ def content_end(value: bytes, start: int, end: int) -> int:
             return window + kept
         end = window
     return start
-
-
-def without_strings(value: bytes) -> bytes:
-    """JSON without its strings: brackets, colons, commas, numbers and names are left."""
-    return _STRINGS.sub(b"", value)
-
-
-def has_minus_zero(value: bytes) -> bool:
-    """Whether an object or array, valid JSON, has the integer ``-0`` in it; ``-0.0``, ``-0e1`` and texts are none."""
-    return bool(_MINUS_ZERO.search(value) and _MINUS_ZERO.search(without_strings(value)))
 
 
 def container_end(value: bytes, start: int, end: int) -> tuple[int, int]:
@@ -109,7 +96,7 @@ def element_end(value: bytes, start: int, end: int) -> int:
     Raises
     ------
     StructureError
-        There is none before `end`, there is no element, or its brackets do not match.
+        No such byte is before `end`, the element is empty, or its brackets do not match.
     """
     position = _skip(_ELEMENT, value, start, end)
     while position < end:
