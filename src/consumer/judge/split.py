@@ -1,7 +1,7 @@
 """Split a batch into its units: records, byte for byte as they landed.
 
 A batch is a JSON array of records, a single object, or newline-delimited objects; docs/json-types.md has the rules.
-What is none of these is refused as a whole, before the first unit is handed out.
+Any other batch is refused as a whole, before the first unit is handed out.
 """
 
 import re

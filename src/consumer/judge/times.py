@@ -89,7 +89,7 @@ def _midnight(value: str, zone: ZoneInfo) -> int:
     if not match:
         raise unfit(Reason.WRONG_FORMAT, "a date (yyyy-MM-dd)", value)
     local = _EPOCH + timedelta(microseconds=microseconds_of(value, *match.groups()))
-    # As java.time does: the earlier of two midnights; where there is none, as much later as the clock was put forward.
+    # As java.time does: the earlier of two midnights; without a midnight, as much later as the clock was put forward.
     return _since_epoch(local.replace(tzinfo=zone), value)
 
 

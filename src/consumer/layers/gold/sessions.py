@@ -40,7 +40,7 @@ class Sessions:
 
     @property
     def empty(self) -> bool:
-        """Whether there are none."""
+        """Whether no window is touched."""
         return not len(self.starts)
 
     def of(self, rows: pa.Table) -> pa.Table:

@@ -43,7 +43,7 @@ class Windows:
 
     @property
     def empty(self) -> bool:
-        """Whether there are none."""
+        """Whether no window is touched."""
         return not self.starts
 
     def of(self, rows: pa.Table) -> pa.Table:

@@ -57,7 +57,7 @@ def next_range(
     max_rows: int,
     max_micro_batches: int = MAX_MICRO_BATCHES,
 ) -> Range | None:
-    """What to decide next: micro-batches from `start`, of so many rows or a single one; None where there are none."""
+    """What to decide next: micro-batches from `start`, of so many rows or a single one; None without any."""
     if end <= start:
         return None
     end = min(end, start + max_micro_batches)

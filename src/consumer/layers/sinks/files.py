@@ -97,7 +97,7 @@ class FileSink(Layer[_Work]):
         return {"table": self._table, "file": work.file, "windows": work.windows.num_rows}
 
     def _end(self) -> int | None:
-        """The horizon up to which there are files; None if there are none."""
+        """The horizon of the newest file; None without files."""
         starts: dict[int | None, str] = {}
         for file in self._storage.list():
             if found := _NAME.fullmatch(file.uri.rpartition("/")[2]):
