@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from consumer.judge.judged import Judged
+from lakeproof.judge.judged import Judged
 
 
 def units_of(found: Iterable[Judged]) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ from tests.pages import blocks
 from tests.servers import KafkaServer
 from tests.test_docs import facts, shell
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import load_contract
+from lakeproof.judge.batch import Judge
 
 ROOT = Path(__file__).parents[1]
 PAGE = "docs/originals.md"

@@ -10,9 +10,9 @@ import duckdb
 import msgspec
 
 from benchmarks.machine import ROOT
-from consumer.judge.batch import Judge
 from lakeproof.contracts import load_contract
 from lakeproof.install.judges import JudgeName
+from lakeproof.judge.batch import Judge
 
 
 def main() -> None:

@@ -106,7 +106,7 @@ def _need_no_lease() -> None:
 
 def _drop_trailing_garbage() -> None:
     """Take the array of a batch, and forget what follows it."""
-    from consumer.judge import batch
+    from lakeproof.judge import batch
 
     def lenient(real: Callable[..., Any]) -> Callable[..., Any]:
         def split(value: bytes, *limits: int) -> Any:

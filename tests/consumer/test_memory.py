@@ -13,7 +13,7 @@ MIB = 1 << 20
 HEAD = b'{"user_id":"u","event_id":"e","event_timestamp":"2026-11-21T12:30:00Z","event_type":"page_view"'
 
 CONSUMER = """
-from consumer.judge.batch import Judge
+from lakeproof.judge.batch import Judge
 from consumer.sources.files.read import envelopes
 from lakeproof.contracts import load_contract
 from lakeproof.state.landing_log import LandedFile

@@ -10,8 +10,8 @@ import pytest
 from tests.judging import units_of
 from tests.producer.conftest import CONTRACTS
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import load_contract
+from lakeproof.judge.batch import Judge
 from producer.batches import Batch, Plan, make_batches
 from producer.browsing import Browsing, make_shop
 from producer.encoding import JsonStyle

@@ -11,8 +11,8 @@ from tests.judging import units_of
 from tests.producer.conftest import CONTRACTS
 from typer.testing import CliRunner, Result
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import load_contract
+from lakeproof.judge.batch import Judge
 from producer.cli import app
 from producer.encoding import JsonStyle
 from producer.sensors import ReadingsPlan, make_readings

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from consumer.judge.scalars import UnfitError, shown
-from consumer.judge.times import field_converter
 from lakeproof.contracts import ISO_8601, PrimitiveType, TimeForm
 from lakeproof.contracts.tokens import FloatToken, IntToken
+from lakeproof.judge.scalars import UnfitError, shown
+from lakeproof.judge.times import field_converter
 from lakeproof.kafka.modes import Fields
 from lakeproof.reasons import Reason
 

@@ -1,4 +1,4 @@
-//! Reasons against a record: collected, with paths and details as `consumer.judge.exact` writes them.
+//! Reasons against a record: collected, with paths and details as `lakeproof.judge.exact` writes them.
 
 use crate::tree::{unescape, Kind, Node};
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
 //! Hold a record to a contract: append its values to the columns, or list the reasons against it.
 //!
-//! The counterpart of `consumer.judge.exact`, in the same order, so that both list the same reasons.
+//! The counterpart of `lakeproof.judge.exact`, in the same order, so that both list the same reasons.
 
 use crate::columns::{Column, Values};
 use crate::faults::{shown, text_of, Faults, Place, Reason, Step, RECORD};

@@ -1,6 +1,6 @@
 //! The native judge of lakeproof: JSON records and a compiled contract in, Arrow's buffers and reasons out.
 //!
-//! `consumer.judge.exact` says what a verdict is; this gives the same ones, or leaves a record to it. A record goes
+//! `lakeproof.judge.exact` says what a verdict is; this gives the same ones, or leaves a record to it. A record goes
 //! through [`units`] (where it begins and ends), [`tree`] (what is in it) and [`judge`] (whether it fits) to
 //! [`columns`] or [`faults`].
 

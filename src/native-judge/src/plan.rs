@@ -1,4 +1,4 @@
-//! A contract as `consumer.judge.native` compiles it: what a record is held to.
+//! A contract as `lakeproof.judge.native` compiles it: what a record is held to.
 
 use regex::Regex;
 use serde::de::Error;

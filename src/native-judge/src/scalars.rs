@@ -1,4 +1,4 @@
-//! Scalars as columns hold them: `consumer.judge.scalars` and `consumer.judge.times`, which say what fits, in Rust.
+//! Scalars as columns hold them: `lakeproof.judge.scalars` and `lakeproof.judge.times`, which say what fits, in Rust.
 
 use crate::faults::Reason;
 use crate::plan::Times;

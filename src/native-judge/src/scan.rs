@@ -1,4 +1,4 @@
-//! Where JSON values begin and end, told by quotes and brackets alone: the structural scan of `consumer.judge.scan`.
+//! Where JSON values begin and end, told by quotes and brackets alone: the structural scan of `lakeproof.judge.scan`.
 //!
 //! Only what is not valid JSON comes here. Nothing recurses.
 

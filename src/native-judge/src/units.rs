@@ -1,4 +1,4 @@
-//! The units of batches, and what came of them: `consumer.judge.split`, without words where it refuses.
+//! The units of batches, and what came of them: `lakeproof.judge.split`, without words where it refuses.
 
 use crate::columns::{Column, Texts};
 use crate::judge::{judge, Scratch, Verdict};

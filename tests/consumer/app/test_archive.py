@@ -5,7 +5,7 @@ from pathlib import Path
 
 from consumer.app.archive import STREAM, good_record, lake_of_template
 from consumer.asked import asked_to_run
-from consumer.judge.batch import Judge
+from lakeproof.judge.batch import Judge
 from lakeproof.settings import settings_of
 
 

@@ -12,8 +12,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
-from tests.consumer.judge.test_batch import BAD_INPUT, KEPT
 from tests.consumer.lake import Drain, rows
+from tests.lakeproof.judge.test_batch import BAD_INPUT, KEPT
 from tests.lakes import changed
 from tests.selection import only_with_all
 from typer.testing import CliRunner

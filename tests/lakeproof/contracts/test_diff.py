@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.consumer.judge.test_native import (
+from tests.lakeproof.judge.test_native import (
     CONSTRAINED,
     TOKENS,
     constraints_of,
@@ -21,7 +21,6 @@ from tests.consumer.judge.test_native import (
 )
 from tests.selection import examples
 
-from consumer.judge.exact import ExactJudge
 from lakeproof.contracts import (
     Bound,
     Constraints,
@@ -38,6 +37,7 @@ from lakeproof.contracts import (
     Type,
 )
 from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
+from lakeproof.judge.exact import ExactJudge
 
 INT, LONG, FLOAT, DOUBLE = PrimitiveType.INT, PrimitiveType.LONG, PrimitiveType.FLOAT, PrimitiveType.DOUBLE
 STRING, SCALAR = PrimitiveType.STRING, PrimitiveType.SCALAR

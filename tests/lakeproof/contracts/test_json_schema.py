@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
-from tests.consumer.judge.test_native import CONSTRAINED, TOKENS, constraints_on, contracts, record_texts
+from tests.lakeproof.judge.test_native import CONSTRAINED, TOKENS, constraints_on, contracts, record_texts
 from tests.selection import examples
 
-from consumer.judge.exact import ExactJudge
 from lakeproof.contracts import (
     Bound,
     Constraints,
@@ -31,6 +30,7 @@ from lakeproof.contracts import (
     load_contract,
 )
 from lakeproof.contracts.json_schema import json_schema
+from lakeproof.judge.exact import ExactJudge
 
 FOLDER = Path(__file__).parents[3] / "contracts"
 

@@ -16,7 +16,6 @@ import yaml
 from tests.judging import units_of
 from tests.programs import forked
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import (
     DecimalType,
     DerivedFrom,
@@ -36,6 +35,7 @@ from lakeproof.contracts.pattern import PatternError, portable
 from lakeproof.contracts.rules.sql import parse_rule
 from lakeproof.contracts.rules.types import RuleError
 from lakeproof.errors import UsageError
+from lakeproof.judge.batch import Judge
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "docs" / "contracts" / f"{name}.md" for name in ("README", "schema", "rules", "drift", "change")]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.consumer.judge.test_rule_checks import (
+from tests.lakeproof.judge.test_rule_checks import (
     FIELDS,
     RECORDS,
     VALUES,
@@ -24,14 +24,14 @@ from tests.consumer.judge.test_rule_checks import (
 )
 from tests.selection import examples
 
-from consumer.judge.judged import value_columns
-from consumer.judge.rule_checks import evaluate
 from lakeproof.contracts import DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType
 from lakeproof.contracts.model import type_name
 from lakeproof.contracts.rules.expression import Call, Column, Literal, Operator
 from lakeproof.contracts.rules.types import RuleError
 from lakeproof.gold.measures import parse_measure
 from lakeproof.gold.model import Aggregate, Measure
+from lakeproof.judge.judged import value_columns
+from lakeproof.judge.rule_checks import evaluate
 
 INT, LONG, DOUBLE = PrimitiveType.INT, PrimitiveType.LONG, PrimitiveType.DOUBLE
 STRING, BOOLEAN = PrimitiveType.STRING, PrimitiveType.BOOLEAN

@@ -14,9 +14,9 @@ from tests.producer.conftest import CONTRACTS
 from tests.servers import KafkaServer, free_port
 from typer.testing import CliRunner, Result
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.judge.batch import Judge
 from producer.cli import app
 from producer.sinks import http
 

@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from consumer.judge.batch import Judge
-from consumer.judge.judged import Bad, Good
 from consumer.sources.files.read import envelopes
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import DriftPolicy, load_contract
+from lakeproof.judge.batch import Judge
+from lakeproof.judge.judged import Bad, Good
 from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandedFile

@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from consumer.judge.judged import arrow_type
 from consumer.layers.bronze.ledger import MicroBatch
 from lakeproof.contracts import Derived, DerivedFrom
+from lakeproof.judge.judged import arrow_type
 from lakeproof.kafka.correlation import CLIENT, IDEMPOTENCY_INDEX, IDEMPOTENCY_KEY, correlation_id
 from lakeproof.tables.names import HEADERS
 

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from consumer.judge.judged import ArrowColumn, Bad, Good
 from consumer.layers.bronze.derived import derived_columns
 from consumer.layers.bronze.ledger import MicroBatch
 from consumer.sources.envelope import Envelope, Messages, header_column
+from lakeproof.judge.judged import ArrowColumn, Bad, Good
 from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.tables import names as tables
 

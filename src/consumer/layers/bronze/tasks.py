@@ -18,14 +18,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import DataFile, DataFileWriter, Target
-from consumer.judge.batch import MAX_BYTES, Judge
-from consumer.judge.judged import Judged
 from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
 from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
 from consumer.sources.envelope import SMALL_BYTES, Envelope, Messages
 from consumer.sources.source import PartT, Reader
 from consumer.spreading import in_tasks
 from lakeproof.install.judges import JudgeName
+from lakeproof.judge.batch import MAX_BYTES, Judge
+from lakeproof.judge.judged import Judged
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.storage import open_storage

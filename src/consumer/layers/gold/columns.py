@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from consumer.iceberg.data_files import field_at
-from consumer.judge.judged import arrow_type
-from consumer.judge.rule_checks import evaluate
 from lakeproof.contracts.rules.expression import Column, Expression
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Aggregate, Measure, Product
+from lakeproof.judge.judged import arrow_type
+from lakeproof.judge.rule_checks import evaluate
 from lakeproof.tables.names import UPDATED_AT
 
 START = "_start"

@@ -18,12 +18,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.iceberg.tasks import map_in_arrow
-from consumer.judge.batch import Judge
 from consumer.layers.gold.columns import EPOCH, micros
 from consumer.layers.samples.reading import Sampler
 from lakeproof.contracts import ISO_8601, Bound, Contract, Field, PrimitiveType
 from lakeproof.gold.samples import Samples
 from lakeproof.install.judges import JudgeName
+from lakeproof.judge.batch import Judge
 from lakeproof.kafka.offsets import OFFSET_DIGITS, source_name
 from lakeproof.settings import Limits
 from lakeproof.tables.names import POSITION, SOURCE

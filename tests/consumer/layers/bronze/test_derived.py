@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from consumer.judge.batch import Judge
 from consumer.layers.bronze.derived import derived_columns
 from consumer.layers.bronze.ledger import MicroBatch
 from consumer.layers.bronze.rows import Origins, bronze_rows
 from consumer.sources.envelope import Headers, Messages
 from lakeproof.contracts import Contract, Field, ObjectType, PrimitiveType, load_contract
+from lakeproof.judge.batch import Judge
 from lakeproof.kafka.correlation import correlation_id
 
 CONTRACT = load_contract(Path(__file__).parents[4] / "contracts", "clickstream")

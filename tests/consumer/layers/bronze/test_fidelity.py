@@ -15,9 +15,9 @@ from hypothesis import settings as hypothesis_settings
 from pyarrow import parquet
 from pyspark.sql import Column, SparkSession, functions
 from pyspark.sql.types import DataType, DecimalType, StructType, TimestampType
-from tests.consumer.judge.test_json_types import shown
 from tests.consumer.lake import Drain
 from tests.consumer.layers.bronze.records import EXPLICIT, Record, exact, record, records
+from tests.lakeproof.judge.test_json_types import shown
 from tests.pages import blocks
 
 from lakeproof.catalog import open_catalog

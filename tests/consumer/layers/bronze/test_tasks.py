@@ -96,7 +96,7 @@ def test_outcomes_count_units_by_source_and_set_of_reasons(task: Task[LandedFile
 def test_a_warm_up_makes_a_worker_import_what_judging_takes() -> None:
     # What Spark sends is unpickled in a Python that knows nothing yet.
     sent = cloudpickle.dumps(tasks._nothing)
-    script = "import pickle, sys; pickle.load(sys.stdin.buffer); print('consumer.judge.batch' in sys.modules)"
+    script = "import pickle, sys; pickle.load(sys.stdin.buffer); print('lakeproof.judge.batch' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", script], input=sent, capture_output=True, check=True)
     assert told.stdout == b"True\n"
 

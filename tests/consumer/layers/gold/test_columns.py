@@ -7,16 +7,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.consumer.judge.test_rule_checks import FIELDS, RECORDS, VALUES, records
 from tests.lakeproof.gold.test_measures import by_another, computed, measures, same
+from tests.lakeproof.judge.test_rule_checks import FIELDS, RECORDS, VALUES, records
 
-from consumer.judge.judged import value_columns
 from consumer.layers.gold.columns import START, aggregated, in_windows
 from consumer.layers.gold.touched import merged
 from lakeproof.contracts import PrimitiveType
 from lakeproof.contracts.rules.types import RuleError
 from lakeproof.gold.measures import parse_measure
 from lakeproof.gold.model import Aggregate, Measure, Product, Publish, Window
+from lakeproof.judge.judged import value_columns
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -25,11 +25,11 @@ from tests.servers import KafkaServer
 
 from consumer.app.alerts import AlertsQuery
 from consumer.app.trigger import Trigger
-from consumer.judge.batch import Judge
 from consumer.layers.samples.alerts import is_plain, other_alerts, plain_alerts, why_never_plain
 from lakeproof.contracts import Contract, TimeForm, TimeFormat, load_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.samples import AlertMode, Alerts, Samples
+from lakeproof.judge.batch import Judge
 from lakeproof.kafka.offsets import source_name
 from lakeproof.settings import Limits, Settings
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import (
     ISO_8601,
     Contract,
@@ -30,6 +29,7 @@ from lakeproof.contracts import (
 )
 from lakeproof.contracts.infer.contract import Inferred, infer
 from lakeproof.errors import UsageError
+from lakeproof.judge.batch import Judge
 
 AT = '"2026-11-21T12:30:00Z"'
 KEYS = ["a", "b", "c", "A", "id", "a-b", "_x", "ä", "", "null", "yes", "name", "1"]

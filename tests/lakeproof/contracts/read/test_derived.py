@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from tests.judging import units_of
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import Contract, Derived, DerivedFrom, Field, PrimitiveType, parse_contract
 from lakeproof.contracts.diff import changes, compatibility
 from lakeproof.contracts.json_schema import json_schema
 from lakeproof.errors import UsageError
+from lakeproof.judge.batch import Judge
 
 ID = {"name": "id", "logicalType": "integer", "required": True}
 

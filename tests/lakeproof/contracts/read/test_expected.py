@@ -7,10 +7,10 @@ import pytest
 from tests.judging import units_of
 from tests.lakeproof.contracts.read.test_lifecycle import parse
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts.diff import Compatibility, changes, compatibility
 from lakeproof.contracts.model import Expected
 from lakeproof.errors import UsageError
+from lakeproof.judge.batch import Judge
 
 NUMBER = {"name": "n", "logicalType": "number"}
 

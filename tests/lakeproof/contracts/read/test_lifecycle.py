@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from tests.judging import units_of
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import (
     Contract,
     DriftPolicy,
@@ -19,6 +18,7 @@ from lakeproof.contracts import (
 )
 from lakeproof.contracts.json_schema import json_schema
 from lakeproof.errors import UsageError
+from lakeproof.judge.batch import Judge
 
 STRING = PrimitiveType.STRING
 DROPPED = [{"property": "dropped", "value": True}]

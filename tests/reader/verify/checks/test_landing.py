@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.consumer.judge.test_batch import BAD_INPUT
+from tests.lakeproof.judge.test_batch import BAD_INPUT
 from tests.lakes import changed
 from tests.reader.lake import Run
 from tests.reader.verify.lake import BRONZE, DEAD_LETTERS, LEDGER, Lake, Row

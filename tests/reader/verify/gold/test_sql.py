@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.consumer.judge.test_rule_checks import FIELDS, RECORDS, VALUES, records
 from tests.lakeproof.gold.test_measures import TAKEN, by_another, computed, measures, same
+from tests.lakeproof.judge.test_rule_checks import FIELDS, RECORDS, VALUES, records
 from tests.selection import examples
 
-from consumer.judge.judged import value_columns
 from lakeproof.contracts.rules.types import RuleError
 from lakeproof.gold.measures import parse_measure
 from lakeproof.gold.model import Measure
+from lakeproof.judge.judged import value_columns
 from reader.verify.gold.sql import aggregate_of, value_of
 
 DUCKDB = duckdb.connect(config={"threads": 1})

@@ -8,13 +8,13 @@ import duckdb
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.consumer.judge.test_batch import BAD_INPUT
 from tests.judging import units_of
+from tests.lakeproof.judge.test_batch import BAD_INPUT
 from tests.selection import examples
 
-from consumer.judge.batch import Judge
-from consumer.judge.split import Refused, split
 from lakeproof.contracts import load_contract
+from lakeproof.judge.batch import Judge
+from lakeproof.judge.split import Refused, split
 from reader.verify.landed import units as units_module
 from reader.verify.landed.parsed import as_units, cut_array
 from reader.verify.landed.units import Units, find_units

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.judge.batch import Judge
 from reader.verify.landed.values import Sample
 
 FIELDS: dict[str, Type] = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from consumer.judge.scan import (
+from lakeproof.judge.scan import (
     StructureError,
     container_end,
     content_end,

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from consumer.judge.paths import DriftedValue
 from lakeproof.contracts import (
     Contract,
     DecimalType,
@@ -19,6 +18,7 @@ from lakeproof.contracts import (
     PrimitiveType,
     Type,
 )
+from lakeproof.judge.paths import DriftedValue
 from lakeproof.reasons import Reason
 
 ArrowColumn: TypeAlias = "pa.Array[Any]"  # a string, since pyarrow's own class cannot be subscripted
@@ -224,5 +224,5 @@ def arrow_type(kind: Type) -> pa.DataType:
 
 
 def value_columns(records: Sequence[dict[str, Any]], contract: Contract) -> list[ArrowColumn]:
-    """The contract's columns of records as :func:`consumer.judge.exact.ExactJudge.judge` returns them."""
+    """The contract's columns of records as :func:`lakeproof.judge.exact.ExactJudge.judge` returns them."""
     return [pa.array([record[field.name] for record in records], arrow_type(field.type)) for field in contract]

@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from consumer.judge.exact import Drifted, ExactJudge
-from consumer.judge.judged import (
+from lakeproof.contracts import Contract
+from lakeproof.install.judges import JudgeName, judge_choice
+from lakeproof.judge.exact import Drifted, ExactJudge
+from lakeproof.judge.judged import (
     Bad,
     Fault,
     Judged,
@@ -20,11 +22,9 @@ from consumer.judge.judged import (
     reasons_column,
     value_columns,
 )
-from consumer.judge.native import BrokenError, Chunk, NativeJudge, Units, UnsupportedError, no_chunk
-from consumer.judge.rule_checks import RulesJudge
-from consumer.judge.split import Refused, TooLarge, split
-from lakeproof.contracts import Contract
-from lakeproof.install.judges import JudgeName, judge_choice
+from lakeproof.judge.native import BrokenError, Chunk, NativeJudge, Units, UnsupportedError, no_chunk
+from lakeproof.judge.rule_checks import RulesJudge
+from lakeproof.judge.split import Refused, TooLarge, split
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits
 from lakeproof.tables.names import SOURCE

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.consumer.judge.test_native import ZONES, agrees
 from tests.judging import units_of
+from tests.lakeproof.judge.test_native import ZONES, agrees
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import Contract, DriftPolicy, Field, PrimitiveType, TimeForm, TimeFormat
+from lakeproof.judge.batch import Judge
 from reader.verify.landed.values import Sample
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.consumer.judge.fuzzing import Made, check, shipped
-from tests.consumer.judge.native_mutants import MUTANTS, build, is_found
+from tests.lakeproof.judge.fuzzing import Made, check, shipped
+from tests.lakeproof.judge.native_mutants import MUTANTS, build, is_found
 from tests.pages import blocks
 from tests.selection import only_with_all
 from tests.test_docs import shell

@@ -5,8 +5,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.selection import examples
 
-from consumer.judge import scalars
-from consumer.judge.scalars import UnfitError, to_timestamp
+from lakeproof.judge import scalars
+from lakeproof.judge.scalars import UnfitError, to_timestamp
 
 
 def outcome(value: str) -> int | str:

@@ -12,9 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.selection import examples
 
-from consumer.judge.batch import Judge
-from consumer.judge.judged import value_schema
-from consumer.judge.native import NativeJudge
 from lakeproof.contracts import (
     ISO_8601,
     Bound,
@@ -33,6 +30,9 @@ from lakeproof.contracts import (
     load_contract,
 )
 from lakeproof.install.judges import judge_choice
+from lakeproof.judge.batch import Judge
+from lakeproof.judge.judged import value_schema
+from lakeproof.judge.native import NativeJudge
 from lakeproof.settings import Limits
 
 pytestmark = pytest.mark.usefixtures("native")

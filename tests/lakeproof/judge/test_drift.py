@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.consumer.judge.test_native import contracts, record_texts
 from tests.judging import units_of
+from tests.lakeproof.judge.test_native import contracts, record_texts
 from tests.selection import examples
 
-from consumer.judge.batch import Judge
-from consumer.judge.exact import Drifted, ExactJudge
-from consumer.judge.judged import value_schema
 from lakeproof.contracts import (
     Constraints,
     Contract,
@@ -28,6 +25,9 @@ from lakeproof.contracts import (
 )
 from lakeproof.contracts.rules.expression import Call, Column, Literal, Operator, Rule
 from lakeproof.contracts.tokens import FloatToken, IntToken
+from lakeproof.judge.batch import Judge
+from lakeproof.judge.exact import Drifted, ExactJudge
+from lakeproof.judge.judged import value_schema
 from lakeproof.tables.names import POSITION, RAW, REASONS, RESCUED
 
 DRIFT = "_drift"

@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from consumer.judge.constraint_checks import Examine, examiner
-from consumer.judge.judged import Fault
-from consumer.judge.paths import RECORD, DriftedValue, Place, exact_path, json_path, verbatim
-from consumer.judge.scalars import UnfitError, converter, shown, to_text
-from consumer.judge.scan import WHITE_SPACE, StructureError, container_end
-from consumer.judge.times import field_converter
 from lakeproof.contracts import Contract, DriftPolicy, Field, ListType, MapType, ObjectType, Type
 from lakeproof.contracts.tokens import FloatToken, IntToken
+from lakeproof.judge.constraint_checks import Examine, examiner
+from lakeproof.judge.judged import Fault
+from lakeproof.judge.paths import RECORD, DriftedValue, Place, exact_path, json_path, verbatim
+from lakeproof.judge.scalars import UnfitError, converter, shown, to_text
+from lakeproof.judge.scan import WHITE_SPACE, StructureError, container_end
+from lakeproof.judge.times import field_converter
 from lakeproof.reasons import Reason
 
 MAX_DEPTH = 500

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.judging import units_of
 from tests.selection import examples
 
-from consumer.judge.batch import MAX_UNITS, Judge
 from lakeproof.contracts import Contract, Field, PrimitiveType, load_contract
+from lakeproof.judge.batch import MAX_UNITS, Judge
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits
 
@@ -282,7 +282,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     script = """
 import re, sys
 from pathlib import Path
-from consumer.judge.batch import Judge
+from lakeproof.judge.batch import Judge
 from lakeproof.contracts import load_contract
 judge = Judge(load_contract(Path("contracts"), "events"))
 list(judge.judge(b"{}"))

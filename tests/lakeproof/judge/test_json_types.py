@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.judging import units_of
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.judge.batch import Judge
 
 PAGE = Path(__file__).parents[3] / "docs" / "json-types.md"
 REASONS = {"type": "wrong_type", "format": "wrong_format", "range": "out_of_range"}

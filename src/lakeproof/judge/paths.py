@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from consumer.judge.scalars import MAX_SHOWN, cut, escaped
+from lakeproof.judge.scalars import MAX_SHOWN, cut, escaped
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _read_object = msgspec.json.Decoder(dict[str, Raw]).decode

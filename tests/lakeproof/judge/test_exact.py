@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.judge.exact import MAX_DEPTH, MAX_FAULTS, ExactJudge
-from consumer.judge.judged import Fault
 from lakeproof.contracts import (
     Bound,
     Constraints,
@@ -22,6 +20,8 @@ from lakeproof.contracts import (
     ObjectType,
     PrimitiveType,
 )
+from lakeproof.judge.exact import MAX_DEPTH, MAX_FAULTS, ExactJudge
+from lakeproof.judge.judged import Fault
 
 INT, STRING, SCALAR = PrimitiveType.INT, PrimitiveType.STRING, PrimitiveType.SCALAR
 CONTRACT = Contract(

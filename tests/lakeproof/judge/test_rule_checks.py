@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from tests.judging import units_of
 from tests.selection import examples
 
-from consumer.judge.batch import Judge
-from consumer.judge.judged import value_columns
-from consumer.judge.rule_checks import evaluate
 from lakeproof.contracts import Contract, DecimalType, Field, ObjectType, PrimitiveType, Rule
 from lakeproof.contracts.rules.sql import parse_rule
 from lakeproof.contracts.rules.types import RuleError
+from lakeproof.judge.batch import Judge
+from lakeproof.judge.judged import value_columns
+from lakeproof.judge.rule_checks import evaluate
 
 INNER = ObjectType((Field("n", PrimitiveType.INT), Field("deep", ObjectType((Field("t", PrimitiveType.STRING),)))))
 FIELDS = (

@@ -1,6 +1,6 @@
 """Faults put into the native judge on purpose. Each must be found by the tests that compare the two judges.
 
-    python -m tests.consumer.judge.native_mutants [NAME…]
+    python -m tests.lakeproof.judge.native_mutants [NAME…]
 
 builds each mutant beside the installed judge, and runs the fuzzer on it. Exit code 1 if a mutant is not found.
 """
@@ -139,7 +139,7 @@ def build(mutant: Mutant, folder: Path) -> Path:
 def is_found(module: Path, records: int) -> str:
     """The first difference that the fuzzer finds with a mutant; empty if it finds none."""
     path = os.pathsep.join([str(module), str(ROOT), str(ROOT / "src")])
-    command = [sys.executable, "-m", "tests.consumer.judge.fuzzing", "--records", str(records), "--contracts", "40"]
+    command = [sys.executable, "-m", "tests.lakeproof.judge.fuzzing", "--records", str(records), "--contracts", "40"]
     ran = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
     return "" if ran.returncode == 0 else (ran.stdout + ran.stderr).strip() or "it ended without a word"
 

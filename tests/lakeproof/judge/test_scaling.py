@@ -14,7 +14,6 @@ import pytest
 from tests.selection import only_with_all
 
 from consumer.iceberg.data_files import DataFileWriter, Target
-from consumer.judge.batch import Judge
 from lakeproof.contracts import (
     Contract,
     DecimalType,
@@ -25,6 +24,7 @@ from lakeproof.contracts import (
     ObjectType,
     PrimitiveType,
 )
+from lakeproof.judge.batch import Judge
 from reader.verify.landed.parsed import as_units
 from reader.verify.landed.units import find_units
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.consumer.judge.test_native import judged
+from tests.lakeproof.judge.test_native import judged
 
-from consumer.judge.batch import MAX_UNITS, Judge
-from consumer.judge.native import BrokenError, Chunk, NativeJudge
 from lakeproof.contracts import load_contract
+from lakeproof.judge.batch import MAX_UNITS, Judge
+from lakeproof.judge.native import BrokenError, Chunk, NativeJudge
 
 EVENTS = load_contract(Path(__file__).parents[3] / "contracts", "events")
 RECORD = b'{"user_id":"u","event_id":"%d","event_timestamp":"2026-11-21T12:30:00Z","event_type":"page_view"}'

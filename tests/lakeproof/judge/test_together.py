@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.consumer.judge.test_batch import ARRAY, BAD_INPUT, GOOD, event
 from tests.judging import units_of
+from tests.lakeproof.judge.test_batch import ARRAY, BAD_INPUT, GOOD, event
 
-from consumer.judge.batch import Judge
-from consumer.judge.judged import Judged, Together
 from lakeproof.contracts import Contract, DriftPolicy, load_contract, parse_contract
+from lakeproof.judge.batch import Judge
+from lakeproof.judge.judged import Judged, Together
 from lakeproof.settings import Limits
 
 CONTRACTS = Path(__file__).parents[3] / "contracts"

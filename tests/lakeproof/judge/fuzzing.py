@@ -1,6 +1,6 @@
 """Random contracts and records for the two judges, made faster than Hypothesis makes them: by the million.
 
-    python -m tests.consumer.judge.fuzzing --records 1000000 --contracts 200 --seed 1
+    python -m tests.lakeproof.judge.fuzzing --records 1000000 --contracts 200 --seed 1
 
 holds the native judge to the exact one on records of each shipped contract, and of random ones, in all wrappings and
 with all drift policies. Exit code 1 at the first difference, which is printed.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from tests.consumer.judge.test_native import (
+from tests.lakeproof.judge.test_native import (
     BOUNDS,
     DECIMAL_BOUNDS,
     FIELD_NAMES,
@@ -30,7 +30,6 @@ from tests.consumer.judge.test_native import (
     judged,
 )
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import (
     ISO_8601,
     Bound,
@@ -46,6 +45,7 @@ from lakeproof.contracts import (
     Type,
     load_contract,
 )
+from lakeproof.judge.batch import Judge
 from lakeproof.settings import Limits
 
 CONTRACTS = Path(__file__).parents[3] / "contracts"

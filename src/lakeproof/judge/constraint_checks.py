@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from consumer.judge.scalars import shown
 from lakeproof.contracts import Bound, Constraints
 from lakeproof.contracts.pattern import portable
+from lakeproof.judge.scalars import shown
 from lakeproof.reasons import Reason
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,7 +7,9 @@ from functools import lru_cache, partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from consumer.judge.scalars import (
+from lakeproof.contracts import ISO_8601, DecimalType, PrimitiveType, TimeForm, TimeFormat
+from lakeproof.contracts.tokens import IntToken
+from lakeproof.judge.scalars import (
     BEHIND_LAST_MICROSECOND,
     FIRST_MICROSECOND,
     Converter,
@@ -15,8 +17,6 @@ from consumer.judge.scalars import (
     microseconds_of,
     unfit,
 )
-from lakeproof.contracts import ISO_8601, DecimalType, PrimitiveType, TimeForm, TimeFormat
-from lakeproof.contracts.tokens import IntToken
 from lakeproof.reasons import Reason
 
 _DAY, _TIME = r"(\d{4})-(\d{2})-(\d{2})", r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?"

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from consumer.judge.judged import ArrowColumn, Fault, arrow_type
 from lakeproof.contracts import Contract, PrimitiveType
 from lakeproof.contracts.model import DecimalType
 from lakeproof.contracts.rules.expression import Call, Column, Expression, Literal, Operator
+from lakeproof.judge.judged import ArrowColumn, Fault, arrow_type
 from lakeproof.reasons import Reason
 
 Columns = dict[str, ArrowColumn]

@@ -7,11 +7,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from tests.consumer.judge.json_cases import CASES, Case, Verdict
 from tests.judging import units_of
+from tests.lakeproof.judge.json_cases import CASES, Case, Verdict
 
-from consumer.judge.batch import Judge
 from lakeproof.contracts import Contract, Field, PrimitiveType
+from lakeproof.judge.batch import Judge
 from reader.verify.landed.parsed import as_units
 from reader.verify.landed.units import find_units
 

@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.selection import examples
 
-from consumer.judge import split as split_module
-from consumer.judge.scan import StructureError, container_end
-from consumer.judge.split import Refused, TooLarge, split
+from lakeproof.judge import split as split_module
+from lakeproof.judge.scan import StructureError, container_end
+from lakeproof.judge.split import Refused, TooLarge, split
 from lakeproof.reasons import Reason
 
 SPACE = b" \t\r\n"

@@ -1,6 +1,6 @@
 """The native judge: compile a contract for it, and read what it returns as Arrow columns.
 
-It gives the verdicts of :mod:`consumer.judge.exact`, or leaves a unit to it. The code is in src/native-judge.
+It gives the verdicts of :mod:`lakeproof.judge.exact`, or leaves a unit to it. The code is in src/native-judge.
 """
 
 import json
@@ -14,10 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from consumer.judge.constraint_checks import examiner, expected_range, in_column
-from consumer.judge.judged import DRIFT, REASONS, ArrowColumn, arrow_type
-from consumer.judge.scalars import UnfitError
-from consumer.judge.times import field_converter
 from lakeproof.contracts import (
     ISO_8601,
     Bound,
@@ -34,6 +30,10 @@ from lakeproof.contracts import (
     Type,
 )
 from lakeproof.contracts.pattern import portable
+from lakeproof.judge.constraint_checks import examiner, expected_range, in_column
+from lakeproof.judge.judged import DRIFT, REASONS, ArrowColumn, arrow_type
+from lakeproof.judge.scalars import UnfitError
+from lakeproof.judge.times import field_converter
 
 _BEYOND = 10**38
 # Rows, validity, buffers, children, and the records of the values, as bytes.
