@@ -1,6 +1,7 @@
 """Names of tables, of their common columns, and of table properties."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 RESCUED = "_rescued"
 SOURCE = "_source"
@@ -14,6 +15,15 @@ KEY = "_key"
 HEADERS = "_headers"
 REASONS = "reasons"
 RAW = "raw"
+
+LETTER = "_letter"
+LETTER_REASONS = "letter_reasons"
+OUTCOME = "outcome"
+REPLAY = "replay"
+CLOSED = "closed"
+TRANSFORM = "transform"
+TRANSFORM_DIGEST = "transform_digest"
+SALVAGED = "salvaged"
 
 DECIDED_AT = "_decided_at"
 CONTENT_HASH = "_content_hash"
@@ -36,6 +46,14 @@ HASH_KIND = "lakeproof.content-hash"  # property of a silver table: version of i
 SCHEMA_CHANGES = "ops.schema_changes"  # one row per contract that was applied to the tables of a stream
 
 
+class ReplayOutcome(StrEnum):
+    """Outcome of an attempt to replay a dead letter."""
+
+    CLOSED = "closed"  # its records are in bronze
+    FAILED = "failed"  # it is a dead letter still
+    PARKED = "parked"  # it failed as often as it may: it is replayed again only with `--parked`
+
+
 @dataclass(frozen=True)
 class StreamTables:
     """Names of a stream's tables within the catalog."""
@@ -43,11 +61,17 @@ class StreamTables:
     bronze: str
     dead_letters: str
     ledger: str  # one row per source and micro-batch, with counts of units by outcome
+    attempts: str  # one row per attempt to replay a dead letter; made by the first replay
 
 
 def stream_tables(stream: str) -> StreamTables:
     """Names of the tables of ``stream``."""
-    return StreamTables(bronze=f"bronze.{stream}", dead_letters=f"dead_letters.{stream}", ledger=f"ledger.{stream}")
+    return StreamTables(
+        bronze=f"bronze.{stream}",
+        dead_letters=f"dead_letters.{stream}",
+        ledger=f"ledger.{stream}",
+        attempts=f"dead_letters.{stream}_attempts",
+    )
 
 
 @dataclass(frozen=True)

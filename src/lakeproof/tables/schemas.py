@@ -19,6 +19,7 @@ from lakeproof.gold.samples import DETECTED_AT, DETECTOR, MAXIMUM, MINIMUM, ROLE
 from lakeproof.tables.columns import evolve, lacking, renaming
 from lakeproof.tables.names import (
     ATTEMPT,
+    CLOSED,
     CONTENT_HASH,
     CONTRACT_VERSION,
     DECIDED_AT,
@@ -28,15 +29,22 @@ from lakeproof.tables.names import (
     INGESTED_AT,
     KEY,
     LANDED_AT,
+    LETTER,
+    LETTER_REASONS,
     MICRO_BATCH_ID,
     NEXT_MICRO_BATCH,
+    OUTCOME,
     POSITION,
     PRODUCT,
     RAW,
     REASONS,
+    REPLAY,
     RESCUED,
+    SALVAGED,
     SCHEMA_CHANGES,
     SOURCE,
+    TRANSFORM,
+    TRANSFORM_DIGEST,
     UPDATED_AT,
     WINNER_POSITION,
     WINNER_SOURCE,
@@ -117,7 +125,24 @@ _DEAD_LETTER: list[Column] = [
     (REASONS, _list(_REASON), "every reason: code, JSON path, detail"),
     (RAW, "binary", "the unit's bytes as landed"),
     *_provenance("index of the record in its batch; 0 for a whole batch"),
-    (ATTEMPT, "int", "1 as landed; more for a replay"),
+    (ATTEMPT, "int", "1 as landed; 2 for what a replay could not read of a batch"),
+]
+_ATTEMPTS: list[Column] = [
+    (SOURCE, "string", _SOURCE),
+    (POSITION, "long", "position of the dead letter"),
+    (LETTER, "int", "_attempt of the dead letter"),
+    (LETTER_REASONS, "string", "set of reasons of the dead letter, joined by +"),
+    (ATTEMPT, "int", "2 for the first replay of the dead letter, 3 for the next, and so on"),
+    (REPLAY, "long", "number of the replay: 1 for the first of the stream, 2 for the next, and so on"),
+    (OUTCOME, "string", "closed, failed, or parked: failed as often as it may"),
+    (REASONS, _list(_REASON), "every reason of the failure; null if it was closed"),
+    (SALVAGED, "long", "of a batch: how many records were split from it; null for a record"),
+    (TRANSFORM, "string", "name of the file with the transform; null without one"),
+    (TRANSFORM_DIGEST, "string", "SHA-256 of the file with the transform"),
+    (RAW, "binary", "the bytes that were judged, if a transform changed them"),
+    (MICRO_BATCH_ID, "long", "micro-batch that made the attempt"),
+    (INGESTED_AT, "timestamptz", "when the attempt was made"),
+    (CONTRACT_VERSION, "string", "contract version that judged it"),
 ]
 _LEDGER: list[Column] = [
     ("source", "string", _SOURCE),
@@ -134,6 +159,8 @@ _LEDGER: list[Column] = [
     ("landed_at", "timestamptz", "when it landed"),
     (INGESTED_AT, "timestamptz", "when the micro-batch was judged"),
     (CONTRACT_VERSION, "string", "contract version that judged it"),
+    (REPLAY, "long", "number of the replay that took its dead letters; null for what landed"),
+    (CLOSED, _COUNTS, "of a replay: dead letters that were closed, by set of reasons, joined by +"),
 ]
 _SILVER_LEDGER: list[Column] = [
     ("source", "string", _SOURCE),
@@ -199,6 +226,13 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
         evolve(table, schema)
         if name == tables.ledger:
             _ensure_numbered(table)
+
+
+def ensure_attempts(catalog: "Catalog", stream: str) -> None:
+    """Create the table of the attempts to replay dead letters of a stream, unless it exists."""
+    name, schema = stream_tables(stream).attempts, attempts_schema()
+    if not _ensure_table(catalog, name, schema, INGESTED_AT, {}):
+        evolve(catalog.load_table(name), schema)
 
 
 def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverTables) -> None:
@@ -284,6 +318,11 @@ def _bronze_columns(contract: Contract) -> list[Column]:
 def dead_letter_schema() -> "Schema":
     """Iceberg schema of ``dead_letters.<stream>``."""
     return _schema(_DEAD_LETTER)
+
+
+def attempts_schema() -> "Schema":
+    """Iceberg schema of ``dead_letters.<stream>_attempts``."""
+    return _schema(_ATTEMPTS)
 
 
 def ledger_schema() -> "Schema":
