@@ -1,4 +1,4 @@
-"""Commands for contracts: init, check, diff, apply, json-schema."""
+"""Commands for contracts: init, check, diff, try, apply, json-schema."""
 
 import json
 import re
@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from lakeproof.cli.try_contract import show_forecast, try_contract
 from lakeproof.command import check_each, wide_console
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.diff import Change, Compatibility, changes, compatibility
@@ -162,16 +163,23 @@ def diff(
     raise typer.Exit(_EXIT_CODES[verdict])
 
 
+contract_commands.command("try")(try_contract)
+
+
 @contract_commands.command()
 def apply(
     stream: Annotated[str, typer.Argument(metavar="NAME", help="Name of the stream (contracts/NAME.yaml).")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, without doing it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal.")] = False,
 ) -> None:
     """Change the tables of a stream to match its contract. A running consumer uses it from its next micro-batch on.
 
     New optional fields become columns, and types are widened. Field ids and rows are kept. A change that would drop or
     narrow a column, or require a field, is rejected (exit code 2). ops.schema_changes records each change. If a schema
     registry is configured, it must accept the contract; if it does not respond, nothing is changed (exit code 3).
+
+    On a terminal, it shows from a sample what would change sides, as `lakeproof contract try` does, and asks (exit code
+    1 after a no); --yes skips the question. Where input or output is no terminal, it applies without showing or asking.
     """
     settings = load_settings()
     contract_text(settings.contracts, stream)  # an unknown name is reported before anything is opened
@@ -187,6 +195,14 @@ def apply(
         from lakeproof.kafka.registry import Registry
 
         Registry(settings.registry, settings.topic_of(stream)).check(planned.contract)
+    if not planned.is_applied and not planned.creates and sys.stdin.isatty() and sys.stdout.isatty():
+        show_forecast(catalog, settings, planned.contract)
+        if not dry_run and not yes:
+            if not typer.confirm(f"Apply contract {planned.contract.version} to {stream}?"):
+                sys.stdout.write("Not applied.\n")
+                raise typer.Exit(1)
+            if plan(catalog, settings, stream) != planned:
+                raise UsageError("The contract or the tables have changed meanwhile.", "Run it again.")
     if not dry_run:
         with catalog_errors():
             carry_out(catalog, planned, ContractLog(settings.state.database))

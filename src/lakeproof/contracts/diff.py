@@ -181,7 +181,7 @@ def _of_field(old: Field, new: Field, path: str) -> Iterator[Change]:
     if old.time != new.time:
         # Tables contain times, so their format does not matter.
         what = f"format {old.time} → {new.time}"
-        yield Change(path, what, _accepts_times(new.time, old.time), _accepts_times(old.time, new.time))
+        yield Change(path, what, accepts_times(new.time, old.time), accepts_times(old.time, new.time))
     yield from _of_allowed(set(old.allowed), set(new.allowed), path)
     yield from _of_constraints(old.constraints, new.constraints, path)
     if old.expected != new.expected:
@@ -224,8 +224,8 @@ def _widens(old: Type, new: Type) -> bool:
     return (old, new) in _WIDER
 
 
-def _accepts_times(reader: TimeForm, writer: TimeForm) -> bool:
-    """Whether `reader` reads all times of `writer`: the offset may have become optional."""
+def accepts_times(reader: TimeForm, writer: TimeForm) -> bool:
+    """Whether the form `reader` includes all times of another form `writer`: the offset may have become optional."""
     pattern = str(writer.format).removesuffix("XXX")
     same_zone = writer.format.has_offset or reader.zone == writer.zone
     return reader.format == f"{pattern}[XXX]" and same_zone

@@ -49,7 +49,12 @@ class Plan:
 def plan(catalog: "Catalog", settings: Settings, stream: str) -> Plan:
     """Compare a stream's contract with the applied one and with bronze, without changing anything."""
     text = contract_text(settings.contracts, stream)
-    contract = parse_contract(text, str(settings.contracts / f"{stream}.yaml"), stream)
+    return plan_text(catalog, stream, text, str(settings.contracts / f"{stream}.yaml"))
+
+
+def plan_text(catalog: "Catalog", stream: str, text: bytes, origin: str) -> Plan:
+    """Compare a contract of a stream from elsewhere, whose path is `origin`, as :func:`plan` does."""
+    contract = parse_contract(text, origin, stream)
     past = applied_contracts(catalog, stream)
     bronze = table_or_none(catalog, stream_tables(stream).bronze)
     before = past[-1].contract() if past else None

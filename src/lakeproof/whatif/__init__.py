@@ -1,0 +1,1 @@
+"""What a contract that is not applied would make of what has landed."""

@@ -1,0 +1,163 @@
+"""A forecast as tables for people, and as JSON."""
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from lakeproof.streams import printable
+from lakeproof.whatif.forecast import Change, Counts, Example, Forecast, Move
+from lakeproof.wording import count_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WORDS = {
+    Change.TO_DEAD_LETTERS: "bronze → dead letters",
+    Change.TO_BRONZE: "dead letters → bronze",
+    Change.SPLIT: "batches → split",
+    Change.OTHER_REASONS: "other reasons",
+    Change.STAYS: "stay dead letters",
+    Change.NOT_JUDGED: "not judged",
+}
+_LONGEST = 100
+
+
+def show(found: Forecast, console: "Console") -> None:
+    """Print a forecast."""
+
+    def say(text: str) -> None:
+        console.print(escape(printable(text)), highlight=False)
+
+    say(f"{found.contract.stream}: {_scope(found)}")
+    if found.sampled:
+        say("The sample is evenly spaced, and the same as long as the tables are. ≈ is the count scaled to the table.")
+    moves = list(_moves(found))
+    if moves:
+        table = Table(
+            "change", "reasons", "units", *(["≈"] if found.sampled else []), "example", box=None, pad_edge=False
+        )
+        for counts, move, tally in moves:
+            example = _example(tally.examples[0]) if tally.examples else ""
+            scaled = [f"{counts.scaled(tally.units):,}"] if found.sampled else []
+            cells = [_WORDS[move[0]], _reasons(move), f"{tally.units:,}", *scaled, example]
+            table.add_row(*(escape(printable(cell)) for cell in cells))
+        console.print(table)
+    if found.dead_letters.split_units:
+        units = dict(found.dead_letters.split_units)
+        good = units.pop("", 0)
+        bad = f", {count_of(sum(units.values()), 'dead letter')} ({_listed(units)})" if units else ""
+        say(f"The batches would be split into {count_of(good, 'row')} of bronze{bad}.")
+    if len(days := found.days()) > 1 and any(change is not Change.STAYS for each in days.values() for change in each):
+        console.print(_days(found))
+    for text in found.unseen:
+        say(f"Not seen: {text}.")
+    for line in _summary(found):
+        say(line)
+
+
+def as_json(found: Forecast) -> str:
+    """Return a forecast as a JSON object."""
+    units = dict(found.dead_letters.split_units)
+    whole = {
+        "stream": found.contract.stream,
+        "version": found.contract.version,
+        "bronze": _counts(found.bronze),
+        "dead_letters": _counts(found.dead_letters),
+        "changes": [
+            {
+                "change": change,
+                "reasons": old or None,
+                "new_reasons": new or None,
+                "units": tally.units,
+                "scaled": counts.scaled(tally.units),
+                "examples": [vars(example) for example in tally.examples],
+            }
+            for counts, (change, old, new), tally in _moves(found)
+        ],
+        "split": {"bronze": units.pop("", 0), "dead_letters": units},
+        "days": [
+            {"day": None if day is None else day.isoformat()} | {change: each[change] for change in Change}
+            for day, each in found.days().items()
+        ],
+        "unseen": list(found.unseen),
+    }
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def _moves(found: Forecast) -> Iterator[tuple[Counts, Move, Any]]:
+    """What becomes of units, the most first of each change; without the rows that stay in bronze."""
+    both = (
+        (counts, move, tally) for counts in (found.bronze, found.dead_letters) for move, tally in counts.moves.items()
+    )
+    order = list(_WORDS)
+    told = (each for each in both if each[1] != (Change.STAYS, "", ""))
+    yield from sorted(told, key=lambda each: (order.index(each[1][0]), -each[2].units, each[1]))
+
+
+def _counts(counts: Counts) -> dict[str, Any]:
+    return {"rows": counts.rows, "sampled": counts.sampled, "judged": counts.judged}
+
+
+def _scope(found: Forecast) -> str:
+    words = []
+    for counts, one in ((found.bronze, "row of bronze"), (found.dead_letters, "open dead letter")):
+        several = one.replace("row", "rows").replace("letter", "letters")
+        whole = f" (a sample of {counts.rows:,})" if counts.sampled else ""
+        words.append(f"{count_of(counts.judged, one, several)}{whole}")
+    return f"{' and '.join(words)} judged by {found.contract.version}."
+
+
+def _reasons(move: Move) -> str:
+    change, old, new = move
+    return f"{old} → {new}" if change is Change.OTHER_REASONS else new if change is Change.TO_DEAD_LETTERS else old
+
+
+def _example(example: Example) -> str:
+    text = f"{example.source} [{example.position}] {example.path} {example.detail}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _listed(units: dict[str, int]) -> str:
+    return ", ".join(f"{reasons} {count:,}" for reasons, count in sorted(units.items()))
+
+
+def _days(found: Forecast) -> Table:
+    days = found.days()
+    shown = [change for change in Change if change is not Change.STAYS and any(each[change] for each in days.values())]
+    table = Table("landed on (UTC)", "units", *(_WORDS[change] for change in shown), box=None, pad_edge=False)
+    for day, each in days.items():
+        counts = [sum(each.values()), *(each[change] for change in shown)]
+        table.add_row("unknown" if day is None else day.isoformat(), *(f"{count:,}" for count in counts))
+    return table
+
+
+def _summary(found: Forecast) -> Iterator[str]:
+    if not found.bronze.judged and not found.dead_letters.judged:
+        yield f"Nothing has landed of {found.contract.stream}."
+        return
+    bad, good = found.bronze.units(Change.TO_DEAD_LETTERS), found.dead_letters.units(Change.TO_BRONZE)
+    good += found.dead_letters.units(Change.SPLIT)
+    if bad:
+        yield (
+            f"{count_of(bad, 'row')} of bronze would be {'a dead letter' if bad == 1 else 'dead letters'}. They stay "
+            "in bronze: an applied contract judges new records only."
+        )
+    if good:
+        yield (
+            f"{count_of(good, 'dead letter')} would go to bronze: apply the contract, then run "
+            f"`consumer replay {found.contract.stream}`."
+        )
+    if not bad and not good:
+        yield "Nothing would change sides."
+
+
+def write(found: Forecast, console: "Console", *, json_wanted: bool) -> None:
+    """Print a forecast in one of its formats."""
+    if json_wanted:
+        sys.stdout.write(as_json(found))
+    else:
+        show(found, console)

@@ -1,0 +1,125 @@
+"""A forecast is what landing the same files or messages under the new contract gives, unit by unit."""
+
+import json
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.consumer.lake import Drain, SessionOf, rows
+from tests.lakes import changed
+from tests.messages import event, send
+from tests.programs import forked
+from tests.servers import KafkaServer
+
+from consumer.app.application import run_queries
+from consumer.app.landing import BronzeQuery
+from consumer.app.trigger import Trigger
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import parse_contract
+from lakeproof.settings import Settings
+from lakeproof.whatif.forecast import forecast
+
+ROOT = Path(__file__).parents[2]
+RIGHT = {name: (ROOT / "contracts" / f"{name}.yaml").read_text() for name in ("events", "sensors")}
+Unit = tuple[str, int]
+
+# What is wrong in the contract that is applied, by stream: a type, an enum, a missing optional field, and others.
+WRONG = {
+    "events": [
+        ("decimal(12,2)", "decimal(3,2)"),
+        ("          - value: purchase\n", ""),
+        (
+            "      - name: product_id\n        logicalType: string\n"
+            "        description: What was bought; purchases only, and only from the day the producer began to "
+            "send it.\n",
+            "",
+        ),
+    ],
+    "sensors": [("maxLength: 64\n", "maxLength: 64\n          pattern: '[02468]$'\n")],
+}
+
+
+def made(settings: Settings, folder: Path, stream: str, text: str) -> Settings:
+    """Settings of a lake with a contract of its own."""
+    contracts = folder / "contracts"
+    contracts.mkdir(parents=True)
+    (contracts / f"{stream}.yaml").write_text(text)
+    return changed(settings, LAKE_HOME=folder / "lake", LAKE_CONTRACTS=contracts)
+
+
+def sides(settings: Settings, stream: str) -> dict[Unit, str]:
+    """The set of reasons of each unit; empty for a row of bronze."""
+    found = {(row["_source"], row["_position"]): "" for row in rows(settings, f"bronze.{stream}")}
+    for row in rows(settings, f"dead_letters.{stream}"):
+        codes = sorted({reason["code"] for reason in row["reasons"]})
+        found[row["_source"], row["_position"]] = "+".join(codes)
+    return found
+
+
+def check(wrong: Settings, right: Settings, stream: str) -> Counter[tuple[str, str]]:
+    """Compare forecasts from one lake to the other, in both directions, with what landed in them."""
+    now, then = sides(wrong, stream), sides(right, stream)
+    assert now.keys() == then.keys()
+    for settings, before, other, after in ((wrong, now, right, then), (right, then, wrong, now)):
+        text = (other.contracts / f"{stream}.yaml").read_bytes()
+        found = forecast(open_catalog(settings), settings, parse_contract(text, "new", stream))
+        counted: Counter[tuple[str, str]] = Counter()
+        for counts in (found.bronze, found.dead_letters):
+            for (_, old, new), tally in counts.moves.items():
+                counted[old, new] += tally.units
+        assert counted == Counter((before[unit], after[unit]) for unit in before)
+    return Counter((now[unit], then[unit]) for unit in now)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("stream", ["events", "sensors"])
+def test_files(drain_directly: Drain, lake_settings: Settings, tmp_path: Path, stream: str) -> None:
+    texts = [RIGHT[stream], RIGHT[stream]]
+    for old, new in WRONG[stream]:
+        assert old in texts[0]
+        texts[0] = texts[0].replace(old, new)
+    lakes = [made(lake_settings, tmp_path / name, stream, text) for name, text in zip("ab", texts, strict=True)]
+    landing = tmp_path / "landing"
+    faults = ("--invalid-schema-chance", "0.3", "--corruption-chance", "0.2") if stream == "events" else ()
+    command = [*forked("producer"), stream, "--batches", "8", "--batch-size", "50", "--seed", "3", *faults]
+    subprocess.run([*command, "--target", str(landing)], check=True, capture_output=True, timeout=120)
+    landing.joinpath("cut.json").write_bytes(b'[{"device_id": 7}, {"device_id": "\xff"}, {')
+    landing.joinpath("odd.json").write_bytes(b'{"device_id": 7, "more": []}\n[7]\n{"\xff": nul\n')
+    for settings in lakes:
+        shutil.copytree(landing, settings.home / "landing" / stream)
+        drain_directly(settings, stream)
+    changes = check(*lakes, stream)
+    assert sum(units for (old, new), units in changes.items() if old and not new) > 20
+    assert sum(units for (old, new), units in changes.items() if old and new and old != new) > 0 or stream == "sensors"
+
+
+@pytest.mark.spark
+def test_messages(session_of: SessionOf, kafka: KafkaServer, lake_settings: Settings, tmp_path: Path) -> None:
+    topic = kafka.new_topic()
+    purchase = {"event_type": "purchase", "product_id": "p", "amount": 12.5}
+    values = [
+        *(event(number, **(purchase if number % 3 else {})) for number in range(50)),
+        json.dumps([json.loads(event(1)), {"a": 1}, json.loads(event(2, **purchase))]).encode(),
+        b"[{",
+        b"",
+        b"7",
+        b"\xff\x00",
+        None,
+    ]
+    send(kafka, topic, values, key=b"k", headers=[("h", None)])
+    text = RIGHT["events"]
+    for old, new in WRONG["events"]:
+        text = text.replace(old, new)
+    lakes = [
+        made(lake_settings, tmp_path / name, "events", each) for name, each in (("a", text), ("b", RIGHT["events"]))
+    ]
+    for settings in lakes:
+        own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic}
+        of_topic = changed(settings, **own)
+        query = BronzeQuery(of_topic, "events", Trigger(available_now=True), "kafka")
+        run_queries(of_topic, [query], lambda used=of_topic: session_of(used), available_now=True)
+    changes = check(*lakes, "events")
+    assert changes["not_allowed+out_of_range+unknown_field", ""] == 34
+    assert changes["tombstone", "tombstone"] == 1
