@@ -29,6 +29,7 @@ from lakeproof.history.apply import adopt, plan
 from lakeproof.install.judges import judge_choice
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings
+from lakeproof.state.breaker_log import Trip
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables.names import ReplayOutcome, stream_tables
 from lakeproof.wording import count_of
@@ -85,6 +86,10 @@ class ReplayQuery(BronzeQuery):
             return True
 
         return follow(spark, self.name, look, self._trigger.seconds, bulletin)
+
+    def _wants(self, trip: Trip) -> bool:  # noqa: ARG002 - it is left to the stream
+        """Whether this run would take a paused micro-batch."""
+        return False
 
     def _resume(self, catalog: Catalog, source: Source[Any]) -> None:
         """Nothing is read from the source."""

@@ -146,7 +146,7 @@ class FileSource(Source[LandedFile]):
             return None
         if found[0]["end"] == str(self._start):
             # Spark repeats what it has not recorded as done. A replay may have committed since, so the newest marker no
-            # longer says that the tables have it.
+            # longer says that the tables have it; and a paused one may have been taken under another contract.
             return None
         return Held(rows_as_files(found), found[0]["start"], found[0]["end"], found[0]["contract"])
 
@@ -165,6 +165,10 @@ class FileSource(Source[LandedFile]):
             seen = self._zone.stat(name) or StoredFile(self._zone.uri_of(name), 0, "absent", datetime.now(UTC))
             found.append(LandedFile(0, name, seen.size, seen.etag, seen.modified_at, name in given_up))
         return found
+
+    def still_next(self, start: str, end: str, accounted: str | None) -> tuple[str, str] | None:
+        """What a paused micro-batch is by now, if the landing log knows its files."""
+        return super().still_next(start, end, accounted) if self._log.has(Position.parse(end)) else None
 
     def look_again(self, parts: Iterable[LandedFile]) -> None:
         """Remember the tags that files were read with."""
