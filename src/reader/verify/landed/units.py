@@ -68,6 +68,53 @@ def whole_batch(content: bytes, most: int = sys.maxsize) -> Units:
     return Units(1, whole=True, picked={0: content} if len(content) <= most else {})
 
 
+def salvage(content: bytes) -> tuple[list[bytes], bytes]:
+    """The complete units that a batch which cannot be split begins with, and the bytes behind the last of them.
+
+    In an array, a unit is complete if a ``,`` or ``]`` follows it, or if it closes its own brackets. Otherwise, units
+    are the objects one after the other.
+    """
+    text = content.decode("latin-1")
+    start = _skip(text, len(_BOM) if text.startswith(_BOM) else 0)
+    end = _end(text, start, len(text))
+    spans = list(_complete(text, start, end))
+    behind = spans[-1][1] if spans else 0
+    return [text[begin:stop].encode("latin-1") for begin, stop in spans], text[behind:].encode("latin-1")
+
+
+def _complete(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield where each complete unit of the broken batch ``text[start:end]`` begins and ends."""
+    at = start
+    is_array = text[start : start + 1] == "["
+    if is_array:
+        at = start + 1
+        try:
+            for begin, stop in _elements(text, start, end):
+                yield begin, stop
+                at = _skip(text, stop)
+                if text[at : at + 1] == "]":
+                    return
+                at += 1
+        except _BrokenError:
+            pass
+    while (at := _skip(text, at)) < end and text[at] in ("[{" if is_array else "{"):
+        due = bytearray()
+        stop = at
+        try:
+            while match := _BRACKET.search(text, stop, end):
+                stop = _behind(text, match, end, due)
+                if not due:
+                    break
+            else:
+                return
+        except _BrokenError:
+            return
+        yield at, stop
+        if is_array:
+            return
+        at = stop
+
+
 def _elements(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield where each element of the array ``text[start:end]`` begins and ends."""
     last = end - 1
