@@ -49,6 +49,16 @@ def with_attempts(letters: str, attempts: str) -> str:
     )
 
 
+def not_closed(letters: str, attempts: str | None) -> str:
+    """SQL behind ``FROM``: the dead letters that are open or parked; `attempts` is None without a table of attempts."""
+    if attempts is None:
+        return letters
+    return (
+        f"(SELECT letter.* FROM {with_attempts(letters, attempts)} "  # noqa: S608
+        f"WHERE {OUTCOME} IS DISTINCT FROM '{ReplayOutcome.CLOSED}')"
+    )
+
+
 def has_attempts(settings: Settings, stream: str) -> bool:
     """Whether the stream has a table of attempts: the first replay creates it."""
     with catalog_errors():
