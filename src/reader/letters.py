@@ -41,6 +41,14 @@ def newest_attempts(attempts: str) -> str:
     )
 
 
+def no_attempts() -> str:
+    """SQL with the columns of :func:`newest_attempts` and no row, for a stream without a table of attempts."""
+    return (
+        "SELECT NULL::VARCHAR AS of_source, NULL::BIGINT AS of_position, NULL::INTEGER AS of_letter, "
+        f"NULL::BIGINT AS attempts, NULL::VARCHAR AS {OUTCOME}, NULL::TIMESTAMPTZ AS last_attempt WHERE false"
+    )
+
+
 def with_attempts(letters: str, attempts: str) -> str:
     """SQL behind ``FROM``: dead letters with ``attempts``, ``outcome`` and ``last_attempt`` of the newest attempt."""
     return (

@@ -193,7 +193,9 @@ class _Recount:
             if file.size > self.limits.unpacked_bytes:  # it is not read: tables and ledger say what it had
                 if account and account.by_reference:
                     self.units[name] = Units(1, whole=True)
-            elif (account or booking) and (copied or not _is_changed(file, account, booking)):
+            elif not _is_repaired(self.tables, name) and (
+                (account or booking) and (copied or not _is_changed(file, account, booking))
+            ):
                 sampled = self.sample.positions(name) if self.sample else frozenset()
                 wanted[name] = self.letters.get(name, {}).keys() | sampled
         return wanted, hashed
@@ -284,6 +286,8 @@ def _of_file(tables: TablesOfFiles, found: _Recount, name: str) -> list[tuple[St
     elif Reason.ABSENT in account.dead:
         if landed:  # somebody said that it is gone for good
             told.append((Status.LOST, "it was given up, but is back: land it again under another name"))
+    elif _is_repaired(tables, name):
+        pass  # what lies there is not what was listed, which is known
     elif booking and landed and _is_changed(landed, account, booking, found.hashes.get(name)):
         how = "another size" if landed.size != booking.size else "the same size, other bytes"
         told.append((Status.CHANGED, f"it was overwritten after it was read: {how}"))
@@ -291,6 +295,11 @@ def _of_file(tables: TablesOfFiles, found: _Recount, name: str) -> list[tuple[St
     if booking and booking.rows == 1 and (text := difference(booking, tables.landed.get(name, Account()))):
         told.append((Status.CHANGED, text))
     return told
+
+
+def _is_repaired(tables: TablesOfFiles, name: str) -> bool:
+    """Whether a file was not what was listed when it was read, and a replay with a transform had its bytes."""
+    return name in tables.recovered and not _NOT_READ.isdisjoint(tables.landed.get(name, Account()).dead)
 
 
 def _is_changed(

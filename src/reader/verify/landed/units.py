@@ -69,50 +69,46 @@ def whole_batch(content: bytes, most: int = sys.maxsize) -> Units:
 
 
 def salvage(content: bytes) -> tuple[list[bytes], bytes]:
-    """The complete units that a batch which cannot be split begins with, and the bytes behind the last of them.
+    """The complete units of an array that cannot be split to its end, and the bytes behind the last of them.
 
-    In an array, a unit is complete if a ``,`` or ``]`` follows it, or if it closes its own brackets. Otherwise, units
-    are the objects one after the other.
+    A unit is complete if a ``,`` or ``]`` follows it; the last one also if it closes its own brackets or quotes.
     """
     text = content.decode("latin-1")
     start = _skip(text, len(_BOM) if text.startswith(_BOM) else 0)
     end = _end(text, start, len(text))
-    spans = list(_complete(text, start, end))
-    behind = spans[-1][1] if spans else 0
-    return [text[begin:stop].encode("latin-1") for begin, stop in spans], text[behind:].encode("latin-1")
+    units: list[bytes] = []
+    behind = at = start + 1
+    if text[start : start + 1] != "[":
+        return units, content
+    try:
+        for begin, stop in _elements(text, start, end):
+            units.append(text[begin:stop].encode("latin-1"))
+            behind = _skip(text, stop)
+            at = behind + 1
+            if text[behind : behind + 1] == "]":
+                return units, text[at:end].encode("latin-1")
+            behind = stop
+    except _BrokenError:
+        pass
+    at = _skip(text, at)
+    if _is_closed(text, at, end):
+        units.append(text[at:end].encode("latin-1"))
+        behind = end
+    return units, text[behind:end].encode("latin-1")
 
 
-def _complete(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield where each complete unit of the broken batch ``text[start:end]`` begins and ends."""
-    at = start
-    is_array = text[start : start + 1] == "["
-    if is_array:
-        at = start + 1
-        try:
-            for begin, stop in _elements(text, start, end):
-                yield begin, stop
-                at = _skip(text, stop)
-                if text[at : at + 1] == "]":
-                    return
-                at += 1
-        except _BrokenError:
-            pass
-    while (at := _skip(text, at)) < end and text[at] in ("[{" if is_array else "{"):
-        due = bytearray()
-        stop = at
-        try:
-            while match := _BRACKET.search(text, stop, end):
-                stop = _behind(text, match, end, due)
-                if not due:
-                    break
-            else:
-                return
-        except _BrokenError:
-            return
-        yield at, stop
-        if is_array:
-            return
-        at = stop
+def _is_closed(text: str, start: int, end: int) -> bool:
+    """Whether ``text[start:end]`` is one string, array or object, and nothing else."""
+    due = bytearray()
+    position = start
+    try:
+        while match := _BRACKET.match(text, start) if position == start else _BRACKET.search(text, position, end):
+            position = _behind(text, match, end, due)
+            if not due:
+                return position == end
+    except _BrokenError:
+        pass
+    return False
 
 
 def _elements(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
