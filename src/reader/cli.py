@@ -12,6 +12,7 @@ from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import UsageError
 from lakeproof.move.outside import warn_of_tables
 from lakeproof.settings import Settings, load_settings
+from reader.letters import State
 from reader.output import Format
 from reader.verify.report import ReportFormat
 
@@ -99,6 +100,44 @@ def summary(
     if wait or new:
         wait_for_rows(settings, stream, timeout, new=new)
     print_summary(settings, stream, since)
+
+
+@app.command("dead-letters")
+def dead_letters(
+    stream: Annotated[str, typer.Argument(help="Name of the stream.", show_default=False)],
+    state: Annotated[
+        list[State] | None,
+        typer.Option(help="Only these; can be repeated. Default: open and parked.", show_default=False),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="Only those that this condition holds for.", show_default=False),
+    ] = None,
+    output_format: FormatOption = Format.TABLE,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write their bytes to a new file, one per line; with / at the end, to a folder, one per file.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Show what became dead letters, and why: by reason, hour, source and key, each reason with an example.
+
+    A dead letter is open until a replay has landed its records, which closes it, or until it has failed as often as it
+    may: then it is parked. First and last seen are when what they are of has landed.
+
+    A condition is SQL on the columns of dead_letters_text.<stream>: reasons, codes (those of the reasons), raw (as
+    text), state, attempts, _source, _position, _landed_at, …
+    """
+    from reader.connect import connect
+    from reader.dead_letters.command import show_or_export
+
+    states = list(dict.fromkeys(state or (State.OPEN, State.PARKED)))
+    settings = _settings()
+    with connect(settings) as session:
+        show_or_export(session, settings, stream, states, where, output_format, export)
 
 
 @app.command()

@@ -45,7 +45,7 @@ def write_result(result: "DuckDBPyRelation", output_format: Format, out: TextIO)
                 result.show(max_width=_width(), max_rows=_TABLE_ROWS)
             out.write(printable(shown.getvalue()))
         case Format.CSV:
-            writer = csv.writer(_LineFeeds(out))
+            writer = csv.writer(LineFeeds(out))
             writer.writerow(result.columns)
             writer.writerows([_field(value) for value in row] for row in _rows(result))
         case Format.JSON:
@@ -57,7 +57,7 @@ def write_result(result: "DuckDBPyRelation", output_format: Format, out: TextIO)
             out.write("\n]\n")
 
 
-class _LineFeeds:
+class LineFeeds:
     r"""Ends the rows of a CSV writer with LF.
 
     A CSV writer with this line end would not quote values with CR, which readers take for a line end.

@@ -40,6 +40,7 @@ from lakeproof.tables.names import (
 )
 from lakeproof.wording import count_of
 from reader.connect import Session, connect
+from reader.letters import has_attempts, not_closed
 from reader.output import console
 from reader.tables import table_facts
 from reader.views import DEAD_LETTERS_TEXT, identifier
@@ -106,7 +107,7 @@ def print_summary(settings: Settings, stream: str, since: datetime | None = None
         session.sql("BEGIN TRANSACTION READ ONLY")
         silver = _silver(session, stream) if _has_table(settings, silver_tables(stream).ledger) else None
         landed = _landed(session, stream, contract.event_time, _recorded(settings, stream), since)
-        dead = _dead_letters(session, stream, since)
+        dead = _dead_letters(session, stream, since, has_attempts(settings, stream))
         products = load_products(settings.gold, [stream], lambda _: contract)
         gold = _gold(session, [each.name for each in products if _has_table(settings, gold_table(each.name))])
         of_samples = load_all_samples(settings.gold, [stream], lambda _: contract)
@@ -185,16 +186,21 @@ def _landed(session: Session, stream: str, event_time: str, recorded: Recorded |
     return table
 
 
-def _dead_letters(session: Session, stream: str, since: datetime | None) -> Table:
-    """Dead letters by reason and path. Those with several reasons are in several rows, but once in the total."""
-    name = stream_tables(stream).dead_letters
+def _dead_letters(session: Session, stream: str, since: datetime | None, replayed: bool) -> Table:
+    """Dead letters that no replay closed, by reason and path.
+
+    Those with several reasons are in several rows, but once in the total.
+    """
+    names = stream_tables(stream)
+    name = names.dead_letters
     condition, title = _written(since)
-    total = session.count(f"{name} WHERE {condition}")
+    rows = not_closed(name, names.attempts if replayed else None)
+    total = session.count(f"{rows} WHERE {condition}")
     found = session.fetch(
         rf"SELECT reason.code AS code, regexp_replace(coalesce(reason.path, ''), '\[\d+\]', '[]', 'g') AS path, "  # noqa: S608
         f"count(DISTINCT ({SOURCE}, {POSITION}, {ATTEMPT})) AS letters, "
         f"coalesce(arg_min(reason.detail, ({SOURCE}, {POSITION})), '') AS example "
-        f"FROM (SELECT {SOURCE}, {POSITION}, {ATTEMPT}, unnest({REASONS}) AS reason FROM {name} WHERE {condition}) "
+        f"FROM (SELECT {SOURCE}, {POSITION}, {ATTEMPT}, unnest({REASONS}) AS reason FROM {rows} WHERE {condition}) "
         "GROUP BY ALL ORDER BY letters DESC, code, path"
     )
     table = Table("reason", "path", "dead letters", "example", title=f"Dead letters: {name}{title}", show_footer=True)
@@ -204,6 +210,8 @@ def _dead_letters(session: Session, stream: str, since: datetime | None) -> Tabl
     table.columns[1].overflow = "fold"
     table.columns[3].no_wrap, table.columns[3].max_width = True, _EXAMPLE_WIDTH
     notes = []
+    if replayed and (closed := session.count(f"{name} WHERE {condition}") - total):
+        notes.append(f"without {count_of(closed, 'dead letter')} that a replay closed")
     if len(found) > _REASONS:
         notes.append(f"and {len(found) - _REASONS:,} more reasons and paths")
     if sum(letters for _, _, letters, _ in found) > total:

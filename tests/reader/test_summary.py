@@ -1,5 +1,6 @@
 """The summary of a stream, and waiting for its first rows."""
 
+import json
 import re
 import threading
 import time
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pytest
 from tests.lakes import changed
 from tests.reader.lake import Append
+from tests.reader.verify.lake import Lake
+from tests.reader.verify.replays import Replayer
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -185,3 +188,17 @@ def test_an_unknown_stream_names_the_known_ones(lake_settings: Settings) -> None
     for ask in (lambda: wait_for_rows(lake_settings, "nope", 0), lambda: print_summary(lake_settings, "nope")):
         with pytest.raises(UsageError, match="events"):
             ask()
+
+
+def test_dead_letters_that_a_replay_closed_are_counted_apart(
+    lake_settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landed = Lake(lake_settings)
+    bad = [{"user_id": "u", "event_id": str(number), "event_type": "refund"} for number in range(3)]
+    landed.land({"a.json": json.dumps([each | {"event_timestamp": "2026-11-21T12:30:00Z"} for each in bad]).encode()})
+    landed.consume()
+    Replayer(lake_settings, tmp_path / "today").replay(lambda letter: letter["_position"] < 2)
+    print_summary(lake_settings, "events")
+    out = capsys.readouterr().out
+    assert re.search(r"│ not_allowed +│ \$\.event_type +│ +1 │", out)
+    assert "without 2 dead letters that a replay closed" in out

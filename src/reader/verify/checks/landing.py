@@ -22,7 +22,15 @@ from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import LANDING_ROOT
 from reader.verify.check import Check, Finding, Result, Scope, Status
-from reader.verify.checks.sources import SECTION, first_of, result_of, sample_of, worst_of
+from reader.verify.checks.sources import (
+    SECTION,
+    first_of,
+    lost_attempts,
+    replays_of,
+    result_of,
+    sample_of,
+    worst_of,
+)
 from reader.verify.landed.files import recount, same_size
 from reader.verify.landed.units import Units
 from reader.verify.landed.values import Sample
@@ -46,14 +54,16 @@ def check(scope: Scope) -> tuple[Result, ...]:
     ledger = scope.ledger_properties()
     marker = marker_in(ledger, bronze_query(stream))
     accounted = Position.parse(marker["end"]) if marker else None  # before the first micro-batch
-    tables = TablesOfFiles(scope.session, stream)
+    tables = TablesOfFiles(scope.session, stream, replays := replays_of(scope))
     settle(tables)
+    if replays.is_lost:
+        return (result_of([], [lost_attempts(stream)]),)
     listed = dict(zone.list())
     landed = {name: file for name, file in listed.items() if not is_hidden(name)}
     _check_folder(zone, ledger.get(LANDING_ROOT), tables, landed)
     pending = landed.keys() - tables.bookings.keys() - tables.accounts.keys()
     passed, problems = _passed(settings, stream, checkpoint, accounted, pending)
-    sample = sample_of(scope)
+    sample = sample_of(scope, replays)
     letters: dict[str, dict[int, list[str | None]]] = {}
     for source, position, raw_hash in tables.letters():
         letters.setdefault(source, {}).setdefault(position, []).append(raw_hash)
@@ -64,7 +74,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
         result_of(
             _findings(tables, found, passed),
             problems,
-            units=sum(units.count for units in found.units.values()),
+            units=sum(found.expected(name, units.count) for name, units in found.units.items()),
             bronze=sum(account.bronze for account in accounts),
             dead_letters=sum(account.rows - account.bronze for account in accounts),
             sampled=len(sample) if sample else 0,
@@ -154,6 +164,12 @@ class _Recount:
             done += counted.file.size
             advanced(done, due)
 
+    def expected(self, name: str, units: int) -> int:
+        """How many units there are of a file with so many `units`, after a replay of it as a whole batch."""
+        now, is_changed = self.tables.recovered.get(name, (units, False))
+        counted = self.units.get(name)
+        return now if counted is None or counted.whole or is_changed else counted.count
+
     def resent(self) -> tuple[tuple[str, ...], ...]:
         """Names of files with the same bytes; one that was moved has landed again."""
         copies: dict[str, list[str]] = {}
@@ -177,7 +193,9 @@ class _Recount:
             if file.size > self.limits.unpacked_bytes:  # it is not read: tables and ledger say what it had
                 if account and account.by_reference:
                     self.units[name] = Units(1, whole=True)
-            elif (account or booking) and (copied or not _is_changed(file, account, booking)):
+            elif not _is_repaired(self.tables, name) and (
+                (account or booking) and (copied or not _is_changed(file, account, booking))
+            ):
                 sampled = self.sample.positions(name) if self.sample else frozenset()
                 wanted[name] = self.letters.get(name, {}).keys() | sampled
         return wanted, hashed
@@ -211,6 +229,7 @@ def _findings(tables: TablesOfFiles, found: _Recount, passed: AbstractSet[str]) 
     """Say what each source is."""
     units = {name: booking.units for name, booking in tables.bookings.items()}
     units |= {name: counted.count for name, counted in found.units.items()}
+    units = {name: found.expected(name, count) for name, count in units.items()}
     uneven = {name: count for name, count in units.items() if not _is_even(tables, found, name, count)}
     missing, extra = tables.compare(uneven) if uneven else ({}, {})
     findings = []
@@ -255,7 +274,8 @@ def _of_file(tables: TablesOfFiles, found: _Recount, name: str) -> list[tuple[St
     landed, booking = found.landed.get(name), tables.bookings.get(name)
     account = tables.accounts.get(name, Account())
     told = []
-    if name in found.units and found.units[name].whole and account.bronze:
+    is_whole = name in found.units and found.units[name].whole and name not in tables.recovered
+    if is_whole and account.bronze:
         told.append((Status.LOST, "the batch cannot be split, so it is one dead letter, but bronze has rows of it"))
     if not booking:
         told.append((Status.LOST, "the ledger has no row for it"))
@@ -266,13 +286,20 @@ def _of_file(tables: TablesOfFiles, found: _Recount, name: str) -> list[tuple[St
     elif Reason.ABSENT in account.dead:
         if landed:  # somebody said that it is gone for good
             told.append((Status.LOST, "it was given up, but is back: land it again under another name"))
+    elif _is_repaired(tables, name):
+        pass  # what lies there is not what was listed, which is known
     elif booking and landed and _is_changed(landed, account, booking, found.hashes.get(name)):
         how = "another size" if landed.size != booking.size else "the same size, other bytes"
         told.append((Status.CHANGED, f"it was overwritten after it was read: {how}"))
     told += [(Status.CHANGED, text) for text in found.contents.get(name, ())]
-    if booking and booking.rows == 1 and (text := difference(booking, account)):
+    if booking and booking.rows == 1 and (text := difference(booking, tables.landed.get(name, Account()))):
         told.append((Status.CHANGED, text))
     return told
+
+
+def _is_repaired(tables: TablesOfFiles, name: str) -> bool:
+    """Whether a file was not what was listed when it was read, and a replay with a transform had its bytes."""
+    return name in tables.recovered and not _NOT_READ.isdisjoint(tables.landed.get(name, Account()).dead)
 
 
 def _is_changed(

@@ -22,7 +22,7 @@ from lakeproof.tables.names import (
     stream_tables,
 )
 from lakeproof.wording import are
-from reader.connect import Session
+from reader.letters import not_closed
 from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
 from reader.verify.landed.receipts import read_receipts
 from reader.verify.silver.content import key
@@ -67,7 +67,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
         raise UsageError(
             f"The stream {scope.stream} does not come from a topic, so it has no receipts.", "Leave out --receipts."
         )
-    receipts = _Receipts(scope.session, scope.stream)
+    receipts = _Receipts(scope)
     try:
         receipts.take(scope.receipts, scope.topic.topic)
         with catalog_errors():
@@ -106,11 +106,13 @@ def _silver(scope: Scope) -> tuple[Contract, int | None]:
 class _Receipts:
     """The receipts of one file."""
 
-    def __init__(self, session: Session, stream: str) -> None:
-        self._session = session
-        self._stream = stream
-        self._names = stream_tables(stream)
-        self._silver = silver_tables(stream)
+    def __init__(self, scope: Scope) -> None:
+        self._session = scope.session
+        self._names = stream_tables(scope.stream)
+        self._silver = silver_tables(scope.stream)
+        with catalog_errors():
+            attempts = self._names.attempts if scope.catalog.table_exists(self._names.attempts) else None
+        self._letters = not_closed(self._names.dead_letters, attempts)
 
     def take(self, path: Path, topic: str) -> None:
         """Read the file, and up to where the ledger says that partitions were consumed."""
@@ -141,7 +143,7 @@ class _Receipts:
         """Find what became of each."""
         # An offset that was given up is not accounted for: its event is lost.
         letters = (
-            f"SELECT {SOURCE} AS source, count(*) AS rows FROM {self._names.dead_letters} AS letter "  # noqa: S608
+            f"SELECT {SOURCE} AS source, count(*) AS rows FROM {self._letters} AS letter "  # noqa: S608
             f"SEMI JOIN {_RECEIPTS} AS receipt ON receipt.source = letter.{SOURCE} "
             f"WHERE NOT list_contains([reason.code FOR reason IN {REASONS}], 'absent') GROUP BY ALL"
         )

@@ -11,6 +11,7 @@ from lakeproof.wording import are, count_of
 from reader.verify.check import SHOWN_EXAMPLES, Finding, Result, Scope, Section, Status
 from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import sampled_rows
+from reader.verify.tables.replays import Replays
 
 SAMPLED_ROWS = 1_000
 """Rows of bronze that are compared value by value."""
@@ -72,17 +73,40 @@ def first_of(texts: Sequence[str]) -> list[str]:
     return [*texts[:SHOWN_EXAMPLES], *([f"and {more:,} more of this kind"] if more > 0 else [])]
 
 
-def sample_of(scope: Scope) -> Sample | None:
-    """Rows of bronze whose values are compared; None unless asked for."""
+def replays_of(scope: Scope) -> Replays:
+    """The replays of the stream's dead letters, not loaded yet."""
+
+    def exists() -> bool:
+        with catalog_errors():
+            return bool(scope.catalog.table_exists(stream_tables(scope.stream).attempts))
+
+    return Replays(scope.session, scope.stream, exists)
+
+
+def lost_attempts(stream: str) -> str:
+    """What is said if the table of attempts was dropped: nothing tells which dead letters are closed."""
+    names = stream_tables(stream)
+    return (
+        f"{names.ledger} has replays of dead letters, but {names.attempts} does not exist: it was dropped, so nothing "
+        "can be recounted. Restore it from a backup."
+    )
+
+
+def sample_of(scope: Scope, replays: Replays) -> Sample | None:
+    """Rows of bronze whose values are compared with what landed; None unless asked for."""
     if not scope.values:
         return None
-    contracts = _contracts(scope)
-    newest = list(contracts.values())[-1]
-    columns = [field.name for field in newest]
-    return Sample(contracts, sampled_rows(scope.session, stream_tables(scope.stream).bronze, columns, SAMPLED_ROWS))
+    contracts = contracts_of(scope)
+    bronze, where = stream_tables(scope.stream).bronze, replays.landed_as_it_is() if replays.attempts else "true"
+    return Sample(contracts, sampled_rows(scope.session, bronze, columns_of(contracts), SAMPLED_ROWS, where))
 
 
-def _contracts(scope: Scope) -> Mapping[str, Contract]:
+def columns_of(contracts: Mapping[str, Contract]) -> list[str]:
+    """Names of the columns of bronze that have values of records."""
+    return [field.name for field in list(contracts.values())[-1]]
+
+
+def contracts_of(scope: Scope) -> Mapping[str, Contract]:
     """The contracts that were applied, by version, the newest last; where the lake has no record of one, the file's."""
     with catalog_errors():
         applied = applied_contracts(scope.catalog, scope.stream)

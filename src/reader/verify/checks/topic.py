@@ -15,7 +15,15 @@ from lakeproof.kafka.topic import Extent, Topic
 from lakeproof.settings import Limits
 from lakeproof.wording import are
 from reader.verify.check import Check, Finding, Result, Scope, Status
-from reader.verify.checks.sources import SECTION, first_of, result_of, sample_of, worst_of
+from reader.verify.checks.sources import (
+    SECTION,
+    first_of,
+    lost_attempts,
+    replays_of,
+    result_of,
+    sample_of,
+    worst_of,
+)
 from reader.verify.landed.messages import Message, messages
 from reader.verify.landed.units import Units, find_units
 from reader.verify.landed.values import Sample
@@ -36,15 +44,18 @@ def check(scope: Scope) -> tuple[Result, ...]:
         return ()
     settings, query = scope.settings, bronze_query(scope.stream)
     checkpoint = read_checkpoint(settings, query, Offsets.from_spark)
-    tables = TablesOfTopic(scope.session, scope.stream, recorded.topic, scope.ledger_properties)
+    replays = replays_of(scope)
+    tables = TablesOfTopic(scope.session, scope.stream, recorded.topic, scope.ledger_properties, replays)
     settle(tables)
+    if replays.is_lost:
+        return (result_of([], [lost_attempts(scope.stream)]),)
     marker = marker_in(tables.properties, query)
     accounted = Offsets.parse(marker["end"]) if marker else recorded.start
     topic = Topic(settings.kafka, recorded.topic)
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
     extents = topic.extents(partitions)
-    sample = sample_of(scope)
+    sample = sample_of(scope, replays)
     recount = _Recount(settings.limits, tables, recorded.topic, sample)
     taken = {partition: _taken(recorded.start, accounted, partition) for partition in partitions}
     ranges = {partition: _left(taken[partition], extents[partition]) for partition in partitions}
@@ -94,7 +105,8 @@ class _Recount:
             source = source_name(self._topic, partition, offset)
             sampled = self._sample.positions(source) if self._sample else frozenset()
             found = _units(value, letters.keys() | sampled, self._limits)
-            counts.append((offset, found.count, message.label))
+            now, is_changed = self._tables.recovered.get(source, (found.count, False))
+            counts.append((offset, now if found.whole or is_changed else found.count, message.label))
             told += [
                 f"the dead letter of unit {position} of offset {offset:,} differs from the message"
                 for position, hashes in letters.items()

@@ -68,6 +68,49 @@ def whole_batch(content: bytes, most: int = sys.maxsize) -> Units:
     return Units(1, whole=True, picked={0: content} if len(content) <= most else {})
 
 
+def salvage(content: bytes) -> tuple[list[bytes], bytes]:
+    """The complete units of an array that cannot be split to its end, and the bytes behind the last of them.
+
+    A unit is complete if a ``,`` or ``]`` follows it; the last one also if it closes its own brackets or quotes.
+    """
+    text = content.decode("latin-1")
+    start = _skip(text, len(_BOM) if text.startswith(_BOM) else 0)
+    end = _end(text, start, len(text))
+    units: list[bytes] = []
+    behind = at = start + 1
+    if text[start : start + 1] != "[":
+        return units, content
+    try:
+        for begin, stop in _elements(text, start, end):
+            units.append(text[begin:stop].encode("latin-1"))
+            behind = _skip(text, stop)
+            at = behind + 1
+            if text[behind : behind + 1] == "]":
+                return units, text[at:end].encode("latin-1")
+            behind = stop
+    except _BrokenError:
+        pass
+    at = _skip(text, at)
+    if _is_closed(text, at, end):
+        units.append(text[at:end].encode("latin-1"))
+        behind = end
+    return units, text[behind:end].encode("latin-1")
+
+
+def _is_closed(text: str, start: int, end: int) -> bool:
+    """Whether ``text[start:end]`` is one string, array or object, and nothing else."""
+    due = bytearray()
+    position = start
+    try:
+        while match := _BRACKET.match(text, start) if position == start else _BRACKET.search(text, position, end):
+            position = _behind(text, match, end, due)
+            if not due:
+                return position == end
+    except _BrokenError:
+        pass
+    return False
+
+
 def _elements(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield where each element of the array ``text[start:end]`` begins and ends."""
     last = end - 1

@@ -13,8 +13,13 @@ from reader.views import identifier
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CODES = f"coalesce(array_to_string(list_sort(list_distinct([reason.code FOR reason IN {REASONS}])), '+'), '')"
-"""SQL of the set of reasons of a dead letter."""
+
+def codes_of(reasons: str) -> str:
+    """SQL of the set of reasons of a dead letter."""
+    return f"coalesce(array_to_string(list_sort(list_distinct([reason.code FOR reason IN {reasons}])), '+'), '')"
+
+
+CODES = codes_of(REASONS)
 HAS_BYTES = "position IS NOT NULL AND NOT (raw_hash IS NULL AND contains(codes, '_too_large'))"
 """SQL of whether a dead letter has the bytes of a unit."""
 
@@ -101,11 +106,16 @@ def settle(tables: Settling) -> None:
         sleep(_LOOK_AGAIN_SECONDS)
 
 
-def sampled_rows(session: Session, bronze: str, columns: Sequence[str], rows: int) -> "pa.Table":
+def sampled_rows(session: Session, bronze: str, columns: Sequence[str], rows: int, where: str = "true") -> "pa.Table":
     """Random rows of bronze: `columns`, ``_source``, ``_position``, ``_contract_version``, ``_rescued`` if any."""
-    more = (RESCUED,) * (RESCUED in session.columns(bronze))
-    names = ", ".join(identifier(name) for name in (*columns, *more, SOURCE, POSITION, CONTRACT_VERSION))
+    names = ", ".join(map(identifier, value_columns(session, bronze, columns)))
     with session.errors():
         return session.connection.execute(
-            f"SELECT {names} FROM {bronze} USING SAMPLE reservoir({rows} ROWS)"  # noqa: S608
+            f"SELECT * FROM (SELECT {names} FROM {bronze} WHERE {where}) USING SAMPLE reservoir({rows} ROWS)"  # noqa: S608
         ).to_arrow_table()
+
+
+def value_columns(session: Session, bronze: str, columns: Sequence[str]) -> list[str]:
+    """Names of the columns that a :class:`reader.verify.landed.values.Sample` needs."""
+    more = (RESCUED,) * (RESCUED in session.columns(bronze))
+    return [*columns, *more, SOURCE, POSITION, CONTRACT_VERSION]

@@ -2,10 +2,21 @@
 
 from collections.abc import Iterator, Mapping
 
-from lakeproof.tables.names import INGESTED_AT, POSITION, RAW, RESCUED, SOURCE, stream_tables
+from lakeproof.tables.names import (
+    ATTEMPT,
+    INGESTED_AT,
+    MICRO_BATCH_ID,
+    POSITION,
+    RAW,
+    REPLAY,
+    RESCUED,
+    SOURCE,
+    stream_tables,
+)
 from reader.connect import Session
 from reader.verify.check import SHOWN_EXAMPLES
 from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
+from reader.verify.tables.replays import KNOWN, Replays
 from reader.views import MEMORY
 
 _LETTERS = f"{MEMORY}.main.verify_letters"
@@ -18,22 +29,29 @@ Positions = tuple[int, list[int]]
 class TablesOfFiles:
     """The tables of a stream, by source, as of the last :meth:`load`."""
 
-    def __init__(self, session: Session, stream: str) -> None:
+    def __init__(self, session: Session, stream: str, replays: Replays) -> None:
         self._session = session
         self._tables = stream_tables(stream)
-        self.bookings: dict[str, Booking] = {}
-        self.accounts: dict[str, Account] = {}
+        self._replays = replays
+        self.bookings: dict[str, Booking] = {}  # of what landed
+        self.accounts: dict[str, Account] = {}  # without the dead letters that were closed
+        self.landed: dict[str, Account] = {}  # as it was before any replay: what the bookings count
+        self.recovered: dict[str, tuple[int, bool]] = {}
 
     def load(self) -> float | None:
-        """Read the ledger, then both tables; return when the newest row beyond the ledger was judged, in seconds."""
+        """Read the ledger, then the tables; return when the newest row beyond the ledger was judged, in seconds."""
         self.bookings = self._bookings()
-        self.accounts = self._accounts()
+        newest = self._replays.load()
+        self.recovered = self._replays.recovered()
+        newest = max(filter(None, (newest, self._load_accounts())), default=newest)
         beyond = self.accounts.keys() - self.bookings.keys()
-        return max((self.accounts[source].ingested_at or 0.0 for source in beyond), default=None)
+        return max((self.accounts[source].ingested_at or 0.0 for source in beyond), default=newest)
 
     def letters(self) -> Iterator[tuple[str, int, str | None]]:
         """Source, position and SHA-256 of the bytes of each dead letter that has them."""
-        yield from self._session.fetch(f"SELECT source, position, raw_hash FROM {_LETTERS} WHERE {HAS_BYTES}")  # noqa: S608
+        yield from self._session.fetch(
+            f"SELECT source, position, raw_hash FROM {_LETTERS} WHERE landed AND {HAS_BYTES}"  # noqa: S608
+        )
 
     def compare(self, units: Mapping[str, int]) -> tuple[dict[str, Positions], dict[str, Positions]]:
         """By source: positions of its `units` that no table has, and those of rows that have no unit of their own."""
@@ -44,7 +62,7 @@ class TablesOfFiles:
         )
         held = (
             f"SELECT source, position, count(*) AS times FROM ({self._units()}) "  # noqa: S608
-            f"WHERE source IN (SELECT source FROM {_EXPECTED}) GROUP BY source, position"
+            f"WHERE live AND source IN (SELECT source FROM {_EXPECTED}) GROUP BY source, position"
         )
         shown = f"list(position ORDER BY position)[:{SHOWN_EXAMPLES}]"
         missing = self._session.fetch(
@@ -69,9 +87,10 @@ class TablesOfFiles:
             for name in ("rescued", "discarded")
         )
         content_hash = "any_value(content_hash)" if "content_hash" in known else "NULL"
+        landed = f"WHERE {REPLAY} IS NULL" if REPLAY in known else ""
         rows = self._session.fetch(
             "SELECT source, count(*), any_value(size), any_value(etag), any_value(units), any_value(bronze), "  # noqa: S608
-            f"any_value(dead_letters), {drift}, {content_hash} FROM {self._tables.ledger} GROUP BY source"
+            f"any_value(dead_letters), {drift}, {content_hash} FROM {self._tables.ledger} {landed} GROUP BY source"
         )
         return {
             str(source): Booking(
@@ -80,28 +99,39 @@ class TablesOfFiles:
             for source, count, size, etag, units, bronze, dead, rescued, discarded, content_hash in rows
         }
 
-    def _accounts(self) -> dict[str, Account]:
+    def _load_accounts(self) -> float | None:
+        """Read the tables; return when the newest row of a micro-batch that the ledger lacks was judged."""
+        closed = self._replays.is_closed(f"letter.{SOURCE}", f"letter.{POSITION}", f"letter.{ATTEMPT}")
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_LETTERS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "  # noqa: S608
-            f"{CODES} AS codes, sha256({RAW}) AS raw_hash, {INGESTED_AT} AS ingested_at "
-            f"FROM {self._tables.dead_letters}"
+            f"{CODES} AS codes, sha256({RAW}) AS raw_hash, {INGESTED_AT} AS ingested_at, "
+            f"{MICRO_BATCH_ID} AS micro_batch, NOT {closed} AS live, coalesce({ATTEMPT}, 1) = 1 AS landed "
+            f"FROM {self._tables.dead_letters} AS letter"
         )
-        dead: dict[str, dict[str, int]] = {}
-        for source, codes, count in self._session.fetch(
-            f"SELECT source, codes, count(*) FROM {_LETTERS} GROUP BY source, codes"  # noqa: S608
+        dead: tuple[dict[str, dict[str, int]], ...] = ({}, {})
+        for source, codes, live, landed in self._session.fetch(
+            "SELECT source, codes, count(*) FILTER (live), count(*) FILTER (landed) "  # noqa: S608
+            f"FROM {_LETTERS} GROUP BY source, codes"
         ):
-            dead.setdefault(str(source), {})[codes] = count
+            for counts, count in zip(dead, (live, landed), strict=True):
+                if count:
+                    counts.setdefault(str(source), {})[codes] = count
         rows = self._session.fetch(
-            "SELECT source, count(*), count(*) FILTER (in_bronze), count(DISTINCT position), min(position), "  # noqa: S608
-            f"max(position), epoch(max(ingested_at)) FROM ({self._units()}) GROUP BY source"
+            "SELECT source, count(*) FILTER (live), count(*) FILTER (in_bronze), "  # noqa: S608
+            "count(DISTINCT position) FILTER (live), min(position) FILTER (live), max(position) FILTER (live), "
+            "epoch(max(ingested_at)), count(*) FILTER (landed), count(*) FILTER (landed AND in_bronze), "
+            f"epoch(max(ingested_at) FILTER (micro_batch NOT IN (FROM {KNOWN}))) "
+            f"FROM ({self._units()}) GROUP BY source"
         )
         rescued = self._rescued()
-        return {
-            str(source): Account(
-                count, bronze, positions, first, last, dead.get(str(source), {}), rescued.get(source, 0), newest
-            )
-            for source, count, bronze, positions, first, last, newest in rows
-        }
+        self.accounts, self.landed, beyond = {}, {}, None
+        for source, count, bronze, positions, first, last, newest, landed, landed_bronze, later in rows:
+            name = str(source)
+            kept, open_letters, letters = rescued.get(source, 0), dead[0].get(name, {}), dead[1].get(name, {})
+            self.accounts[name] = Account(count, bronze, positions, first, last, open_letters, kept, newest)
+            self.landed[name] = Account(landed, landed_bronze, dead=letters, rescued=kept)
+            beyond = max(filter(None, (beyond, later)), default=None)
+        return beyond
 
     def _rescued(self) -> dict[str | None, int]:
         if RESCUED not in self._session.columns(self._tables.bronze):
@@ -109,13 +139,14 @@ class TablesOfFiles:
         return dict(
             self._session.fetch(
                 f"SELECT {SOURCE}, sum(cardinality({RESCUED}))::BIGINT FROM {self._tables.bronze} "  # noqa: S608
-                f"WHERE {RESCUED} IS NOT NULL GROUP BY {SOURCE}"
+                f"WHERE {RESCUED} IS NOT NULL AND NOT {self._replays.is_replayed(MICRO_BATCH_ID)} GROUP BY {SOURCE}"
             )
         )
 
     def _units(self) -> str:
         return (
-            f"SELECT {SOURCE} AS source, {POSITION} AS position, {INGESTED_AT} AS ingested_at, true AS in_bronze "  # noqa: S608
-            f"FROM {self._tables.bronze} "
-            f"UNION ALL SELECT source, position, ingested_at, false FROM {_LETTERS}"
+            f"SELECT {SOURCE} AS source, {POSITION} AS position, {INGESTED_AT} AS ingested_at, "  # noqa: S608
+            f"{MICRO_BATCH_ID} AS micro_batch, true AS in_bronze, true AS live, "
+            f"NOT {self._replays.is_replayed(MICRO_BATCH_ID)} AS landed FROM {self._tables.bronze} "
+            f"UNION ALL SELECT source, position, ingested_at, micro_batch, false, live, landed FROM {_LETTERS}"
         )

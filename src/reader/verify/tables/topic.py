@@ -3,10 +3,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lakeproof.tables.names import HEADERS, INGESTED_AT, KEY, POSITION, RAW, RESCUED, SOURCE, stream_tables
+from lakeproof.tables.names import (
+    ATTEMPT,
+    HEADERS,
+    INGESTED_AT,
+    KEY,
+    MICRO_BATCH_ID,
+    POSITION,
+    RAW,
+    REPLAY,
+    RESCUED,
+    SOURCE,
+    stream_tables,
+)
 from reader.connect import Session
 from reader.verify.check import SHOWN_EXAMPLES
 from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
+from reader.verify.tables.replays import KNOWN, Replays
 from reader.views import MEMORY
 
 _UNITS = f"{MEMORY}.main.verify_topic_units"
@@ -27,23 +40,34 @@ class TablesOfTopic:
     """The tables of a stream that comes from a topic, as of the last :meth:`load`."""
 
     def __init__(
-        self, session: Session, stream: str, topic: str, ledger_properties: Callable[[], Mapping[str, str]]
+        self,
+        session: Session,
+        stream: str,
+        topic: str,
+        ledger_properties: Callable[[], Mapping[str, str]],
+        replays: Replays,
     ) -> None:
         self._session = session
         self._tables = stream_tables(stream)
         self._topic = topic
         self._ledger_properties = ledger_properties
+        self._replays = replays
+        self.recovered: dict[str, tuple[int, bool]] = {}
         self.properties: Mapping[str, str] = {}
 
     def load(self) -> float | None:
         """Read the ledger, then both tables; return when the newest row beyond the ledger was judged, in seconds."""
         self.properties = self._ledger_properties()  # before its rows, which are never behind them
-        fetch, tables = self._session.fetch, self._tables
+        fetch, tables, replays = self._session.fetch, self._tables, self._replays
+        landed = f"WHERE {REPLAY} IS NULL" if REPLAY in self._session.columns(tables.ledger) else ""
         fetch(
             f"CREATE OR REPLACE TABLE {_RANGES} AS SELECT {self._place('source')}, etag::BIGINT AS behind, "  # noqa: S608
             "units, bronze, dead_letters, list_sum(map_values(rescued))::BIGINT AS rescued, "
-            f"list_sum(map_values(discarded))::BIGINT AS discarded FROM {tables.ledger}"
+            f"list_sum(map_values(discarded))::BIGINT AS discarded FROM {tables.ledger} {landed}"
         )
+        attempted = replays.load()
+        self.recovered = replays.recovered()
+        closed = replays.is_closed(f"letter.{SOURCE}", f"letter.{POSITION}", f"letter.{ATTEMPT}")
         label = {
             table: LABEL if KEY in self._session.columns(table) else "NULL"
             for table in (tables.bronze, tables.dead_letters)
@@ -52,21 +76,25 @@ class TablesOfTopic:
         fetch(
             f"CREATE OR REPLACE TABLE {_UNITS} AS SELECT {self._place(SOURCE)}, {POSITION} AS position, "  # noqa: S608
             f"{INGESTED_AT} AS ingested_at, NULL AS codes, NULL AS raw_hash, {rescued}::BIGINT AS rescued, "
-            f"{label[tables.bronze]} AS label FROM {tables.bronze} "
+            f"{label[tables.bronze]} AS label, {MICRO_BATCH_ID} AS micro_batch, true AS live, "
+            f"NOT {replays.is_replayed(MICRO_BATCH_ID)} AS landed FROM {tables.bronze} "
             f"UNION ALL SELECT {self._place(SOURCE)}, {POSITION}, {INGESTED_AT}, "
-            f"{CODES}, sha256({RAW}), 0, {label[tables.dead_letters]} FROM {tables.dead_letters}"
+            f"{CODES}, sha256({RAW}), 0, {label[tables.dead_letters]}, {MICRO_BATCH_ID}, NOT {closed}, "
+            f"coalesce({ATTEMPT}, 1) = 1 FROM {tables.dead_letters} AS letter"
         )
         fetch(f"CREATE OR REPLACE TABLE {_MESSAGES} (part INTEGER, place BIGINT, units BIGINT, label VARCHAR)")
         ((newest,),) = fetch(
-            f"SELECT epoch(max(ingested_at)) FROM {_UNITS} AS unit WHERE NOT EXISTS (FROM {_RANGES} AS booked "  # noqa: S608
+            f"SELECT epoch(max(ingested_at)) FROM {_UNITS} AS unit WHERE micro_batch NOT IN (FROM {KNOWN}) "  # noqa: S608
+            f"OR NOT EXISTS (FROM {_RANGES} AS booked "
             "WHERE booked.part = unit.part AND booked.place <= unit.place AND unit.place < booked.behind)"
         )
-        return None if newest is None else float(newest)
+        return attempted if newest is None else max(float(newest), attempted or 0.0)
 
     def totals(self) -> tuple[int, int, int]:
-        """Rows of bronze, dead letters, and rows that do not come from the topic."""
+        """Rows of bronze, dead letters that are not closed, and rows that do not come from the topic."""
         ((bronze, dead, foreign),) = self._session.fetch(
-            f"SELECT count(*) FILTER (codes IS NULL), count(codes), count(*) FILTER (part IS NULL) FROM {_UNITS}"  # noqa: S608
+            f"SELECT count(*) FILTER (codes IS NULL), count(codes) FILTER (live), "  # noqa: S608
+            f"count(*) FILTER (part IS NULL) FROM {_UNITS}"
         )
         return bronze, dead, foreign
 
@@ -74,7 +102,8 @@ class TablesOfTopic:
         """SHA-256 of the bytes of the dead letters that have them, by message and position."""
         found: dict[tuple[int, int], dict[int, list[str | None]]] = {}
         for part, at, position, raw_hash in self._session.fetch(
-            f"SELECT part, place, position, raw_hash FROM {_UNITS} WHERE codes IS NOT NULL AND part IS NOT NULL "  # noqa: S608
+            f"SELECT part, place, position, raw_hash FROM {_UNITS} WHERE codes IS NOT NULL AND landed "  # noqa: S608
+            "AND part IS NOT NULL "
             f"AND {HAS_BYTES} AND NOT contains(codes, 'absent')"
         ):
             found.setdefault((part, at), {}).setdefault(position, []).append(raw_hash)
@@ -97,7 +126,7 @@ class TablesOfTopic:
         """Units of messages that no table has."""
         return self._listed(
             f"SELECT place, unnest(range(units)) AS position FROM {_MESSAGES} WHERE part = ? EXCEPT "  # noqa: S608
-            f"SELECT place, position FROM {_UNITS} WHERE part = ?",
+            f"SELECT place, position FROM {_UNITS} WHERE part = ? AND live",
             [partition, partition],
         )
 
@@ -111,8 +140,8 @@ class TablesOfTopic:
             "SELECT place, position FROM (SELECT unit.place, unit.position, count(*) AS times, "  # noqa: S608
             "any_value(message.units) AS units, bool_or(contains(unit.codes, 'absent')) AS absent "
             f"FROM {_UNITS} AS unit LEFT JOIN {_MESSAGES} "
-            "AS message USING (part, place) WHERE part = ? GROUP BY unit.place, unit.position) WHERE times > 1 "
-            "OR position IS NULL OR position < 0 OR position >= units "
+            "AS message USING (part, place) WHERE part = ? AND live GROUP BY unit.place, unit.position) "
+            "WHERE times > 1 OR position IS NULL OR position < 0 OR position >= units "
             f"OR (units IS NULL AND NOT ? AND ({read}) AND absent IS NOT true)",
             [partition, has_gaps],
         )
@@ -153,7 +182,7 @@ class TablesOfTopic:
         dead: dict[int, dict[str, int]] = {}
         held = (
             f"{_RANGES} AS booked LEFT JOIN {_UNITS} AS unit ON booked.part = unit.part AND booked.place <= unit.place "
-            + ("AND unit.place < booked.behind WHERE booked.part = ?")
+            + ("AND unit.place < booked.behind AND unit.landed WHERE booked.part = ?")
         )
         for at, codes, count in self._session.fetch(
             f"SELECT booked.place, codes, count(*) FROM {held} AND codes IS NOT NULL GROUP BY ALL",  # noqa: S608

@@ -21,7 +21,7 @@ from lakeproof.kafka.recorded import Recorded, record_topic
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables.names import silver_tables
-from lakeproof.tables.schemas import ensure_message_columns, ensure_silver_tables
+from lakeproof.tables.schemas import ensure_attempts, ensure_message_columns, ensure_silver_tables
 from reader.cli import app
 from reader.connect import connect
 from reader.verify.check import Result, Scope, Verification
@@ -210,3 +210,22 @@ def test_receipts_need_the_name_of_a_stream(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["verify", "--receipts", str(tmp_path / "receipts.jsonl")])
     assert isinstance(done.exception, UsageError)
     assert done.exception.message == "Receipts are of one stream."
+
+
+def test_a_dead_letter_that_a_replay_closed_is_what_its_row_is(lake: Lake, tmp_path: Path) -> None:
+    lake.of_topic()
+    ensure_attempts(lake.catalog, "clickstream")
+    replayed, lost, doubled = row(0, 0, _micro_batch_id=1), letter(1), row(2, 2, _micro_batch_id=1)
+    lake.append(BRONZE, replayed, doubled)
+    lake.append(DEAD, letter(0), lost, letter(2), letter(3))
+    attempt = {"_position": 0, "_letter": 1, "letter_reasons": "missing_field", "_attempt": 2, "replay": 1}
+    lake.append(
+        f"{DEAD}_attempts",
+        *[attempt | {"_source": each["_source"], "outcome": "closed"} for each in (replayed, lost)],
+        *[attempt | {"_source": source_name(TOPIC, 0, at), "outcome": "failed"} for at in (2, 3)],
+    )
+    lake.consumed(4)
+    lake.append(LEDGER, {"source": source_name(TOPIC, 0, 0), "replay": 1, "units": 2, "_ingested_at": NOON})
+    found = lake.check(tmp_path, *range(4))
+    assert outcomes(found) == {Outcome.BRONZE: 1, Outcome.LOST: 1, Outcome.DOUBLED: 1, Outcome.DEAD_LETTER: 1}
+    assert faults(found) == {"lost": [1], "doubled": [2]}

@@ -17,7 +17,7 @@ from lakeproof.judge.batch import Judge
 from lakeproof.judge.split import Refused, split
 from reader.verify.landed import units as units_module
 from reader.verify.landed.parsed import as_units, cut_array
-from reader.verify.landed.units import Units, find_units
+from reader.verify.landed.units import Units, find_units, salvage
 
 JUDGE = Judge(load_contract(Path(__file__).parents[4] / "contracts", "events"))
 ALL = frozenset(range(1000))
@@ -165,3 +165,26 @@ def test_bytes_of_units_over_the_limit_are_left_out(content, most):
     whole, limited = find_units(content, ALL), find_units(content, ALL, most)
     assert (limited.count, limited.whole) == (whole.count, whole.whole)
     assert limited.picked == {position: unit for position, unit in whole.picked.items() if len(unit) <= most}
+
+
+@pytest.mark.parametrize(
+    ("content", "units", "rest"),
+    [
+        (b'[{"a":1}, {"b":2}, {"c"', [b'{"a":1}', b'{"b":2}'], b', {"c"'),
+        (b'[{"a":1}, {"b":2}', [b'{"a":1}', b'{"b":2}'], b""),
+        (b'[{"a":1}, {"b":2},', [b'{"a":1}', b'{"b":2}'], b","),
+        (b'[{"a":1}] junk', [b'{"a":1}'], b" junk"),
+        (b'[{"a":1}, {"b":2} junk', [b'{"a":1}'], b', {"b":2} junk'),
+        (b"[1, 2, 3", [b"1", b"2"], b", 3"),
+        (b'["a", "b"', [b'"a"', b'"b"'], b""),
+        (b'["a", "b', [b'"a"'], b', "b'),
+        (b'\xef\xbb\xbf [{"a":"\xff"}, [1], {"a\xff', [b'{"a":"\xff"}', b"[1]"], b', {"a\xff'),
+        (b'[{"a":1}, {"b":2]}, {"c":3}]', [b'{"a":1}'], b', {"b":2]}, {"c":3}]'),
+        (b'[{"a": "}, {"}, {"b": "\\"', [b'{"a": "}, {"}'], b', {"b": "\\"'),
+        (b'{"a":1}{"b":2}', [], b'{"a":1}{"b":2}'),
+        (b"[", [], b""),
+        (b"", [], b""),
+    ],
+)
+def test_the_complete_units_of_a_batch_that_breaks_off(content: bytes, units: list[bytes], rest: bytes) -> None:
+    assert salvage(content) == (units, rest)

@@ -1,0 +1,1 @@
+"""What became dead letters, and why: ``reader dead-letters``."""

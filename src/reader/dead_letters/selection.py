@@ -1,0 +1,182 @@
+"""The dead letters that were asked for, and what they have in common; everything is counted by DuckDB."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lakeproof.catalog import quoted
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.settings import Settings
+from lakeproof.tables.names import (
+    ATTEMPT,
+    INGESTED_AT,
+    KEY,
+    LANDED_AT,
+    OUTCOME,
+    POSITION,
+    RAW,
+    REASONS,
+    SOURCE,
+    stream_tables,
+)
+from reader.connect import Session
+from reader.letters import State, has_attempts, newest_attempts, no_attempts, state_of
+from reader.views import MEMORY
+
+_LETTERS = f"{MEMORY}.main.selected_letters"
+_OF_REASONS = f"{MEMORY}.main.selected_reasons"
+_PATH = r"regexp_replace(coalesce(reason.path, ''), '\[\d+\]', '[]', 'g')"
+_BYTES = "_bytes"
+_FETCH_ROWS = 1_000
+
+Letter = tuple[str, int, int, str, list[dict[str, Any]], bytes | None]
+"""Source, position, ``_attempt``, state, reasons and bytes of a dead letter."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A dead letter, with one of its reasons."""
+
+    source: str
+    position: int
+    letter: int  # its ``_attempt``
+    path: str
+    detail: str
+    raw: bytes | None
+
+
+@dataclass(frozen=True)
+class ReasonCount:
+    """Dead letters with a reason at a place; indexes within arrays are left out of its path."""
+
+    code: str
+    path: str
+    letters: int
+    first_seen: datetime | None
+    last_seen: datetime | None
+    hours: tuple[tuple[datetime, int], ...]  # the hours with any, and how many
+    example: Example
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Everything that is said of the dead letters that were asked for."""
+
+    letters: int
+    states: dict[State, int]  # of those that the condition holds for, in any state
+    reasons: Sequence[ReasonCount]
+    sources: Sequence[tuple[str, int]]  # those with the most
+    keys: Sequence[tuple[bytes, int]]  # of Kafka messages
+    distinct_sources: int
+    distinct_keys: int
+
+
+class Selection:
+    """Dead letters of a stream in some states, that a condition in SQL holds for."""
+
+    def __init__(
+        self, session: Session, settings: Settings, stream: str, states: Sequence[State], where: str | None
+    ) -> None:
+        self._session = session
+        self._where = where
+        self._states = ", ".join(quoted(state) for state in states)
+        names = stream_tables(stream)
+        self._key = KEY if KEY in session.columns(names.dead_letters) else "NULL::BLOB"
+        newest = newest_attempts(names.attempts) if has_attempts(settings, stream) else no_attempts()
+        # The columns that the view dead_letters_text and `consumer replay --where` have.
+        self._rows = (
+            f"SELECT letter.* REPLACE ({MEMORY}.main.as_text(letter.{RAW}) AS {RAW}), letter.{RAW} AS {_BYTES}, "  # noqa: S608
+            f"[reason.code FOR reason IN {REASONS}] AS codes, {state_of(OUTCOME)} AS state, "
+            f"coalesce(attempts, 0) AS attempts, last_attempt FROM {names.dead_letters} AS letter "
+            f"LEFT JOIN ({newest}) AS newest ON letter.{SOURCE} = of_source AND letter.{POSITION} = of_position "
+            f"AND coalesce(letter.{ATTEMPT}, 1) = of_letter"
+        )
+
+    def count(self, top: int) -> Counts:
+        """Count the dead letters; of sources and keys, name the `top` ones."""
+        fetch = self._session.fetch
+        self._load(
+            f"{SOURCE} AS source, {POSITION} AS position, coalesce({ATTEMPT}, 1) AS letter, state, "
+            f"coalesce({LANDED_AT}, {INGESTED_AT}) AS seen, {self._key} AS key, {REASONS} AS reasons"
+        )
+        found = dict(fetch(f"SELECT state, count(*) FROM {_LETTERS} GROUP BY ALL"))  # noqa: S608
+        fetch(f"DELETE FROM {_LETTERS} WHERE state NOT IN ({self._states})")  # noqa: S608
+        ((letters, sources, keys),) = fetch(
+            f"SELECT count(*), count(DISTINCT source), count(DISTINCT key) FROM {_LETTERS}"  # noqa: S608
+        )
+        by = (
+            f"SELECT {{0}}, count(*) AS letters FROM {_LETTERS} WHERE {{0}} IS NOT NULL "  # noqa: S608
+            f"GROUP BY ALL ORDER BY letters DESC, {{0}} LIMIT {top}"
+        )
+        return Counts(
+            letters,
+            {state: found.get(state, 0) for state in State},
+            list(self._reasons()),
+            fetch(by.format("source")),
+            fetch(by.format("key")),
+            sources,
+            keys,
+        )
+
+    def letters(self) -> Iterator[Letter]:
+        """The dead letters, by place."""
+        self._load(
+            f"{SOURCE} AS source, {POSITION} AS position, coalesce({ATTEMPT}, 1) AS letter, state, "
+            f"{REASONS} AS reasons, {_BYTES} AS raw"
+        )
+        with self._session.errors():
+            rows = self._session.connection.execute(
+                f"FROM {_LETTERS} WHERE state IN ({self._states}) ORDER BY source, position, letter"
+            )
+            while some := rows.fetchmany(_FETCH_ROWS):
+                yield from some
+
+    def _reasons(self) -> Iterator[ReasonCount]:
+        fetch = self._session.fetch
+        fetch(
+            f"CREATE OR REPLACE TABLE {_OF_REASONS} AS SELECT reason.code AS code, {_PATH} AS path, source, "  # noqa: S608
+            "position, letter, seen, coalesce(reason.path, '') AS exact, coalesce(reason.detail, '') AS detail "
+            f"FROM (SELECT *, unnest(reasons) AS reason FROM {_LETTERS})"
+        )
+        hours: dict[tuple[str, str], list[tuple[datetime, int]]] = {}
+        for code, path, hour, letters in fetch(
+            "SELECT code, path, date_trunc('hour', seen) AS hour, count(DISTINCT (source, position, letter)) "  # noqa: S608
+            f"FROM {_OF_REASONS} WHERE seen IS NOT NULL GROUP BY ALL ORDER BY ALL"
+        ):
+            hours.setdefault((code, path), []).append((hour, letters))
+        found = fetch(
+            "SELECT code, path, count(DISTINCT (source, position, letter)) AS letters, min(seen), max(seen), "  # noqa: S608
+            "min({'source': source, 'position': position, 'letter': letter, 'exact': exact, 'detail': detail}) "
+            f"FROM {_OF_REASONS} GROUP BY ALL ORDER BY letters DESC, code, path"
+        )
+        raws = self._raws([each[-1] for each in found])
+        for code, path, letters, first, last, example in found:
+            place = example["source"], example["position"], example["letter"]
+            shown = Example(*place, example["exact"], example["detail"], raws.get(place))
+            yield ReasonCount(code, path, letters, first, last, tuple(hours.get((code, path), ())), shown)
+
+    def _raws(self, examples: Sequence[dict[str, Any]]) -> dict[tuple[str, int, int], bytes | None]:
+        """The bytes of dead letters, by place."""
+        places = [[each[name] for each in examples] for name in ("source", "position", "letter")]
+        rows = self._session.fetch(
+            f"SELECT {SOURCE}, {POSITION}, coalesce({ATTEMPT}, 1), {_BYTES} FROM ({self._rows}) "  # noqa: S608
+            f"WHERE ({SOURCE}, {POSITION}, coalesce({ATTEMPT}, 1)) IN "
+            "(SELECT (unnest(?::VARCHAR[]), unnest(?::BIGINT[]), unnest(?::INTEGER[])))",
+            places,
+        )
+        return {(source, position, letter): raw for source, position, letter, raw in rows}
+
+    def _load(self, columns: str) -> None:
+        """Put columns of the dead letters into memory. A mistake in the condition is the user's."""
+        where = "" if self._where is None else f" WHERE (\n{self._where}\n)"
+        try:
+            self._session.fetch(f"CREATE OR REPLACE TABLE {_LETTERS} AS SELECT {columns} FROM ({self._rows}){where}")  # noqa: S608
+        except LakeproofError as error:
+            if self._where is None or error.retryable or self._session.failures:
+                raise
+            raise UsageError(
+                f"--where does not work. {error.message}",
+                "It is a condition in SQL on the columns of dead_letters_text, for example "
+                "\"list_contains(codes, 'wrong_type') AND _landed_at > '2026-11-01'\".",
+            ) from error

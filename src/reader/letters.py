@@ -1,0 +1,73 @@
+"""State of dead letters: SQL that verify, the views and the commands share.
+
+A dead letter never changes. What became of it is in the table of attempts: the outcome of the newest one counts.
+"""
+
+from enum import StrEnum
+
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.settings import Settings
+from lakeproof.tables.names import (
+    ATTEMPT,
+    INGESTED_AT,
+    LETTER,
+    OUTCOME,
+    POSITION,
+    SOURCE,
+    ReplayOutcome,
+    stream_tables,
+)
+
+
+class State(StrEnum):
+    """State of a dead letter."""
+
+    OPEN = "open"  # not replayed yet, or the newest attempt failed
+    PARKED = "parked"  # it failed as often as it may
+    CLOSED = "closed"  # its records are in bronze
+
+
+def state_of(outcome: str) -> str:
+    """SQL of the state of a dead letter, from the outcome of its newest attempt, or null."""
+    kept = ", ".join(f"'{each}'" for each in (ReplayOutcome.PARKED, ReplayOutcome.CLOSED))
+    return f"CASE WHEN {outcome} IN ({kept}) THEN {outcome} ELSE '{State.OPEN}' END"
+
+
+def newest_attempts(attempts: str) -> str:
+    """SQL of the newest attempt of each dead letter, given SQL of the table of attempts."""
+    return (
+        f"SELECT {SOURCE} AS of_source, {POSITION} AS of_position, {LETTER} AS of_letter, count(*) AS attempts, "  # noqa: S608
+        f"arg_max({OUTCOME}, {ATTEMPT}) AS {OUTCOME}, max({INGESTED_AT}) AS last_attempt FROM {attempts} GROUP BY ALL"
+    )
+
+
+def no_attempts() -> str:
+    """SQL with the columns of :func:`newest_attempts` and no row, for a stream without a table of attempts."""
+    return (
+        "SELECT NULL::VARCHAR AS of_source, NULL::BIGINT AS of_position, NULL::INTEGER AS of_letter, "
+        f"NULL::BIGINT AS attempts, NULL::VARCHAR AS {OUTCOME}, NULL::TIMESTAMPTZ AS last_attempt WHERE false"
+    )
+
+
+def with_attempts(letters: str, attempts: str) -> str:
+    """SQL behind ``FROM``: dead letters with ``attempts``, ``outcome`` and ``last_attempt`` of the newest attempt."""
+    return (
+        f"{letters} AS letter LEFT JOIN ({newest_attempts(attempts)}) AS newest ON letter.{SOURCE} = newest.of_source "
+        f"AND letter.{POSITION} = newest.of_position AND coalesce(letter.{ATTEMPT}, 1) = newest.of_letter"
+    )
+
+
+def not_closed(letters: str, attempts: str | None) -> str:
+    """SQL behind ``FROM``: the dead letters that are open or parked; `attempts` is None without a table of attempts."""
+    if attempts is None:
+        return letters
+    return (
+        f"(SELECT letter.* FROM {with_attempts(letters, attempts)} "  # noqa: S608
+        f"WHERE {OUTCOME} IS DISTINCT FROM '{ReplayOutcome.CLOSED}')"
+    )
+
+
+def has_attempts(settings: Settings, stream: str) -> bool:
+    """Whether the stream has a table of attempts: the first replay creates it."""
+    with catalog_errors():
+        return bool(open_catalog(settings).table_exists(stream_tables(stream).attempts))

@@ -1,0 +1,348 @@
+"""Replays: check what became of dead letters that were sent through again.
+
+Each attempt must follow the one before, a closed dead letter must have its records in bronze once, and an open or
+parked one none; the ledger has a row for each source of a replay. What a batch was split into is found again by the
+reader's own splitter, and a record that a transform changed is compared with the bytes that the attempt kept.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakeproof.reasons import Reason
+from lakeproof.tables.names import (
+    ATTEMPT,
+    LETTER,
+    MICRO_BATCH_ID,
+    OUTCOME,
+    POSITION,
+    RAW,
+    SALVAGED,
+    SOURCE,
+    TRANSFORM,
+    TRANSFORM_DIGEST,
+    ReplayOutcome,
+    StreamTables,
+    stream_tables,
+)
+from lakeproof.wording import count_of
+from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
+from reader.verify.checks.sources import SAMPLED_ROWS, columns_of, contracts_of, lost_attempts, replays_of
+from reader.verify.landed.units import find_units, salvage
+from reader.verify.landed.unpack import DamagedError, unpack
+from reader.verify.landed.values import Sample
+from reader.verify.silver.compare import place
+from reader.verify.tables.accounts import CODES, settle, value_columns
+from reader.verify.tables.letters import ReplayedLetters
+from reader.verify.tables.replays import ATTEMPTS, BOOKED
+from reader.views import MEMORY, identifier
+
+LEFT_BEHIND = "records of a batch that were left behind"
+OTHER_REST = "the rest of a batch is not what its records leave"
+OTHER_NUMBER = "another number of records than the batch has"
+OTHER_BYTES = "other bytes than the batch has at its place"
+OTHER_VALUES = "values that differ from the bytes that were replayed"
+
+_COMPARED = f"{MEMORY}.main.verify_replayed_values"
+_GROUP_BYTES = 32 << 20
+_GROUP_BATCHES = 500
+_ROWS_AT_ONCE = 20_000
+_LISTED_TRANSFORMED = 100
+_GZIP = b"\x1f\x8b"
+_BETWEEN = b", \t\r\n"
+_BYTES = f"coalesce(attempt.{RAW}, letter.{RAW})"
+"""SQL of the bytes that were judged: those of the attempt if a transform changed them."""
+
+_Letter = tuple[bytes | None, str]
+"""Bytes and reasons of a dead letter."""
+
+
+def check(scope: Scope) -> tuple[Result, ...]:
+    """Check the replays of a stream; no result if there was none."""
+    replays = replays_of(scope)
+    letters = ReplayedLetters(scope.session, scope.stream, replays, of_topic=scope.topic is not None)
+    settle(letters)
+    if replays.is_lost:
+        return (_result({}, problems=(lost_attempts(scope.stream),)),)
+    if not replays.has_table:
+        return ()
+    names, found = stream_tables(scope.stream), Findings()
+    for table, faults in (
+        (names.attempts, letters.of_attempts()),
+        (names.bronze, letters.of_bronze()),
+        (names.dead_letters, letters.of_letters()),
+        (names.ledger, letters.of_ledger()),
+    ):
+        for what, rows in faults:
+            count, first = letters.fetch_first(rows, SHOWN_EXAMPLES)
+            if count:
+                found.add(table, what, count, [_example(*each) for each in first])
+    _Batches(scope, found).compare()
+    values = _Values(scope, found)
+    values.compare()
+    facts = {
+        "replays": letters.replays(),
+        "attempts": replays.attempts,
+        **letters.states(),
+        "transformed_records": values.count(),
+        "transformed": values.transformed(),
+    }
+    return (_result(facts, found),)
+
+
+def _result(facts: Mapping[str, Any], found: Findings | None = None, problems: tuple[str, ...] = ()) -> Result:
+    remarks = []
+    if records := facts.get("transformed_records"):
+        files = sorted({f"{each['transform']} (SHA-256 {each['digest'][:12]}…)" for each in facts["transformed"]})
+        text = f"{count_of(records, 'transformed record')}, by {', '.join(files)}; --format json shows their bytes."
+        remarks.append(text)
+    empty = dict.fromkeys(("replays", "attempts", "open", "parked", "closed", "transformed_records"), 0)
+    return Result(
+        {**empty, "transformed": [], **facts}, found.whole() if found else (), problems, remarks=tuple(remarks)
+    )
+
+
+def _example(source: str | None, position: int | None, text: str) -> str:
+    if position is None and source is not None:
+        return f"{source}, {text}"
+    return place(source, position, text)
+
+
+def _closed(tables: StreamTables) -> str:
+    """SQL behind ``FROM``: attempts that closed a dead letter, each with the dead letter."""
+    return (
+        f"{tables.attempts} AS attempt JOIN {tables.dead_letters} AS letter ON letter.{SOURCE} = attempt.{SOURCE} "
+        f"AND letter.{POSITION} = attempt.{POSITION} AND coalesce(letter.{ATTEMPT}, 1) = attempt.{LETTER} "
+        f"JOIN {ATTEMPTS} AS made ON made.source = attempt.{SOURCE} AND made.position = attempt.{POSITION} "
+        f"AND made.letter = attempt.{LETTER} AND made.attempt = attempt.{ATTEMPT} "
+        f"WHERE attempt.{OUTCOME} = '{ReplayOutcome.CLOSED}' AND made.made"
+    )
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """A batch that was closed: the bytes that were split, and what the attempt says."""
+
+    source: str
+    content: bytes
+    is_changed: bool  # whether a transform changed the bytes
+    salvaged: int
+
+
+class _Batches:
+    """Splits batches that were closed again, and compares their units with bronze and the dead letters."""
+
+    def __init__(self, scope: Scope, found: Findings) -> None:
+        self._scope = scope
+        self._session = scope.session
+        self._tables = stream_tables(scope.stream)
+        self._limits = scope.settings.limits
+        self._found = found
+
+    def compare(self) -> None:
+        """Compare all of them, a few at a time."""
+        listed = self._session.fetch(
+            f"SELECT attempt.{SOURCE}, octet_length({_BYTES}) AS bytes FROM {_closed(self._tables)} "  # noqa: S608
+            f"AND attempt.{SALVAGED} IS NOT NULL AND bytes IS NOT NULL ORDER BY ALL"
+        )
+        for sources in _grouped(listed):
+            held = self._held(sources)
+            units: dict[str, dict[int, bytes]] = {}
+            for batch in self._batches(sources):
+                found = self._compare(batch, held.get(batch.source, {}))
+                if batch.is_changed or self._scope.values:
+                    units[batch.source] = dict(enumerate(found))
+            if units:
+                self._compare_values(units)
+
+    def _batches(self, sources: Sequence[str]) -> Iterator[_Batch]:
+        for source, content, is_changed, salvaged in self._session.fetch(
+            f"SELECT attempt.{SOURCE}, {_BYTES}, attempt.{RAW} IS NOT NULL, attempt.{SALVAGED} "  # noqa: S608
+            f"FROM {_closed(self._tables)} AND attempt.{SALVAGED} IS NOT NULL "
+            f"AND attempt.{SOURCE} IN (SELECT unnest(?::VARCHAR[]))",
+            [list(sources)],
+        ):
+            yield _Batch(source, self._unpacked(source, content), is_changed, salvaged)
+
+    def _unpacked(self, source: str, content: bytes) -> bytes:
+        """What a file holds that could not be unpacked when it landed."""
+        if not (source.endswith(".gz") and content.startswith(_GZIP)):
+            return content
+        try:
+            return unpack(content, self._limits.unpacked_bytes) or content
+        except DamagedError:
+            return content
+
+    def _held(self, sources: Sequence[str]) -> dict[str, dict[int, list[_Letter | None]]]:
+        """By source and position: the bytes and reasons of dead letters, and None for each row of bronze."""
+        held: dict[str, dict[int, list[_Letter | None]]] = {}
+        for source, position, in_bronze, raw, codes in self._session.fetch(
+            f"SELECT {SOURCE}, {POSITION}, true, NULL, NULL FROM {self._tables.bronze} "  # noqa: S608
+            f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[])) UNION ALL "
+            f"SELECT {SOURCE}, {POSITION}, false, {RAW}, {CODES} FROM {self._tables.dead_letters} "
+            f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[])) AND {ATTEMPT} > 1",
+            [list(sources), list(sources)],
+        ):
+            held.setdefault(source, {}).setdefault(position, []).append(None if in_bronze else (raw, codes))
+        return held
+
+    def _compare(self, batch: _Batch, held: Mapping[int, Sequence[_Letter | None]]) -> list[bytes]:
+        """Compare the places of a batch's units; return the units."""
+        units, rest = _split(batch.content)
+        add, name = self._found.add, self._tables.dead_letters
+        if len(units) != batch.salvaged:
+            text = f"the attempt has {batch.salvaged:,}, the batch {len(units):,}"
+            add(self._tables.attempts, OTHER_NUMBER, 1, [place(batch.source, 0, text)])
+        lost = [position for position in range(len(units)) if not held.get(position)]
+        if lost:
+            add(name, LEFT_BEHIND, len(lost), [place(batch.source, position) for position in lost[:SHOWN_EXAMPLES]])
+        # A dead letter that was replayed in its turn has a row of bronze beside it.
+        for position, unit in enumerate(units):
+            for letter in held.get(position, ()):
+                if letter and letter[0] != unit and not _is_too_large(*letter, unit, self._limits.record_bytes):
+                    add(name, OTHER_BYTES, 1, [place(batch.source, position)])
+        self._compare_rest(batch, rest, [each for each in held.get(len(units), ()) if each])
+        for position in sorted(position for position in held if not 0 <= position <= len(units)):
+            add(name, OTHER_NUMBER, len(held[position]), [place(batch.source, position, "of no record of the batch")])
+        return units
+
+    def _compare_rest(self, batch: _Batch, rest: bytes | None, letters: Sequence[_Letter]) -> None:
+        """The rest is one dead letter, with or without the separator in front; of a blank one, none is needed."""
+        add, name, at = self._found.add, self._tables.dead_letters, batch.salvaged
+        if rest is None:
+            if letters:
+                add(name, OTHER_REST, len(letters), [place(batch.source, at, "the batch was split to its end")])
+        elif not letters:
+            if rest.strip(_BETWEEN):
+                add(name, OTHER_REST, 1, [place(batch.source, at, f"{len(rest):,} bytes are in no dead letter")])
+        elif any(
+            (raw or b"").strip(_BETWEEN) != rest.strip(_BETWEEN)
+            and not (raw is None and len(rest) > self._limits.record_bytes)
+            for raw, _ in letters
+        ):
+            add(name, OTHER_REST, 1, [place(batch.source, at, "other bytes")])
+
+    def _compare_values(self, units: Mapping[str, Mapping[int, bytes]]) -> None:
+        contracts = contracts_of(self._scope)
+        names = value_columns(self._session, self._tables.bronze, columns_of(contracts))
+        with self._session.errors():
+            table = self._session.connection.execute(
+                f"SELECT {', '.join(map(identifier, names))} FROM {self._tables.bronze} "  # noqa: S608
+                f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[]))",
+                [list(units)],
+            ).to_arrow_table()
+        _differ(self._scope, self._found, Sample(contracts, table), units)
+
+
+def _split(content: bytes) -> tuple[list[bytes], bytes | None]:
+    """The units of a batch; and what is behind the complete ones, if it cannot be split to its end."""
+    count = find_units(content)
+    if count.whole:
+        return salvage(content)
+    picked = find_units(content, frozenset(range(count.count))).picked
+    return [picked[position] for position in range(count.count)], None
+
+
+def _is_too_large(raw: bytes | None, codes: str, unit: bytes, most: int) -> bool:
+    """Whether a unit is kept by reference."""
+    return raw is None and Reason.RECORD_TOO_LARGE in codes and len(unit) > most
+
+
+def _grouped(listed: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
+    group: list[str] = []
+    size = 0
+    for source, length in listed:
+        if group and (size + length > _GROUP_BYTES or len(group) == _GROUP_BATCHES):
+            yield group
+            group, size = [], 0
+        group.append(source)
+        size += length
+    if group:
+        yield group
+
+
+class _Values:
+    """Compares rows of bronze with the bytes that were replayed: each one that a transform changed, and a sample."""
+
+    def __init__(self, scope: Scope, found: Findings) -> None:
+        self._scope = scope
+        self._session = scope.session
+        self._tables = stream_tables(scope.stream)
+        self._found = found
+
+    def compare(self) -> None:
+        """Compare all transformed records and, if values are asked for, some of the others."""
+        contracts = contracts_of(self._scope)
+        names = value_columns(self._session, self._tables.bronze, columns_of(contracts))
+        sampled = f"UNION ALL (SELECT * FROM pairs WHERE NOT changed USING SAMPLE reservoir({SAMPLED_ROWS} ROWS))"  # noqa: S608
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {_COMPARED} AS WITH pairs AS ("  # noqa: S608
+            f"SELECT attempt.{SOURCE} AS source, attempt.{POSITION} AS position, "
+            f"attempt.{MICRO_BATCH_ID} AS micro_batch, {_BYTES} AS bytes, attempt.{RAW} IS NOT NULL AS changed "
+            f"FROM {_closed(self._tables)} AND attempt.{SALVAGED} IS NULL AND bytes IS NOT NULL) "
+            "SELECT *, row_number() OVER () AS number FROM "
+            f"(SELECT * FROM pairs WHERE changed {sampled if self._scope.values else ''})"
+        )
+        columns = ", ".join(f"bronze.{identifier(name)}" for name in names)
+        for start in range(1, self._session.count(_COMPARED) + 1, _ROWS_AT_ONCE):
+            with self._session.errors():
+                table = self._session.connection.execute(
+                    f"SELECT {columns}, compared.bytes AS _bytes FROM {_COMPARED} AS compared "  # noqa: S608
+                    f"JOIN {self._tables.bronze} AS bronze ON bronze.{SOURCE} = compared.source "
+                    f"AND bronze.{POSITION} = compared.position AND bronze.{MICRO_BATCH_ID} = compared.micro_batch "
+                    f"WHERE number BETWEEN {start} AND {start + _ROWS_AT_ONCE - 1}"
+                ).to_arrow_table()
+            units: dict[str, dict[int, bytes]] = {}
+            places = (table[name].to_pylist() for name in (SOURCE, POSITION, "_bytes"))
+            for source, position, content in zip(*places, strict=True):
+                units.setdefault(source, {})[position] = content
+            _differ(self._scope, self._found, Sample(contracts, table), units)
+
+    def count(self) -> int:
+        """How many records were closed with bytes that a transform changed."""
+        ((records,),) = self._session.fetch(
+            f"SELECT coalesce(sum(coalesce(salvaged, 1)), 0)::BIGINT FROM {ATTEMPTS} "  # noqa: S608
+            f"WHERE outcome = '{ReplayOutcome.CLOSED}' AND raw_hash IS NOT NULL"
+        )
+        return int(records)
+
+    def transformed(self) -> list[dict[str, Any]]:
+        """The first transformed records and batches: the bytes that landed, and those that were judged instead."""
+        names = ("source", "position", "transform", "digest", "salvaged", "original", "landed")
+        rows = self._session.fetch(
+            f"SELECT attempt.{SOURCE}, attempt.{POSITION}, attempt.{TRANSFORM}, "  # noqa: S608
+            f"coalesce(attempt.{TRANSFORM_DIGEST}, ''), attempt.{SALVAGED}, "
+            f"{MEMORY}.main.as_text(letter.{RAW}), {MEMORY}.main.as_text(attempt.{RAW}) "
+            f"FROM {_closed(self._tables)} AND attempt.{RAW} IS NOT NULL ORDER BY ALL LIMIT {_LISTED_TRANSFORMED}"
+        )
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _differ(scope: Scope, found: Findings, sample: Sample, units: Mapping[str, Mapping[int, bytes]]) -> None:
+    """Add the values in which rows of bronze differ from the bytes that were replayed."""
+    # The contract may discard values. How many is in the ledger, by source or partition, and not by record.
+    part = "regexp_replace(source, '/[0-9]+$', '')" if scope.topic else "source"
+    discarded = dict(
+        scope.session.fetch(f"SELECT {part}, sum(discarded)::BIGINT FROM {BOOKED} WHERE discarded > 0 GROUP BY ALL")  # noqa: S608
+    )
+    for source, contents in units.items():
+        allowed = discarded.get(source.rpartition("/")[0] if scope.topic else source, 0)
+        for text in sample.differences(source, contents, allowed):
+            found.add(stream_tables(scope.stream).bronze, OTHER_VALUES, 1, [f"{source}: {text}"])
+
+
+def _rows(result: Result) -> list[tuple[int, ...]]:
+    facts = result.facts
+    return [tuple(facts[name] for name in ("replays", "attempts", "open", "parked", "closed", "transformed_records"))]
+
+
+SECTION = Section(
+    key="replays",
+    title="Replayed dead letters",
+    columns=("replays", "attempts", "open", "parked", "closed", "transformed records"),
+    rows=_rows,
+    faults="replays with problems",
+    wrong="replays are not what the dead letters make of them",
+    right="Each dead letter is open, parked, or closed with its records in bronze, once.",
+)
+CHECK = Check("replays", SECTION, check)

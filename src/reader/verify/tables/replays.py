@@ -1,0 +1,166 @@
+"""What the ledger and the table of attempts say of replays of dead letters; files and topics share it.
+
+A replay appends to the attempts, to bronze, to the dead letters, then to the ledger. The ledger is read first and the
+attempts right behind it, so each replay of the ledger has its attempts; a row of a micro-batch that the ledger lacks is
+of one that is being appended, or was interrupted.
+"""
+
+from collections.abc import Callable
+
+from lakeproof.tables.names import (
+    ATTEMPT,
+    CLOSED,
+    CONTRACT_VERSION,
+    INGESTED_AT,
+    LETTER,
+    LETTER_REASONS,
+    MICRO_BATCH_ID,
+    OUTCOME,
+    POSITION,
+    RAW,
+    REASONS,
+    REPLAY,
+    SALVAGED,
+    SOURCE,
+    TRANSFORM,
+    TRANSFORM_DIGEST,
+    ReplayOutcome,
+    stream_tables,
+)
+from reader.connect import Session
+from reader.views import MEMORY
+
+BOOKED = f"{MEMORY}.main.verify_replays_booked"
+"""Rows of the ledger of replays: ``source``, ``replay``, ``micro_batch``, and counts."""
+ATTEMPTS = f"{MEMORY}.main.verify_attempts"
+"""Attempts, and whether each is ``made``: the rows that it led to are in the tables."""
+BATCHES = f"{MEMORY}.main.verify_replay_batches"
+"""Numbers of the micro-batches of replays, as ``micro_batch``."""
+KNOWN = f"{MEMORY}.main.verify_known_batches"
+"""Numbers of all micro-batches of the ledger, as ``micro_batch``."""
+STATES = f"{MEMORY}.main.verify_letter_states"
+"""Of each dead letter that was replayed: ``source``, ``position``, ``letter``, ``outcome`` of its newest attempt."""
+
+
+class Replays:
+    """Replays of the dead letters of a stream, as of the last :meth:`load`; `exists` asks for the table of attempts."""
+
+    def __init__(self, session: Session, stream: str, exists: Callable[[], bool]) -> None:
+        self._session = session
+        self._tables = stream_tables(stream)
+        self._exists = exists
+        self.booked = 0  # rows of the ledger that are of replays
+        self.attempts = 0
+        self.has_table = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the ledger has replays, but there is no table of attempts."""
+        return bool(self.booked) and not self.has_table
+
+    def load(self) -> float | None:
+        """Read the ledger, then the attempts; return when the newest attempt beyond the ledger was made, in seconds."""
+        self._load_ledger()
+        self.has_table = self._exists()
+        self._load_attempts()
+        fetch = self._session.fetch
+        beyond = f"micro_batch NOT IN (FROM {KNOWN})"
+        ((self.attempts, newest),) = fetch(
+            f"SELECT count(*), epoch(max(ingested_at) FILTER ({beyond})) FROM {ATTEMPTS}"  # noqa: S608
+        )
+        if newest is not None:
+            # Its rows are in bronze, or none of it was appended yet, and the dead letters are as they were.
+            fetch(
+                f"UPDATE {ATTEMPTS} SET made = micro_batch IN (SELECT {MICRO_BATCH_ID} FROM {self._tables.bronze} "  # noqa: S608
+                f"WHERE {MICRO_BATCH_ID} NOT IN (FROM {KNOWN})) WHERE {beyond}"
+            )
+        fetch(
+            f"CREATE OR REPLACE TABLE {BATCHES} AS SELECT micro_batch FROM {BOOKED} WHERE micro_batch IS NOT NULL "  # noqa: S608
+            f"UNION SELECT micro_batch FROM {ATTEMPTS} WHERE micro_batch IS NOT NULL"
+        )
+        fetch(
+            f"CREATE OR REPLACE TABLE {STATES} AS SELECT source, position, letter, "  # noqa: S608
+            f"arg_max(outcome, attempt) AS outcome FROM {ATTEMPTS} WHERE made GROUP BY ALL"
+        )
+        return None if newest is None else float(newest)
+
+    def recovered(self) -> dict[str, tuple[int, bool]]:
+        """Of each batch that was closed, by source: how many units it is now, and whether a transform changed it.
+
+        Those are its salvaged units, and one for the rest that was left of it.
+        """
+        return {
+            source: (units, changed)
+            for source, units, changed in self._session.fetch(
+                "SELECT batch.source, max(salvaged + (rest.source IS NOT NULL)::BIGINT)::BIGINT, "  # noqa: S608
+                f"bool_or(raw_hash IS NOT NULL) FROM {ATTEMPTS} AS batch LEFT JOIN "
+                f"(SELECT DISTINCT {SOURCE} AS source, {POSITION} AS position FROM {self._tables.dead_letters} "
+                f"WHERE {ATTEMPT} > 1) AS rest ON rest.source = batch.source AND rest.position = batch.salvaged "
+                f"WHERE made AND outcome = '{ReplayOutcome.CLOSED}' AND salvaged IS NOT NULL AND letter = 1 "
+                "GROUP BY ALL"
+            )
+        }
+
+    def is_closed(self, source: str, position: str, letter: str) -> str:
+        """SQL of whether a dead letter is closed."""
+        return (
+            f"EXISTS (FROM {STATES} AS state WHERE state.source = {source} AND state.position = {position} "
+            f"AND state.letter = coalesce({letter}, 1) AND state.outcome = '{ReplayOutcome.CLOSED}')"
+        )
+
+    def is_replayed(self, micro_batch: str) -> str:
+        """SQL of whether a row was appended by a replay."""
+        return f"coalesce({micro_batch} IN (FROM {BATCHES}), false)"
+
+    def landed_as_it_is(self) -> str:
+        """SQL of whether a row of bronze has the values of the bytes that landed at its place."""
+        closed = f"SELECT 1 FROM {ATTEMPTS} AS attempt WHERE attempt.source = {SOURCE} AND outcome = 'closed' AND "  # noqa: S608
+        return (
+            f"NOT EXISTS ({closed} salvaged IS NOT NULL) "
+            f"AND NOT EXISTS ({closed} raw_hash IS NOT NULL AND attempt.position = {POSITION})"
+        )
+
+    def _load_ledger(self) -> None:
+        fetch, ledger = self._session.fetch, self._tables.ledger
+        known = self._session.columns(ledger)
+        drift = ", ".join(
+            f"list_sum(map_values({name}))::BIGINT AS {name}" if name in known else f"NULL::BIGINT AS {name}"
+            for name in ("rescued", "discarded")
+        )
+        # A ledger that is older than replays has none.
+        columns = f"{REPLAY}, {CLOSED}" if REPLAY in known else f"NULL::BIGINT AS {REPLAY}, NULL AS {CLOSED}"
+        where = f"{REPLAY} IS NOT NULL" if REPLAY in known else "false"
+        fetch(
+            f"CREATE OR REPLACE TABLE {BOOKED} AS SELECT source, {columns}, micro_batch_id AS micro_batch, "  # noqa: S608
+            f"size, units, bronze, dead_letters, {drift} FROM {ledger} WHERE {where}"
+        )
+        fetch(
+            f"CREATE OR REPLACE TABLE {KNOWN} AS SELECT DISTINCT micro_batch_id AS micro_batch FROM {ledger} "  # noqa: S608
+            "WHERE micro_batch_id IS NOT NULL"
+        )
+        self.booked = self._session.count(BOOKED)
+
+    def _load_attempts(self) -> None:
+        columns = {
+            "source VARCHAR": SOURCE,
+            "position BIGINT": POSITION,
+            "letter INTEGER": LETTER,
+            "letter_reasons VARCHAR": LETTER_REASONS,
+            "attempt INTEGER": ATTEMPT,
+            "replay BIGINT": REPLAY,
+            "outcome VARCHAR": OUTCOME,
+            "reasons BIGINT": f"len({REASONS})",
+            "salvaged BIGINT": SALVAGED,
+            "transform VARCHAR": TRANSFORM,
+            "digest VARCHAR": TRANSFORM_DIGEST,
+            "raw_hash VARCHAR": f"sha256({RAW})",
+            "micro_batch BIGINT": MICRO_BATCH_ID,
+            "ingested_at TIMESTAMPTZ": INGESTED_AT,
+            "version VARCHAR": CONTRACT_VERSION,
+            "made BOOLEAN": "true",
+        }
+        self._session.fetch(f"CREATE OR REPLACE TABLE {ATTEMPTS} ({', '.join(columns)})")
+        if self.has_table:
+            self._session.fetch(
+                f"INSERT INTO {ATTEMPTS} SELECT {', '.join(columns.values())} FROM {self._tables.attempts}"  # noqa: S608
+            )
