@@ -13,10 +13,22 @@ from lakeproof.tables.names import (
     LETTER,
     OUTCOME,
     POSITION,
+    RAW,
+    REASONS,
     SOURCE,
     ReplayOutcome,
     stream_tables,
 )
+
+ATTEMPT_COLUMNS = {
+    SOURCE: "string",
+    POSITION: "long",
+    LETTER: "int",
+    ATTEMPT: "int",
+    OUTCOME: "string",
+    INGESTED_AT: "timestamptz",
+}
+"""Iceberg's types of the columns of attempts that :func:`newest_attempts` reads."""
 
 
 class State(StrEnum):
@@ -41,19 +53,23 @@ def newest_attempts(attempts: str) -> str:
     )
 
 
-def no_attempts() -> str:
-    """SQL with the columns of :func:`newest_attempts` and no row, for a stream without a table of attempts."""
-    return (
-        "SELECT NULL::VARCHAR AS of_source, NULL::BIGINT AS of_position, NULL::INTEGER AS of_letter, "
-        f"NULL::BIGINT AS attempts, NULL::VARCHAR AS {OUTCOME}, NULL::TIMESTAMPTZ AS last_attempt WHERE false"
-    )
-
-
 def with_attempts(letters: str, attempts: str) -> str:
     """SQL behind ``FROM``: dead letters with ``attempts``, ``outcome`` and ``last_attempt`` of the newest attempt."""
     return (
         f"{letters} AS letter LEFT JOIN ({newest_attempts(attempts)}) AS newest ON letter.{SOURCE} = newest.of_source "
         f"AND letter.{POSITION} = newest.of_position AND coalesce(letter.{ATTEMPT}, 1) = newest.of_letter"
+    )
+
+
+def text_of_letters(letters: str, attempts: str, as_text: str) -> str:
+    """SQL of dead letters with `raw` as text, codes of the reasons, state, attempts and time of the newest attempt.
+
+    `consumer replay --where` has the same columns.
+    """
+    return (
+        f"SELECT letter.* REPLACE ({as_text}(letter.{RAW}) AS {RAW}), "  # noqa: S608
+        f"[reason.code FOR reason IN letter.{REASONS}] AS codes, {state_of(f'newest.{OUTCOME}')} AS state, "
+        f"coalesce(newest.attempts, 0) AS attempts, newest.last_attempt FROM {with_attempts(letters, attempts)}"
     )
 
 
@@ -63,7 +79,7 @@ def not_closed(letters: str, attempts: str | None) -> str:
         return letters
     return (
         f"(SELECT letter.* FROM {with_attempts(letters, attempts)} "  # noqa: S608
-        f"WHERE {OUTCOME} IS DISTINCT FROM '{ReplayOutcome.CLOSED}')"
+        f"WHERE newest.{OUTCOME} IS DISTINCT FROM '{ReplayOutcome.CLOSED}')"
     )
 
 

@@ -16,9 +16,14 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from lakeproof.catalog import catalog_errors, s3_without_keys, unreadable, uses_s3
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
+from lakeproof.tables.names import stream_tables
 from reader.catalogs import catalog_of
+from reader.letters import ATTEMPT_COLUMNS
 
 ROOT_NAMESPACE = "root"  # an empty namespace in which a session starts, even in an empty lake
+
+ATTEMPTS_OF = "attempts_of_"
+"""Prefix of the names under which the views find the attempts of a stream, in the empty namespace."""
 
 _NAMESPACE = "/v1/{prefix}/namespaces/{namespace}"
 _ENDPOINTS = [
@@ -32,6 +37,38 @@ _ENDPOINTS = [
 _READ_ONLY = "This catalog is read-only: only lakeproof writes."
 _UNAUTHORIZED = "expected the token of `reader serve`, as Authorization: Bearer"
 _LEVELS = "\x1f"  # between the levels of a namespace, as the REST protocol has it
+
+_EMPTY_ATTEMPTS = (
+    "file:///nowhere/metadata.json",
+    json.dumps(
+        {
+            "format-version": 2,
+            "table-uuid": "00000000-0000-0000-0000-000000000000",
+            "location": "file:///nowhere",
+            "last-sequence-number": 0,
+            "last-updated-ms": 0,
+            "last-column-id": len(ATTEMPT_COLUMNS),
+            "current-schema-id": 0,
+            "schemas": [
+                {
+                    "type": "struct",
+                    "schema-id": 0,
+                    "fields": [
+                        {"id": number, "name": column, "type": kind, "required": False}
+                        for number, (column, kind) in enumerate(ATTEMPT_COLUMNS.items(), 1)
+                    ],
+                }
+            ],
+            "default-spec-id": 0,
+            "partition-specs": [{"spec-id": 0, "fields": []}],
+            "last-partition-id": 999,
+            "default-sort-order-id": 0,
+            "sort-orders": [{"order-id": 0, "fields": []}],
+            "properties": {},
+            "snapshots": [],
+        }
+    ),
+)
 
 
 @contextmanager
@@ -112,8 +149,9 @@ class _Server(ThreadingHTTPServer):
                 at = _levels(namespace)
                 found = [] if namespace == ROOT_NAMESPACE else self.catalog.tables(at)
                 return json.dumps({"identifiers": [{"namespace": list(at), "name": name} for name in found]})
-            case ["namespaces", namespace, "tables", name] if namespace != ROOT_NAMESPACE:
-                table = self.catalog.metadata(_levels(namespace), name)
+            case ["namespaces", namespace, "tables", name] if self._is_table(namespace, name):
+                is_ours = namespace == ROOT_NAMESPACE
+                table = self._attempts(name) if is_ours else self.catalog.metadata(_levels(namespace), name)
                 if table is None:
                     named = ".".join((*_levels(namespace), name))
                     raise _RefusedError(f"Table does not exist: {named}", 404, "NoSuchTableException")
@@ -121,6 +159,15 @@ class _Server(ThreadingHTTPServer):
                 return f'{{"metadata-location":{json.dumps(location)},"metadata":{metadata},"config":{{}}}}'
             case _:
                 raise _nothing_there()
+
+    def _is_table(self, namespace: str, name: str) -> bool:
+        """Whether something of that name may be there; our own session also finds attempts in the empty namespace."""
+        return namespace != ROOT_NAMESPACE or (self.token is None and name.startswith(ATTEMPTS_OF))
+
+    def _attempts(self, name: str) -> tuple[str, str] | None:
+        """The table of attempts of a stream, or an empty one: the first replay creates it, and views need it before."""
+        namespace, _, table = stream_tables(name.removeprefix(ATTEMPTS_OF)).attempts.partition(".")
+        return self.catalog.metadata((namespace,), table) or _EMPTY_ATTEMPTS
 
     def _defaults(self) -> dict[str, str]:
         """File access properties for clients; they use their own keys, ours are never sent."""

@@ -2,7 +2,8 @@ r"""Views of a session besides the catalog's tables.
 
 - ``landing.<stream>``: one row per landed file: ``_source``, ``size`` in bytes, ``last_modified``, ``content`` (BLOB,
   not unpacked) and ``text`` (null if the content is not UTF-8). Contents are read only if a query uses them.
-- ``dead_letters_text.<stream>``: ``dead_letters.<stream>`` with ``raw`` as text.
+- ``dead_letters_text.<stream>``: ``dead_letters.<stream>`` with ``raw`` as text, and behind it ``codes`` (those of the
+  reasons), ``state`` (open, parked, closed), ``attempts`` (to replay it) and ``last_attempt`` (when).
 - ``tables``: schema and name of all tables and views of the lake.
 - ``as_text(blob)``: a blob as text; if it is not UTF-8, with ``\xFF`` for each byte that is not ASCII.
 """
@@ -15,6 +16,9 @@ from lakeproof.catalog import CATALOG, quoted
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
+from lakeproof.tables.names import ATTEMPT, INGESTED_AT, LETTER, OUTCOME, POSITION, RAW, REASONS, SOURCE
+from reader.letters import text_of_letters
+from reader.rest_facade import ATTEMPTS_OF, ROOT_NAMESPACE
 
 LANDING = "landing"
 DEAD_LETTERS_TEXT = "dead_letters_text"
@@ -32,7 +36,10 @@ def view_statements(settings: Settings) -> Iterator[str]:
     and open the catalog at each start, and fail if nothing has landed yet.
     """
     yield f"CREATE MACRO {MEMORY}.main.as_text(bytes) AS {_AS_TEXT}"
-    yield f"CREATE TABLE {MEMORY}.main.nothing (raw BLOB)"
+    yield (
+        f"CREATE TABLE {MEMORY}.main.nothing ({REASONS} STRUCT(code VARCHAR)[], {RAW} BLOB, {SOURCE} VARCHAR, "
+        f"{POSITION} BIGINT, {ATTEMPT} INTEGER, {LETTER} INTEGER, {OUTCOME} VARCHAR, {INGESTED_AT} TIMESTAMPTZ)"
+    )
     for schema in (LANDING, DEAD_LETTERS_TEXT):
         yield f"CREATE SCHEMA {MEMORY}.{schema}"
     yield _tables_view()
@@ -67,7 +74,7 @@ def _streams_to_show(settings: Settings) -> list[str]:
 def _tables_view() -> str:
     lake = (
         f"SELECT schema_name AS schema, table_name AS name "  # noqa: S608 - our own names
-        f"FROM duckdb_tables() WHERE database_name = {quoted(CATALOG)}"
+        f"FROM duckdb_tables() WHERE database_name = {quoted(CATALOG)} AND schema_name <> {quoted(ROOT_NAMESPACE)}"
     )
     views = (
         f"SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = {quoted(MEMORY)} "  # noqa: S608
@@ -103,11 +110,14 @@ def _landing_view(root: str, stream: str) -> Iterator[str]:
 
 
 def _text_view(stream: str) -> Iterator[str]:
-    variable = identifier(f"{DEAD_LETTERS_TEXT}_{stream}")
-    yield f"SET VARIABLE {variable} = '{MEMORY}.main.nothing'"
+    variables = [f"{name}_{stream}" for name in (DEAD_LETTERS_TEXT, "attempts")]
+    letters, attempts = (f"query_table(getvariable({quoted(name)}))" for name in variables)
+    tables = f"dead_letters.{identifier(stream)}", f"{ROOT_NAMESPACE}.{identifier(f'{ATTEMPTS_OF}{stream}')}"
+    for name in variables:
+        yield f"SET VARIABLE {identifier(name)} = '{MEMORY}.main.nothing'"
     yield (
-        f"CREATE VIEW {MEMORY}.{DEAD_LETTERS_TEXT}.{identifier(stream)} AS "  # noqa: S608 - quoted
-        f"SELECT * REPLACE ({MEMORY}.main.as_text(raw) AS raw) "
-        f"FROM query_table(getvariable({quoted(f'{DEAD_LETTERS_TEXT}_{stream}')}))"
+        f"CREATE VIEW {MEMORY}.{DEAD_LETTERS_TEXT}.{identifier(stream)} AS "
+        f"{text_of_letters(letters, attempts, f'{MEMORY}.main.as_text')}"
     )
-    yield f"SET VARIABLE {variable} = {quoted(f'{CATALOG}.dead_letters.{identifier(stream)}')}"
+    for name, table in zip(variables, tables, strict=True):
+        yield f"SET VARIABLE {identifier(name)} = {quoted(f'{CATALOG}.{table}')}"

@@ -1,11 +1,14 @@
 """The landing zone as it lies there, and dead letters as text."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.reader.lake import rows
+from tests.reader.verify.lake import Lake
+from tests.reader.verify.replays import TABLES, Replayer
 
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings, settings_of
@@ -66,7 +69,27 @@ def test_dead_letters_read_as_text(lake: Settings) -> None:
         ('{"user_id": "é"}', "missing_field"),
         (r'{"user_id": "a\b"}', "missing_field"),
     ]
-    assert columns == same
+    assert columns == [*same, *((name,) for name in ("codes", "state", "attempts", "last_attempt"))]
+
+
+def test_dead_letters_have_a_state_before_and_after_a_replay(lake_settings: Settings, tmp_path: Path) -> None:
+    """Also in a session that is older than the table of attempts, which the first replay creates."""
+    landed = Lake(lake_settings)
+    bad = b'{"user_id": "u", "event_id": "%d", "event_type": "refund", "event_timestamp": "2026-11-21T12:30:00Z"}'
+    landed.land({"a.json": b"[" + b",".join(bad % number for number in range(3)) + b', {"event_type": 1}]'})
+    landed.consume()
+    replayer = Replayer(lake_settings, tmp_path / "today")
+    states = "SELECT _position, state, attempts FROM dead_letters_text.events ORDER BY _position"
+    with connect(lake_settings) as session:
+        assert rows(session, states) == [(position, "open", 0) for position in range(4)]
+        replayer.replay(lambda letter: letter["_position"] in (0, 3))
+        replayer.replay(lambda letter: letter["_position"] == 3, most=2)
+        assert rows(session, states) == [(0, "closed", 1), (1, "open", 0), (2, "open", 0), (3, "parked", 2)]
+        ((last,),) = rows(session, "SELECT max(last_attempt) FROM dead_letters_text.events")
+        assert last == max(row["_ingested_at"] for row in replayer.rows(TABLES.attempts))
+        names = rows(session, "SELECT name FROM tables WHERE schema = 'dead_letters'")
+        assert names == [("events",), ("events_attempts",)]
+        assert rows(session, "SELECT name FROM tables WHERE schema = 'root'") == []
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def show_or_export(
         raise UnavailableError(
             f"The stream {stream} has no dead letters: {name} does not exist yet.", "Run the consumer."
         )
-    selection = Selection(session, settings, stream, states, where)
+    selection = Selection(session, stream, states, where)
     if target is None:
         counts = selection.count(_TOP if output_format is Format.TABLE else _ALL)
         write_counts(counts, stream, states, output_format, sys.stdout)

@@ -7,13 +7,11 @@ from typing import Any
 
 from lakeproof.catalog import quoted
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.settings import Settings
 from lakeproof.tables.names import (
     ATTEMPT,
     INGESTED_AT,
     KEY,
     LANDED_AT,
-    OUTCOME,
     POSITION,
     RAW,
     REASONS,
@@ -21,7 +19,8 @@ from lakeproof.tables.names import (
     stream_tables,
 )
 from reader.connect import Session
-from reader.letters import State, has_attempts, newest_attempts, no_attempts, state_of
+from reader.letters import State, text_of_letters
+from reader.rest_facade import ATTEMPTS_OF, ROOT_NAMESPACE
 from reader.views import MEMORY
 
 _LETTERS = f"{MEMORY}.main.selected_letters"
@@ -75,23 +74,15 @@ class Counts:
 class Selection:
     """Dead letters of a stream in some states, that a condition in SQL holds for."""
 
-    def __init__(
-        self, session: Session, settings: Settings, stream: str, states: Sequence[State], where: str | None
-    ) -> None:
+    def __init__(self, session: Session, stream: str, states: Sequence[State], where: str | None) -> None:
         self._session = session
         self._where = where
         self._states = ", ".join(quoted(state) for state in states)
         names = stream_tables(stream)
         self._key = KEY if KEY in session.columns(names.dead_letters) else "NULL::BLOB"
-        newest = newest_attempts(names.attempts) if has_attempts(settings, stream) else no_attempts()
         # The columns that the view dead_letters_text and `consumer replay --where` have.
-        self._rows = (
-            f"SELECT letter.* REPLACE ({MEMORY}.main.as_text(letter.{RAW}) AS {RAW}), letter.{RAW} AS {_BYTES}, "  # noqa: S608
-            f"[reason.code FOR reason IN {REASONS}] AS codes, {state_of(OUTCOME)} AS state, "
-            f"coalesce(attempts, 0) AS attempts, last_attempt FROM {names.dead_letters} AS letter "
-            f"LEFT JOIN ({newest}) AS newest ON letter.{SOURCE} = of_source AND letter.{POSITION} = of_position "
-            f"AND coalesce(letter.{ATTEMPT}, 1) = of_letter"
-        )
+        with_bytes = f"(SELECT *, {RAW} AS {_BYTES} FROM {names.dead_letters})"  # noqa: S608
+        self._rows = text_of_letters(with_bytes, f"{ROOT_NAMESPACE}.{ATTEMPTS_OF}{stream}", f"{MEMORY}.main.as_text")
 
     def count(self, top: int) -> Counts:
         """Count the dead letters; of sources and keys, name the `top` ones."""
