@@ -69,7 +69,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True)
 class Example:
-    """A unit that would change sides, and the first reason of what it would be, or of what it is."""
+    """A unit that would change sides, and a reason: one that it would have and has not, or else one that it has."""
 
     source: str
     position: int

@@ -143,8 +143,8 @@ def _summary(found: Forecast) -> Iterator[str]:
     good += found.dead_letters.units(Change.SPLIT)
     if bad:
         yield (
-            f"{count_of(bad, 'row')} of bronze would be {'a dead letter' if bad == 1 else 'dead letters'}. They stay "
-            "in bronze: an applied contract judges new records only."
+            f"{count_of(bad, 'row')} of bronze would be {'a dead letter' if bad == 1 else 'dead letters'}. What is in "
+            "bronze stays there: an applied contract judges new records only."
         )
     if good:
         yield (

@@ -14,6 +14,7 @@ from textwrap import indent
 import pytest
 import yaml
 from tests.judging import units_of
+from tests.lakeproof.whatif.lakes import Lake
 from tests.programs import forked
 
 from lakeproof.contracts import (
@@ -241,6 +242,34 @@ def test_a_contract_is_changed_as_shown(tmp_path):
     assert dry == steps[0][1].replace("1.1.0 applied", "1.1.0 would be applied")
     assert [run(command) for command, _ in steps] == [expected for _, expected in steps]
     assert run("lakeproof contract apply orders") == "orders: 1.1.0 is already applied.\n"
+
+
+def test_a_contract_is_tried_as_shown(lake_settings, tmp_path):
+    (block,) = re.findall(r"^```console\n\$ (lakeproof contract try .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    command, *printed = block.splitlines()
+    lake = Lake(lake_settings, tmp_path, EXAMPLE)
+    lake.apply()
+    orders = [("web", 1.5), ("fax", 3), ("shop", 0), ("fax", "2"), ("web", 7)]
+    record = {"ordered_at": "2026-11-21T12:30:00Z"}
+    records = [
+        record | {"order_id": f"a{number}", "channel": channel, "total": total}
+        for number, (channel, total) in enumerate(orders)
+    ]
+    lake.land(json.dumps(records).encode())
+    new = EXAMPLE.replace("version: 1.0.0", "version: 1.1.0").replace("{value: shop}", "{value: shop}, {value: fax}")
+    (tmp_path / "new.yaml").write_text(new.replace("{minimum: 0}", "{exclusiveMinimum: 0}"))
+    own = {"LAKE_HOME": str(lake.settings.home), "LAKE_CONTRACTS": str(lake.settings.contracts)}
+    program, *arguments = shlex.split(command)
+    done = subprocess.run(
+        [*forked(program), *arguments],
+        cwd=tmp_path,
+        env=os.environ | own,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert [line.rstrip() for line in done.stdout.splitlines()] == printed
+    assert f"\n| {done.returncode} | some would |\n" in PAGE
 
 
 def test_a_contract_is_inferred_as_shown(tmp_path):
