@@ -99,6 +99,12 @@ def run_streams(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Process what has landed so far, then exit.")
     ] = False,
+    accept_bad: Annotated[
+        bool,
+        typer.Option(
+            "--accept-bad", help="Commit what the breaker has paused, once. See `consumer accept`.", show_default=False
+        ),
+    ] = False,
     trigger: Annotated[str, typer.Option(help="Interval between checks for new files or messages.")] = "1 second",
     config: Annotated[
         Path | None,
@@ -112,7 +118,8 @@ def run_streams(
     `consumer run dedupe` and `consumer run windows` need no lake: they read a Kafka topic, and write Parquet files and
     topics. See docs/modes.md.
 
-    On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits.
+    On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits. If the breaker of a
+    contract pauses a stream, the exit code is 5.
     """
     try:
         with asked_to_end():
@@ -124,6 +131,7 @@ def run_streams(
                     "--data-source": None if data_source is DataSource.KAFKA else data_source,
                     "--silver-topic": silver_topic,
                     "--dead-letter-topic": dead_letter_topic,
+                    "--accept-bad": accept_bad,
                 }
                 refuse_others(others, f"with {mode}", f"`consumer run {mode}` reads a Kafka topic into sinks.")
                 _run_mode(mode, config, {"topic": topic or "", **fields}, when)
@@ -136,6 +144,8 @@ def run_streams(
             settings = with_source(settings, data_source, topic, streams)
             asked = asked_to_run(settings, streams, None if period else last_layer(to))
             _check(settings)
+            if accept_bad:
+                _accept_bad(settings, streams, of_past=period is not None)
             from consumer.app.run import run_streams as run_asked
 
             source = "kafka" if data_source is DataSource.KAFKA else "files"
@@ -253,6 +263,24 @@ def give_up_files(
     typer.echo(f"{len(absent):,} files {said}" if absent else "No files are missing.", err=True)
 
 
+@app.command("accept")
+def accept_paused(stream: StreamArgument) -> None:
+    """Let the next run commit what the breaker of STREAM has paused, once: the bad units become dead letters.
+
+    A stream is paused, with exit code 5, if its contract says so and too many units are bad. Nothing of the micro-batch
+    was committed. Instead of accepting it, you can correct the contract, apply it, and run the stream again.
+    """
+    settings = load_settings()
+    load_contract(settings.contracts, stream)
+    from consumer.app.repair import accept
+
+    accepted = accept(settings, stream)
+    for line in accepted:
+        typer.echo(line)
+    said = "Accepted. The next run commits it." if accepted else f"Nothing of {stream} is paused."
+    typer.echo(said, err=True)
+
+
 @app.command("status")
 def show_status(
     streams: Annotated[
@@ -263,8 +291,8 @@ def show_status(
 ) -> None:
     """Show every query: whether it runs, how far it is behind, rows per second, last commit and watermark.
 
-    The exit code is 0 if all run, 1 if one failed, 3 if the lake cannot be reached, and 4 if none failed and one is
-    stopped.
+    The exit code is 0 if all run, 1 if one failed, 3 if the lake cannot be reached, 5 if none failed and a breaker has
+    paused one, and 4 if one is only stopped.
     """
     settings = load_settings()
     for stream in streams or ():
@@ -332,6 +360,18 @@ def _check(settings: Settings) -> None:
     """Check the environment and the tables, before Spark is imported."""
     check_environment(settings, Program.CONSUMER)
     check_tables(settings)
+
+
+def _accept_bad(settings: Settings, streams: list[str], *, of_past: bool) -> None:
+    """Let through what is paused of the streams that run."""
+    from consumer.app.repair import accept
+    from lakeproof.state.breaker_log import Query
+
+    accepted = [line for each in streams for line in accept(settings, each, Query.PAST if of_past else Query.STREAM)]
+    if not accepted:
+        raise UsageError(f"Nothing of {' and '.join(streams)} is paused.", "Run it without --accept-bad.")
+    for line in accepted:
+        structlog.get_logger().info("accepted", what=line)
 
 
 def _run_mode(name: ModeName, config: Path | None, fields: Mapping[str, str], trigger: Trigger) -> None:

@@ -5,12 +5,14 @@
     LakeproofError          exit code 1; printed as one line and a hint, never as a stack trace
     ├── UsageError          exit code 2; the command line, the settings or a contract is wrong
     ├── UnavailableError    exit code 3, retryable; something outside is missing, unreachable or refuses
+    ├── PausedError         exit code 5; too many units of a stream are bad, and nothing of them was committed
     └── OutputError         exit code 1; standard output cannot be written
         └── OutputClosedError   its reader has closed it: the program ends silently
 
 Packages define subclasses. Exit code 3 is always retryable; the exit codes of `reader verify` have their own meaning.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -114,6 +116,19 @@ class UnavailableError(LakeproofError):
 
     exit_code = 3
     retryable = True
+
+
+class PausedError(LakeproofError):
+    """A stream is paused by the breaker of its contract: an operator has to decide."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, hint: str, examples: Sequence[str] = ()) -> None:
+        super().__init__(message, hint)
+        self.examples = tuple(examples)
+
+    def __str__(self) -> str:
+        return "\n  ".join([self.message, *self.examples, self.hint])
 
 
 class OutputError(LakeproofError):

@@ -94,6 +94,8 @@ def _run(spark: SparkSession, settings: Settings, query: BronzeQuery, held: Leas
     with catalog_errors():
         query.prepare()
     query.resume(spark, held)
+    if query.paused:
+        raise query.paused
     checkpoint = Checkpoint(local_path(checkpoint_folder(settings, query.name)))
     spark.sparkContext.setLocalProperty("sql.streaming.queryId", checkpoint.id)
     try:

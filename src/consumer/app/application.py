@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from consumer.app.running import Running
 from consumer.bulletin import Bulletin
 from lakeproof.catalog import catalog_errors
-from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.errors import LakeproofError, PausedError, UnavailableError
 from lakeproof.settings import Settings
 from lakeproof.signals import end_at_once, ending_signals
 from lakeproof.state.failures import clear_failures, record_failure
@@ -45,6 +45,8 @@ class Query(ABC):
     """Settings of Spark's session for this query alone."""
     micro_batches: int = 0
     """How many micro-batches it has finished."""
+    paused: PausedError | None = None
+    """Why it takes nothing more, though it did not fail: what follows it finishes what there is."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -128,6 +130,10 @@ def _run(
             failed = _wait_until_done(running, {each.name: each.follows for each in queries}, bulletin.stop_file)
         else:
             failed = _wait_for_the_end(running, bulletin.stop_file)
+        paused = next((query.name for query in queries if query.paused), None)
+        if paused and failed in (None, paused):
+            failed = paused
+            _drain_followers(settings, running, queries, paused)
         if failed:
             bulletin.stop_file.touch()
             _wait_until_idle(running)
@@ -145,6 +151,18 @@ def _run(
             micro_batches=query.micro_batches,
             on_signal=bulletin.stop_file.exists(),
         )
+
+
+def _drain_followers(settings: Settings, running: Mapping[str, Running], queries: Sequence[Query], paused: str) -> None:
+    """Let what follows a paused query take what that one has committed."""
+    drained = {paused}
+    for query in queries:
+        if query.follows and query.follows in drained:
+            drained.add(query.name)
+            try:
+                running[query.name].drain()
+            except Exception as error:  # noqa: BLE001 - the pause is what the user has to hear of
+                _note_failure(settings, query, query.explain(error))
 
 
 def _start(spark: SparkSession, query: Query, bulletin: Bulletin) -> Running:

@@ -1,7 +1,7 @@
 """The query from what landed to bronze: Spark's checkpoint says what a micro-batch holds, before anything is read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from consumer.app.application import Query
 from consumer.app.failures import explained
-from consumer.app.running import Running, SparkQueries
+from consumer.app.running import Paused, Running, SparkQueries
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from consumer.iceberg.newest import Standing, standing
@@ -24,10 +24,12 @@ from consumer.sources.source import DeclinedError, Held, Source
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, PausedError
 from lakeproof.history.apply import adopt
 from lakeproof.install.judges import judge_choice
 from lakeproof.settings import Settings
+from lakeproof.state.breaker_log import BreakerLog, Trip
+from lakeproof.state.breaker_log import Query as Pausing
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
 from lakeproof.tables.names import stream_tables
@@ -51,6 +53,8 @@ class _Prepared:
 
 class BronzeQuery(Query):
     """The query of one stream. `source` is a kind of the registry."""
+
+    pausing = Pausing.STREAM
 
     spark_settings: Mapping[str, str] = {
         # Only recovery shuffles, and little: more partitions would only cost their scheduling.
@@ -103,11 +107,13 @@ class BronzeQuery(Query):
             totals = complete(plan.replaying, spark, plan.replaying.interrupted(spark), held)
             log.warning("finished an interrupted replay", **totals)
         if plan.is_interrupted:
-            with catalog_errors():
-                self._resume(open_catalog(self._settings), plan.source)
+            self._resume_again(plan.source)
+        self._take_paused(spark, held)
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
         """Start the streaming query."""
+        if self.paused:
+            return Paused()
         source, trigger = self._prepared.source, self._trigger
         waiting = source.waiting()
         rows = source.rows(spark, bulletin)
@@ -118,6 +124,7 @@ class BronzeQuery(Query):
                 self.process(parts, micro_batch_id)
             except Exception as error:
                 self._failure = error  # Spark makes a long text of it
+                self.paused = error if isinstance(error, PausedError) else None
                 raise
             bulletin.note_progress(self.name)
 
@@ -140,7 +147,7 @@ class BronzeQuery(Query):
         return SparkQueries(
             [running],
             end_themselves=source.knows_its_end,
-            has_declined=lambda: isinstance(self._failure, DeclinedError),
+            has_declined=lambda: isinstance(self._failure, DeclinedError | PausedError),
         )
 
     def process(self, rows: DataFrame, micro_batch_id: int) -> None:
@@ -161,13 +168,45 @@ class BronzeQuery(Query):
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed: what a micro-batch raised, what it depends on and is unavailable, or what Spark says."""
-        failure = self._failure or error
+        failure = self.paused or self._failure or error
         if self._plan and not isinstance(failure, LakeproofError):
             try:
                 self._plan.source.check()
             except LakeproofError as found:
                 return found
         return explained(failure, self._settings, self.stream)
+
+    def _take_paused(self, spark: SparkSession, held: Lease) -> None:
+        """Judge what was paused again, under the contract of now, before anything is cut in another way."""
+        source, layer = self._prepared.source, self._prepared.layer
+        breakers = BreakerLog(self._settings.state.database, self.stream)
+        for trip in breakers.paused(self.pausing):
+            if not self._wants(trip):
+                continue
+            with catalog_errors():
+                accounted = self._standing(open_catalog(self._settings), source).accounted
+            now = source.still_next(trip.start, trip.end, accounted)
+            if now is None:
+                log.info("a pause has ended: its micro-batch is not next", stream=self.stream)
+                breakers.end(trip)
+                continue
+            parts = source.held_between(*now, lambda: ())
+            again = Held(parts, *now, self._prepared.contract.digest)
+            try:
+                run(layer, spark, replace(layer.landed(again, trip.checkpoint_id, 0), paused=trip), held)
+            except PausedError as error:
+                self.paused = error
+                return
+            self.micro_batches += 1
+            self._resume_again(source)
+
+    def _wants(self, trip: Trip) -> bool:  # noqa: ARG002 - for a batch over the past
+        """Whether this run would take a paused micro-batch."""
+        return True
+
+    def _resume_again(self, source: Source[Any]) -> None:
+        with catalog_errors():
+            self._resume(open_catalog(self._settings), source)
 
     def _standing(self, catalog: Catalog, source: Source[Any]) -> Standing:
         return standing(catalog, stream_tables(self.stream), self.name, source.is_origin)

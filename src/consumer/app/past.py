@@ -7,28 +7,33 @@ that all that follows bronze takes what it lands.
 import structlog
 from pyspark.sql import SparkSession
 
-from consumer.app.following import Following, follow
+from consumer.app.following import follow
 from consumer.app.landing import BronzeQuery
+from consumer.app.running import Paused, Running
 from consumer.app.trigger import Trigger
 from consumer.asked import Period
 from consumer.bulletin import Bulletin
 from consumer.sources.kafka.source import KafkaSource
 from lakeproof.catalog import catalog_errors, open_catalog
-from lakeproof.errors import UsageError
+from lakeproof.errors import PausedError, UsageError
 from lakeproof.install.judges import judge_choice
 from lakeproof.kafka.offsets import Range
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings
+from lakeproof.state.breaker_log import Query as Pausing
+from lakeproof.state.breaker_log import Trip
 from lakeproof.tables.names import stream_tables
 
 log = structlog.get_logger()
 
-_CHECKPOINT = "past"
+_CHECKPOINT = Pausing.PAST.value
 """What the ledger has in place of the id of a checkpoint."""
 
 
 class PastQuery(BronzeQuery):
     """The batch: messages of the topic of a stream from a period."""
+
+    pausing = Pausing.PAST
 
     def __init__(self, settings: Settings, stream: str, period: Period) -> None:
         super().__init__(settings, stream, Trigger(available_now=True), "kafka")
@@ -45,22 +50,37 @@ class PastQuery(BronzeQuery):
             )
         super().prepare()
 
-    def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
         """Start the batch. It has nothing more to take once all of the range is in the ledger."""
-        source = self._prepared.source
-        if not isinstance(source, KafkaSource):
-            raise TypeError("Only a topic has a past.")
+        if self.paused:
+            return Paused()
+        source = self._topic_source
         wanted = source.between(self._period.since, self._period.until)
         self._say(source, wanted)
 
         def look(session: SparkSession) -> bool:
-            held = source.next_of_past(self._accounted(source), wanted)
+            held = None if self.paused else source.next_of_past(self._accounted(source), wanted)
             if held is None:
                 return False
-            self.take(session, held, _CHECKPOINT, 0)
+            try:
+                self.take(session, held, _CHECKPOINT, 0)
+            except PausedError as error:
+                self.paused = error
+                return False
             return True
 
         return follow(spark, self.name, look, self._trigger.seconds, bulletin)
+
+    def _wants(self, trip: Trip) -> bool:
+        source = self._topic_source
+        return source.takes_of_past(trip.start, trip.end, source.between(self._period.since, self._period.until))
+
+    @property
+    def _topic_source(self) -> KafkaSource:
+        source = self._prepared.source
+        if not isinstance(source, KafkaSource):
+            raise TypeError("Only a topic has a past.")
+        return source
 
     def _accounted(self, source: KafkaSource) -> str | None:
         with catalog_errors():

@@ -1,6 +1,7 @@
 """What an operator does to a stream that is stopped: start from the tables again, or give up files that are gone."""
 
 from consumer.iceberg.newest import standing
+from consumer.layers.bronze.trips import described
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder, remove_checkpoint
 from lakeproof.errors import UnavailableError, UsageError
@@ -9,6 +10,8 @@ from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
+from lakeproof.state.breaker_log import BreakerLog
+from lakeproof.state.breaker_log import Query as Pausing
 from lakeproof.state.given_up import give_up_before, given_up_before
 from lakeproof.state.landing_log import LandingLog, Position, is_origin
 from lakeproof.state.lease import lease
@@ -28,6 +31,12 @@ def reset(settings: Settings, stream: str) -> str:
         if removed
         else f"No checkpoint found in {where}. The next run resumes from the position in the tables."
     )
+
+
+def accept(settings: Settings, stream: str, *queries: Pausing) -> list[str]:
+    """Let what is paused of a stream through, once; return a line for each micro-batch."""
+    found = BreakerLog(settings.state.database, stream).accept(*queries)
+    return [f"{stream}: {described(trip.found)}." for trip in found]
 
 
 def resend(settings: Settings, table: str) -> str:

@@ -28,6 +28,23 @@ class Running(Protocol):
         """End it."""
 
 
+class Paused:
+    """A query that takes nothing, since an operator has to decide first."""
+
+    has_ended = True
+    is_busy = False
+
+    def failure(self) -> Exception | None:
+        """Nothing: it was not started."""
+        return None
+
+    def drain(self) -> None:
+        """Do nothing: there is nothing that it may take."""
+
+    def stop(self) -> None:
+        """Do nothing: it was not started."""
+
+
 class SparkQueries:
     """Streaming queries of Spark that are started and end together.
 

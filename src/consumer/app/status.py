@@ -1,19 +1,20 @@
 """What each query is doing, without Spark: what leases, tables, landing log and topics say of it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from consumer.iceberg.marker import Committed, committed, property_of
+from consumer.layers.bronze.trips import Example, described, ways_on
 from consumer.modes.checkpoint import Checkpoint
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import alerts_queries, bronze_query, read_checkpoint
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.errors import LakeproofError, PausedError, UsageError
 from lakeproof.gold.model import Kind, Publish
 from lakeproof.gold.product_file import load_product, names_of_kind
 from lakeproof.gold.samples import AlertMode
@@ -24,6 +25,8 @@ from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import is_hidden, landing_zone
 from lakeproof.settings import Settings
+from lakeproof.state.breaker_log import BreakerLog
+from lakeproof.state.breaker_log import Query as Pausing
 from lakeproof.state.failures import failures
 from lakeproof.state.landing_log import LandingLog, Position
 from lakeproof.state.lease import (
@@ -50,6 +53,13 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 _RATE_OVER = timedelta(minutes=1)
+_WARNED_FOR = timedelta(days=1)
+_SAID = {
+    "warned": "the breaker warned",
+    "paused": "paused",
+    "paused past": "a batch over the past was paused",
+    "accepted": "accepted, and committed by the next run. Paused",
+}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDE = 10_000  # characters: nothing is cut off there
 _HEADINGS = ("query", "state", "behind", "rows/s", "last commit", "watermark")
@@ -60,10 +70,11 @@ class Doing(StrEnum):
 
     RUNNING = "running"
     STOPPED = "stopped"
+    PAUSED = "paused"
     FAILED = "failed"
 
 
-_COLOURS = {Doing.RUNNING: "green", Doing.STOPPED: "yellow", Doing.FAILED: "red"}
+_COLOURS = {Doing.RUNNING: "green", Doing.STOPPED: "yellow", Doing.PAUSED: "red", Doing.FAILED: "red"}
 
 
 @dataclass(frozen=True)
@@ -80,7 +91,9 @@ class QueryStatus:
     last_commit: datetime | None = None  # when it committed, UTC
     # the greatest event time that silver has seen, or the time before which windows are final, UTC
     watermark: datetime | None = None
-    problem: str = ""  # why it failed, or why the lag is not known
+    problem: str = ""  # why it failed or is paused, or why the lag is not known
+    # What the breaker of the stream has found: a pause that lasts, or the last warning of the last day.
+    breaker: Mapping[str, Any] | None = None
 
 
 Found = Iterator[tuple[str, QueryStatus]]
@@ -105,16 +118,20 @@ def _with_state(query: QueryStatus, held: State, failure: str | None) -> QuerySt
     """A query with what its lease says of it, and why it failed."""
     if held is State.RUNNING:
         return replace(query, state=Doing.RUNNING)
+    if query.state is Doing.PAUSED:
+        return query
     if held is State.DIED:
         return replace(query, state=Doing.FAILED, problem="It was killed, or its machine died.")
     return query if failure is None else replace(query, state=Doing.FAILED, problem=failure)
 
 
 def exit_code(found: Sequence[QueryStatus]) -> int:
-    """0 if all queries run, 1 if one failed, 4 if none failed and one is stopped."""
+    """0 if all queries run, 1 if one failed, 5 if none failed and one is paused, 4 if one is only stopped."""
     states = {each.state for each in found}
     if Doing.FAILED in states:
         return 1
+    if Doing.PAUSED in states:
+        return PausedError.exit_code
     return 4 if Doing.STOPPED in states else 0
 
 
@@ -146,6 +163,14 @@ def write_table(found: Sequence[QueryStatus], out: TextIO) -> None:
     for each in found:
         if each.problem:
             console.print(printable(f"{each.query}: {each.problem}"), markup=False)
+        if each.breaker:
+            console.print(printable(f"{each.query}: {_of_breaker(each.breaker)}"), markup=False)
+
+
+def _of_breaker(breaker: Mapping[str, Any]) -> str:
+    """What the breaker has found, for people."""
+    said = f"{_SAID[breaker['state']]} at {breaker['at']:%Y-%m-%d %H:%M:%S}: {described(breaker)}."
+    return "\n  ".join([said, *(str(Example(**each)) for each in breaker["examples"])])
 
 
 def _cells(each: QueryStatus) -> list[str]:
@@ -239,14 +264,14 @@ class _Filled:
     def newest(self) -> Committed | None:
         return committed(self.table.properties, self.query)
 
-    def status(self, lag: int | None, watermark: datetime | None = None, **known: str) -> QueryStatus:
+    def status(
+        self, lag: int | None, watermark: datetime | None = None, unit: str = "micro-batches", problem: str = ""
+    ) -> QueryStatus:
         commits = list(self._commits())
         since = datetime.now(UTC) - _RATE_OVER
         rate = round(sum(rows for at, rows in commits if at >= since) / _RATE_OVER.total_seconds(), 1)
         last = max((at for at, _ in commits), default=None)
-        return QueryStatus(
-            self.query, Doing.STOPPED, lag, **known, rows_per_second=rate, last_commit=last, watermark=watermark
-        )
+        return QueryStatus(self.query, Doing.STOPPED, lag, unit, rate, last, watermark, problem)
 
     def _commits(self) -> Iterator[tuple[datetime, int]]:
         """When the query committed, and how many rows. Commits of compaction are left out."""
@@ -265,7 +290,7 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str) -> Found:
         lag, unit, problem = *_behind(settings, stream, ledger, accounted), ""
     except LakeproofError as error:
         lag, unit, problem = None, "", error.message
-    yield stream, bronze.status(lag, unit=unit, problem=problem)
+    yield stream, _with_breaker(settings, stream, bronze.status(lag, unit=unit, problem=problem))
 
     followed = {names.dead_letters: committed(catalog.load_table(names.dead_letters).properties, query)}
     decided = None
@@ -286,6 +311,21 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str) -> Found:
             sent = Committed.parse(position.marker) if position else None
             at = positions.recorded_at(sink)
             yield sink_lease(sink), QueryStatus(sink, lag=_behind_of(newest, sent), last_commit=at)
+
+
+def _with_breaker(settings: Settings, stream: str, query: QueryStatus) -> QueryStatus:
+    """A query of bronze with what its breaker has found."""
+    breakers = BreakerLog(settings.state.database, stream)
+    waiting = breakers.paused(Pausing.STREAM)
+    if newest := next(iter(waiting or breakers.paused(Pausing.PAST)), None):
+        state = "accepted" if newest.accepted_at else "paused" if waiting else "paused past"
+        problem = "" if newest.accepted_at else ways_on(stream)
+        found = dict(newest.found) | {"state": state, "at": newest.tripped_at}
+        return replace(query, state=Doing.PAUSED if waiting else query.state, problem=problem, breaker=found)
+    warning = breakers.warning()
+    if warning and warning.tripped_at > datetime.now(UTC) - _WARNED_FOR:
+        return replace(query, breaker=dict(warning.found) | {"state": "warned", "at": warning.tripped_at})
+    return query
 
 
 def _of_windows(settings: Settings, product: str, table: _Filled, decided: Committed | None) -> QueryStatus:

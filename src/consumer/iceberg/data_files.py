@@ -1,7 +1,7 @@
 """Parquet data files of a table, written by whoever has the rows; a commit of the driver makes them part of it."""
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,10 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import structlog
 
 from lakeproof.addresses import encoded
 from lakeproof.errors import LakeproofError
-from lakeproof.storage import Storage
+from lakeproof.settings import S3Settings
+from lakeproof.storage import Storage, open_storage
+
+log = structlog.get_logger()
 
 # Bytes of Arrow rows that make a row group, or several, one for each day.
 _FLUSH_BYTES = 64 << 20
@@ -94,6 +98,22 @@ class DataFileWriter:
             self._storage.write_new(encoded(uri), content)  # storage decodes percent signs, Iceberg does not
             self._written.append(DataFile(uri, len(content), partition, _footer(content)))
         self._open = {}
+
+
+def remove_files(files: Iterable[DataFile], s3: S3Settings) -> None:
+    """Remove data files that no commit was sent with; what cannot be removed is left to the removal of orphans."""
+    left, storages = 0, dict[str, Storage]()
+    for file in files:
+        uri = encoded(file.uri)
+        place = "/".join(uri.split("/")[:3])  # the disk, or a bucket
+        try:
+            if place not in storages:
+                storages[place] = open_storage(place, s3)
+            storages[place].remove(uri)
+        except (LakeproofError, OSError):
+            left += 1
+    if left:
+        log.warning("data files that no table has could not be removed", files=left)
 
 
 def _footer(content: bytes) -> bytes:

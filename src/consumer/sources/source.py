@@ -143,6 +143,10 @@ class Source(ABC, Generic[PartT]):
         """How much there is to take, by a unit of `size_of`; empty for a run without an end. It was resumed."""
         return {}
 
+    def still_next(self, start: str, end: str, accounted: str | None) -> tuple[str, str] | None:
+        """What a paused micro-batch from `start` to `end` is by now, if it is next behind `accounted`; None if not."""
+        return (start, end) if start == accounted or (accounted is None and self.is_origin(start)) else None
+
     def look_again(self, parts: Iterable[PartT]) -> None:
         """Remember the new tags of parts that its reader called `touched` with."""
 

@@ -4,6 +4,8 @@ from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import (
     ISO_8601,
     Bound,
+    Breaker,
+    BreakerAction,
     Constraints,
     DecimalType,
     Derived,
@@ -26,6 +28,8 @@ from lakeproof.contracts.rules.expression import Rule
 __all__ = [
     "ISO_8601",
     "Bound",
+    "Breaker",
+    "BreakerAction",
     "Constraints",
     "Contract",
     "DecimalType",

@@ -3,7 +3,16 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lakeproof.contracts.model import DriftPolicy, Field, ObjectType, Silver, current, live
+from lakeproof.contracts.model import (
+    DEFAULT_BREAKER,
+    Breaker,
+    DriftPolicy,
+    Field,
+    ObjectType,
+    Silver,
+    current,
+    live,
+)
 from lakeproof.contracts.rules.expression import Rule
 
 
@@ -24,6 +33,7 @@ class Contract:
     drift: DriftPolicy = DriftPolicy.FREEZE
     # None if the stream cannot have silver, see :attr:`no_silver`.
     silver: Silver | None = None
+    breaker: Breaker = DEFAULT_BREAKER  # when too many units are bad
 
     @property
     def no_silver(self) -> str:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from lakeproof.contracts.contract import Contract
-from lakeproof.contracts.duration import horizon_text
+from lakeproof.contracts.duration import duration_text, horizon_text
 from lakeproof.contracts.model import (
     Bound,
+    Breaker,
     Constraints,
     DecimalType,
     DriftPolicy,
@@ -94,6 +95,8 @@ def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
             forward=old.drift is not DriftPolicy.FREEZE,
         )
     yield from _of_silver(old, new)
+    if old.breaker != new.breaker:
+        yield _compatible(f"breaker {_breaker(old.breaker)} → {_breaker(new.breaker)}: same records and dead letters")
     yield from _of_fields(old.fields, new.fields, "")
     yield from _of_rules(old, new)
 
@@ -110,6 +113,11 @@ def _of_silver(old: Contract, new: Contract) -> Iterator[Change]:
         yield _compatible(what)
     if before.strategy is not after.strategy:
         yield _compatible(f"silver strategy {before.strategy} → {after.strategy}: same records, found in another way")
+
+
+def _breaker(breaker: Breaker) -> str:
+    over = f" or {duration_text(breaker.over)}" if breaker.over else ""
+    return f"{breaker.action} at {breaker.share:f} of {breaker.units} units of a micro-batch{over}"
 
 
 def _of_fields(old: tuple[Field, ...], new: tuple[Field, ...], within: str) -> Iterator[Change]:

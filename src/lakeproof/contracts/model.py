@@ -31,6 +31,31 @@ class Silver:
     strategy: SilverStrategy  # how earlier records of a key are found
 
 
+class BreakerAction(StrEnum):
+    """What to do when too many units are bad."""
+
+    WARN = "warn"  # commit them, and say so
+    PAUSE = "pause"  # stop before anything of the micro-batch is committed
+
+
+@dataclass(frozen=True)
+class Breaker:
+    """When too many units of a stream are bad, and what to do then."""
+
+    share: Decimal = Decimal("0.25")  # of all units, from which on too many are bad
+    units: int = 200  # among fewer units than this, no number is too many
+    # Beside each micro-batch, all units of this time are counted, too; None for micro-batches alone.
+    over: timedelta | None = timedelta(hours=1)
+    action: BreakerAction = BreakerAction.WARN
+
+    def trips(self, bad: int, units: int) -> bool:
+        """Whether too many of some units are bad."""
+        return units >= self.units and bad >= self.share * units
+
+
+DEFAULT_BREAKER = Breaker()
+
+
 class PrimitiveType(StrEnum):
     """Type of a JSON scalar and of its column.
 

@@ -99,6 +99,24 @@ QUERY_FAILURES = Table(
     Column("hint", String, nullable=False),
     Column("failed_at", Float, nullable=False),
 )
+_for_breakers = MetaData()
+BREAKER_TRIPS = Table(
+    "breaker_trips",
+    _for_breakers,
+    Column("stream", String, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("query", String, nullable=False),
+    Column("action", String, nullable=False),
+    # What the micro-batch holds.
+    Column("start_position", String, nullable=False),
+    Column("end_position", String, nullable=False),
+    Column("checkpoint_id", String, nullable=False),
+    Column("found", String, nullable=False),  # JSON: counts, reasons and examples
+    Column("tripped_at", Float, nullable=False),
+    Column("accepted_at", Float),
+    # When the units of a pause were committed, or no longer came next.
+    Column("ended_at", Float),
+)
 LEASES = Table(
     "leases",
     _metadata,
@@ -148,4 +166,4 @@ def _version(connection: Connection) -> int | None:
     return connection.scalar(select(_VERSION.c.version))
 
 
-_STEPS = (_metadata, _for_kafka, _for_publishing)  # tables to create, by version
+_STEPS = (_metadata, _for_kafka, _for_publishing, _for_breakers)  # tables to create, by version

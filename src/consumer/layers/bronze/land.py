@@ -13,9 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.iceberg.append import open_table
+from consumer.iceberg.data_files import remove_files
 from consumer.iceberg.marker import Committed, Marker, unfinished
 from consumer.iceberg.tasks import write_batches
 from consumer.layers.base import Commits, Computing, append
+from consumer.layers.bronze.breaker import Watch
 from consumer.layers.bronze.ledger import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
 from consumer.layers.bronze.tasks import Task, contents_of, write_judged
 from consumer.layers.upstream import recorded_contract
@@ -23,8 +25,10 @@ from consumer.sources.source import Held, PartT, Source
 from lakeproof.catalog import CATALOG
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract
+from lakeproof.errors import PausedError
 from lakeproof.reasons import Reason
 from lakeproof.settings import Settings
+from lakeproof.state.breaker_log import Trip
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables.names import MICRO_BATCH_ID, NEXT_MICRO_BATCH, SOURCE, StreamTables, stream_tables
 
@@ -39,6 +43,7 @@ class Landed(Generic[PartT]):
 
     parts: Sequence[PartT]
     marker: Marker
+    paused: Trip | None = None  # the pause of the same micro-batch, which is judged again
 
 
 class BronzeLayer(Computing[Landed[PartT]]):
@@ -60,6 +65,7 @@ class BronzeLayer(Computing[Landed[PartT]]):
         self._source = source
         self._contracts = ContractLog(settings.state.database)
         self._schema_id_of = schema_id_of
+        self._watch = Watch(settings, stream)
 
     def landed(self, held: Held[PartT], checkpoint_id: str, micro_batch_id: int) -> Landed[PartT]:
         """What a micro-batch of a checkpoint holds."""
@@ -116,10 +122,17 @@ class BronzeLayer(Computing[Landed[PartT]]):
             # The dead letters of a file that is gone are lost: the ledger records it, and verify reports it.
             gone = {part.name for part in parts if part.given_up}
             outcomes |= {(source, str(Reason.ABSENT)): 1 for source in written.changed if source in gone}
+        if task.bronze is not None:  # what bronze has of a micro-batch is finished, however bad it is
+            try:
+                self._watch.check(marker, batch, outcomes, written.examples, work.paused)
+            except PausedError:
+                remove_files([*written.bronze, *written.dead_letters], s3)
+                raise
         yield append(bronze, marker, written.bronze)
         yield append(dead_letters, marker, written.dead_letters)
         rows = ledger_rows(parts, outcomes, written.drift, written.hashes, batch)
         yield append(ledger, marker, write_batches([rows], rows_of_ledger, s3).files)
+        self._watch.committed(batch, outcomes, work.paused)
         return logged | {"id": batch.id} | _totals(outcomes, written.drift, batch)
 
     def _contract(self, digest: str) -> Contract:

@@ -18,8 +18,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import DataFile, DataFileWriter, Target
+from consumer.layers.bronze.examples import note_examples
 from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
 from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.layers.bronze.trips import Example
 from consumer.sources.envelope import SMALL_BYTES, Envelope, Messages
 from consumer.sources.source import PartT, Reader
 from consumer.spreading import in_tasks
@@ -60,6 +62,7 @@ class JudgedParts(Generic[PartT]):
     changed: list[str] = field(default_factory=list)  # sources that are not what was judged any more, and were left out
     # parts that have another tag than was listed, and were read as they are now
     touched: list[PartT] = field(default_factory=list)
+    examples: dict[str, Example] = field(default_factory=dict)  # a bad unit for each set of reasons, of the first ones
     hashes: dict[str, str] = field(default_factory=dict)  # hash of each source's bytes as they lie there
 
 
@@ -96,6 +99,7 @@ def write_judged(spark: SparkSession, parts: Sequence[PartT], task: Task[PartT])
         whole.drift.update(part.drift)
         whole.changed += part.changed
         whole.touched += part.touched
+        whole.examples = part.examples | whole.examples
         whole.hashes |= part.hashes
     return whole
 
@@ -179,9 +183,11 @@ class _Work(Generic[PartT]):
                 self._bronze.write(bronze_rows(good, origins.columns_of(good_of, len(good)), self._batch))
         if len(bad):
             parts = origins.parts_of(bad_of, len(bad))
-            outcomes.update(zip(parts, reason_sets(bad.reasons), strict=True))
+            columns, reasons = origins.columns_of(bad_of, len(bad)), reason_sets(bad.reasons)
+            outcomes.update(zip(parts, reasons, strict=True))
+            note_examples(self.written.examples, bad, reasons, columns)
             if self._dead_letters:
-                self._dead_letters.write(dead_letter_rows(bad, origins.columns_of(bad_of, len(bad)), self._batch))
+                self._dead_letters.write(dead_letter_rows(bad, columns, self._batch))
 
 
 def _nothing(_: int) -> None:

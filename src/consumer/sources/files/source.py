@@ -145,8 +145,8 @@ class FileSource(Source[LandedFile]):
         if not found:  # a new checkpoint begins with an empty micro-batch
             return None
         if found[0]["end"] == str(self._start):
-            # Spark repeats what it has not recorded as done. A replay may have committed since, so the newest marker no
-            # longer says that the tables have it.
+            # Spark repeats what it has not recorded as done. A replay may have committed since, or a paused one may have
+            # been taken under another contract, so the newest marker does not say that the tables have it.
             return None
         return Held(rows_as_files(found), found[0]["start"], found[0]["end"], found[0]["contract"])
 
@@ -165,6 +165,10 @@ class FileSource(Source[LandedFile]):
             seen = self._zone.stat(name) or StoredFile(self._zone.uri_of(name), 0, "absent", datetime.now(UTC))
             found.append(LandedFile(0, name, seen.size, seen.etag, seen.modified_at, name in given_up))
         return found
+
+    def still_next(self, start: str, end: str, accounted: str | None) -> tuple[str, str] | None:
+        """What a paused micro-batch is by now, if the landing log knows its files."""
+        return super().still_next(start, end, accounted) if self._log.has(Position.parse(end)) else None
 
     def look_again(self, parts: Iterable[LandedFile]) -> None:
         """Remember the tags that files were read with."""

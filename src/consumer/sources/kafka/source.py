@@ -20,7 +20,7 @@ from consumer.sources.source import DeclinedError, Held, Source
 from lakeproof.checkpoint import read_checkpoint, read_initial_offset, read_offset
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.client import spark_options
-from lakeproof.kafka.offsets import Offsets, Range
+from lakeproof.kafka.offsets import Offsets, Range, without
 from lakeproof.kafka.recorded import Recorded, check_comes_from, record_topic, recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.settings import KafkaSettings, Limits, Settings
@@ -174,6 +174,21 @@ class KafkaSource(Source[OffsetRange]):
             return None
         # What a batch has read of the past is part of the position. Spark does not know of it.
         return self._begin(start.with_past(self._past), end.with_past(self._past))
+
+    def still_next(self, start: str, end: str, accounted: str | None) -> tuple[str, str] | None:
+        """What a paused micro-batch is by now: the stream and batches over the past may have gone on beside it."""
+        first, last, place = Offsets.parse(start), Offsets.parse(end), self._place(accounted)
+        if past := last.past_since(first):
+            left = without(past, place.past)
+            return (str(place), str(place.with_past(left))) if left else None
+        if replace(first, past=()) != replace(place, past=()):
+            return None
+        return str(place), str(last.with_past(place.past))
+
+    def takes_of_past(self, start: str, end: str, wanted: Sequence[Range]) -> bool:
+        """Whether a micro-batch of the past has some of what is wanted."""
+        past = Offsets.parse(end).past_since(Offsets.parse(start))
+        return without(past, wanted) != past
 
     def next_of_past(self, accounted: str | None, wanted: Sequence[Range]) -> Held[OffsetRange] | None:
         """What a batch over the past takes next: of what is wanted, offsets before the stream's beginning; or None."""

@@ -20,6 +20,7 @@ EVENT_TIME = "eventTime"
 DRIFT_POLICY = "driftPolicy"
 SILVER_HORIZON = "silverHorizon"
 SILVER_STRATEGY = "silverStrategy"
+BREAKER = "breaker"
 
 DERIVED = "derived"
 DROPPED = "dropped"
@@ -29,7 +30,8 @@ ANOMALY_BELOW = "anomalyBelow"
 ANOMALY_ABOVE = "anomalyAbove"
 
 _OF_FIELDS = (DERIVED, DROPPED, RENAMED_FROM, ANOMALY_BELOW, ANOMALY_ABOVE)
-_OURS = {name.lower(): name for name in (EVENT_TIME, DRIFT_POLICY, SILVER_HORIZON, SILVER_STRATEGY, *_OF_FIELDS)}
+_OF_CONTRACTS = (EVENT_TIME, DRIFT_POLICY, SILVER_HORIZON, SILVER_STRATEGY, BREAKER)
+_OURS = {name.lower(): name for name in (*_OF_CONTRACTS, *_OF_FIELDS)}
 _KEY = "customProperties"
 _LIKENESS = 0.8
 

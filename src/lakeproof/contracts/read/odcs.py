@@ -9,6 +9,7 @@ from open_data_contract_standard.model import CustomProperty, OpenDataContractSt
 
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectType, PrimitiveType, live
+from lakeproof.contracts.read.breaker import read_breaker
 from lakeproof.contracts.read.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names, custom_values, one_of
 from lakeproof.contracts.read.derived import check_derived
 from lakeproof.contracts.read.fields import read_fields
@@ -161,6 +162,7 @@ def _contract(raw: Any, digest: str, expected_name: str | None, problems: Proble
         drift=problems.read(_drift, customs) or DriftPolicy.FREEZE,
         rules=read_rules(table.quality or [], properties, live(fields), _TABLE, problems),
         silver=read_silver(customs, primary_key, fields, lambda name: places[name], problems),
+        breaker=read_breaker(customs, problems),
     )
 
 

@@ -1,0 +1,156 @@
+"""The breaker: what is done when too many units of a stream are bad, before anything of a micro-batch is committed.
+
+A pause is recorded in the state database by what the micro-batch holds. The next run takes exactly that again before
+anything else (``app/landing.py``), so that no restart cuts it into pieces that are too small for the breaker.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from pyiceberg import expressions
+
+from consumer.iceberg.marker import Marker
+from consumer.layers.bronze.ledger import MicroBatch, Outcome
+from consumer.layers.bronze.trips import MICRO_BATCH, Example, described, ways_on
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.contracts import Breaker, BreakerAction
+from lakeproof.contracts.duration import duration_text
+from lakeproof.errors import PausedError
+from lakeproof.settings import Settings
+from lakeproof.state.breaker_log import BreakerLog, Query, Trip
+from lakeproof.tables.names import INGESTED_AT, stream_tables
+
+log = structlog.get_logger()
+compare: Any = expressions  # mypy does not see the arguments that pydantic takes
+
+EVENT = "breaker tripped"
+_EXAMPLES = 3
+_REPLAY = "replay"
+"""What the ledger has in place of a checkpoint for a replay: its units were counted when they landed."""
+_COLUMNS = (INGESTED_AT, "checkpoint_id", "units", "dead_letters")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A micro-batch: when it was judged, how many units it had, and how many of them had which set of reasons."""
+
+    at: datetime
+    units: int
+    reasons: Counter[str]
+
+    @classmethod
+    def of(cls, at: datetime, outcomes: Mapping[Outcome, int]) -> "Taken":
+        """What a micro-batch was judged as."""
+        reasons = Counter[str]()
+        for (_, codes), count in outcomes.items():
+            if codes is not None:
+                reasons[codes] += count
+        return cls(at, sum(outcomes.values()), reasons)
+
+    @property
+    def bad(self) -> int:
+        """How many units are bad."""
+        return self.reasons.total()
+
+
+class Watch:
+    """Watches the share of bad units of a stream."""
+
+    def __init__(self, settings: Settings, stream: str) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._log = BreakerLog(settings.state.database, stream)
+        self._recent: list[Taken] = []
+        self._read_over: timedelta | None = None  # for which time `_recent` was read; None before
+
+    def check(
+        self,
+        marker: Marker,
+        batch: MicroBatch,
+        outcomes: Mapping[Outcome, int],
+        examples: Mapping[str, Example],
+        paused: Trip | None,
+    ) -> None:
+        """Raise PausedError if too many units are bad, and the contract says so; or warn.
+
+        `paused` is the pause of the same micro-batch, which is judged again. Call :meth:`committed` once all is done.
+        """
+        breaker = batch.contract.breaker
+        found = self._found(breaker, Taken.of(batch.ingested_at, outcomes), paused)
+        if found is None:
+            return
+        total, over = found
+        shown = sorted(examples, key=lambda reasons: -total.reasons[reasons])[:_EXAMPLES]
+        facts = {
+            "share": round(total.bad / total.units, 4),
+            "bad": total.bad,
+            "units": total.units,
+            "over": duration_text(over) if over else MICRO_BATCH,
+            "limit": {"share": float(breaker.share), "units": breaker.units},
+            "contract": batch.contract.version,
+            "reasons": dict(total.reasons.most_common()),
+            "examples": [asdict(examples[reasons]) for reasons in shown],
+        }
+        if breaker.action is BreakerAction.WARN:
+            log.warning(EVENT, stream=self._stream, action="warn", **facts)
+            self._log.warn(facts)
+        elif paused and paused.accepted_at:
+            log.warning(EVENT, stream=self._stream, action="accepted", accepted_at=str(paused.accepted_at), **facts)
+        else:
+            log.warning(EVENT, stream=self._stream, action="pause", **facts)
+            query = Query.PAST if marker.checkpoint_id == Query.PAST else Query.STREAM
+            self._log.pause(query, (marker.start, marker.end, marker.checkpoint_id), facts, paused)
+            raise PausedError(
+                f"{self._stream} is paused: {described(facts)}. Nothing of the micro-batch was committed.",
+                ways_on(self._stream),
+                [str(examples[reasons]) for reasons in shown],
+            )
+
+    def committed(self, batch: MicroBatch, outcomes: Mapping[Outcome, int], paused: Trip | None) -> None:
+        """Count a micro-batch that the ledger has; the time that is counted begins again after a pause."""
+        if paused:
+            self._log.end(paused)
+            self._read_over = None
+        elif self._read_over:
+            self._recent.append(Taken.of(batch.ingested_at, outcomes))
+
+    def _found(self, breaker: Breaker, taken: Taken, paused: Trip | None) -> tuple[Taken, timedelta | None] | None:
+        """What is too bad: the micro-batch, or all of the time that is counted."""
+        if not taken.bad:
+            return None
+        if breaker.trips(taken.bad, taken.units):
+            return taken, None
+        if breaker.over is None:
+            return None
+        # A micro-batch that is judged again is beside what it was beside, however long ago that was.
+        now = paused.tripped_at if paused else taken.at
+        earlier = self._since(now - breaker.over, breaker.over, fresh=paused is not None)
+        units = taken.units + sum(each.units for each in earlier)
+        reasons = sum((each.reasons for each in earlier), taken.reasons.copy())
+        total = Taken(taken.at, units, reasons)
+        return (total, breaker.over) if breaker.trips(total.bad, units) else None
+
+    def _since(self, since: datetime, over: timedelta, *, fresh: bool) -> list[Taken]:
+        """Micro-batches since a time; later, those that are too old are forgotten."""
+        if fresh or self._read_over is None or self._read_over < over:
+            last_end = self._log.last_end()
+            self._recent = self._read(max(since, last_end) if last_end else since)
+            self._read_over = None if fresh else over
+        self._recent = [each for each in self._recent if each.at > since]
+        return self._recent
+
+    def _read(self, since: datetime) -> list[Taken]:
+        with catalog_errors():
+            ledger = open_catalog(self._settings).load_table(stream_tables(self._stream).ledger)
+            scan = ledger.scan(compare.GreaterThan(INGESTED_AT, since.isoformat()), selected_fields=_COLUMNS)
+            rows: list[dict[str, Any]] = scan.to_arrow().to_pylist()
+        units, reasons = Counter[datetime](), dict[datetime, Counter[str]]()
+        for row in rows:
+            if row["checkpoint_id"] != _REPLAY:
+                units[row[INGESTED_AT]] += row["units"]
+                reasons.setdefault(row[INGESTED_AT], Counter()).update(dict(row["dead_letters"] or ()))
+        return [Taken(at, units[at], reasons[at]) for at in sorted(reasons)]

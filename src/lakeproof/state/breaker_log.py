@@ -1,0 +1,133 @@
+"""Trips of the breakers of all streams: which micro-batches are paused, which were accepted, and recent warnings."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, func, select, update
+from sqlalchemy.engine import Row
+
+from lakeproof.contracts import BreakerAction
+from lakeproof.state.database import open_database, transaction
+from lakeproof.state.schema import BREAKER_TRIPS
+
+_T = BREAKER_TRIPS.c
+
+
+class Query(StrEnum):
+    """What took a micro-batch."""
+
+    STREAM = "stream"
+    PAST = "past"  # a batch over the past of a topic
+
+
+@dataclass(frozen=True)
+class Trip:
+    """A micro-batch of which too many units are bad."""
+
+    number: int
+    start: str
+    end: str
+    checkpoint_id: str
+    found: Mapping[str, Any]  # counts, reasons and examples
+    tripped_at: datetime  # UTC
+    accepted_at: datetime | None = None  # when an operator let the units through
+    ended_at: datetime | None = None
+
+
+class BreakerLog:
+    """The trips of one stream. Open it in the process that uses it: it holds a database connection."""
+
+    def __init__(self, database: str, stream: str) -> None:
+        self._engine = open_database(database)
+        self._stream = stream
+        self._mine = _T.stream == stream
+
+    def warn(self, found: Mapping[str, Any]) -> None:
+        """Record a warning in place of the one before."""
+        with transaction(self._engine) as connection:
+            connection.execute(delete(BREAKER_TRIPS).where(self._mine, _T.action == BreakerAction.WARN))
+        self._insert(Query.STREAM, BreakerAction.WARN, ("", "", ""), found)
+
+    def pause(self, query: Query, holds: tuple[str, str, str], found: Mapping[str, Any], again: Trip | None) -> None:
+        """Record a paused micro-batch, by its start, its end and its checkpoint; `again` is what it was paused as."""
+        if again is None:
+            self._insert(query, BreakerAction.PAUSE, holds, found)
+            return
+        with transaction(self._engine) as connection:  # an operator may be accepting it: only this column
+            row = update(BREAKER_TRIPS).where(self._mine, _T.number == again.number)
+            connection.execute(row.values(found=json.dumps(found)))
+
+    def paused(self, *queries: Query) -> list[Trip]:
+        """Paused micro-batches in the order in which they were paused."""
+        meant = _T.query.in_(queries or list(Query))
+        return self._trips(_T.action == BreakerAction.PAUSE, _T.ended_at.is_(None), meant)
+
+    def accept(self, *queries: Query) -> list[Trip]:
+        """Let paused micro-batches through, once; return them."""
+        found = self.paused(*queries)
+        with transaction(self._engine) as connection:
+            for trip in found:
+                row = update(BREAKER_TRIPS).where(self._mine, _T.number == trip.number, _T.accepted_at.is_(None))
+                connection.execute(row.values(accepted_at=time.time()))
+        return found
+
+    def end(self, trip: Trip) -> None:
+        """Record that the units of a pause were committed, or no longer come next."""
+        with transaction(self._engine) as connection:
+            row = update(BREAKER_TRIPS).where(self._mine, _T.number == trip.number)
+            connection.execute(row.values(ended_at=time.time()))
+
+    def last_end(self) -> datetime | None:
+        """When the last pause ended; None if there was none."""
+        with transaction(self._engine) as connection:
+            return _time(connection.scalar(select(func.max(_T.ended_at)).where(self._mine)))
+
+    def warning(self) -> Trip | None:
+        """The newest warning."""
+        return next(iter(self._trips(_T.action == BreakerAction.WARN)), None)
+
+    def _insert(
+        self, query: Query, action: BreakerAction, holds: tuple[str, str, str], found: Mapping[str, Any]
+    ) -> None:
+        start, end, checkpoint_id = holds
+        with transaction(self._engine) as connection:  # only the holder of the stream's lease calls this
+            newest = connection.scalar(select(func.max(_T.number)).where(self._mine)) or 0
+            row = {
+                "stream": self._stream,
+                "number": newest + 1,
+                "query": query,
+                "action": action,
+                "start_position": start,
+                "end_position": end,
+                "checkpoint_id": checkpoint_id,
+                "found": json.dumps(found),
+                "tripped_at": time.time(),
+            }
+            connection.execute(BREAKER_TRIPS.insert(), row)
+
+    def _trips(self, *conditions: ColumnElement[bool]) -> list[Trip]:
+        query = select(BREAKER_TRIPS).where(self._mine, *conditions).order_by(_T.number)
+        with transaction(self._engine) as connection:
+            return [_trip(row) for row in connection.execute(query)]
+
+
+def _trip(row: Row[Any]) -> Trip:
+    return Trip(
+        row.number,
+        row.start_position,
+        row.end_position,
+        row.checkpoint_id,
+        json.loads(row.found),
+        datetime.fromtimestamp(row.tripped_at, UTC),
+        _time(row.accepted_at),
+        _time(row.ended_at),
+    )
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
