@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 from tests.consumer.app.accounts import EVENT
+from tests.consumer.breakers import apply_contract, write_contract
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, rows
 from tests.lakes import changed
@@ -16,12 +17,9 @@ from tests.lakes import changed
 from consumer.app import repair
 from consumer.app.status import Doing, as_json, exit_code, status
 from consumer.layers.bronze import breaker
-from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, PausedError
-from lakeproof.history.apply import carry_out, plan
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog
-from lakeproof.state.contract_log import ContractLog
 from reader.verify.driver import verify
 
 pytestmark = pytest.mark.spark
@@ -37,25 +35,16 @@ class Stream:
         self.settings = changed(settings, LAKE_CONTRACTS=folder)
         self.landing = settings.home / "landing" / "events"
         self.landing.mkdir(parents=True)
-        self.contract = folder / "events.yaml"
-        folder.mkdir()
+        self._contracts = folder
         self._drain = drain
 
-    def write(self, breaker: str, version: str = "2.0.0", *types: str) -> None:
+    def write(self, breaker: str, *types: str, version: str = "2.0.0") -> None:
         """Write a contract that allows some more types of events."""
-        text = (CONTRACTS / "events.yaml").read_text()
-        custom = f"customProperties:\n  - {{property: breaker, value: {breaker}}}\n"
-        text = text.replace("customProperties:\n", custom, 1)
-        enum = "        enum:\n"
-        text = text.replace(enum, enum + "".join(f"          - value: {each}\n" for each in types), 1)
-        lines = [f"version: {version}" if line.startswith("version:") else line for line in text.splitlines()]
-        self.contract.write_text("\n".join(lines))
+        write_contract(self._contracts, breaker, *types, version=version)
 
     def apply(self) -> None:
-        """Apply the contract, as `lakeproof contract apply` does."""
-        catalog = open_catalog(self.settings)
-        planned = plan(catalog, self.settings, "events")
-        carry_out(catalog, planned, ContractLog(self.settings.state.database))
+        """Apply the contract."""
+        apply_contract(self.settings)
 
     def land(self, name: str, good: int, bad: int) -> None:
         """Land a file; a bad record has a type of event that the contract lacks."""
@@ -100,7 +89,7 @@ def paused(stream: Stream, **variables: Any) -> PausedError:
 
 def fix(stream: Stream) -> None:
     """Put the contract right."""
-    stream.write(PAUSE, "2.1.0", "teleport")
+    stream.write(PAUSE, "teleport", version="2.1.0")
     stream.apply()
 
 
@@ -218,7 +207,7 @@ def test_a_micro_batch_that_bronze_has_is_finished_not_paused(stream: Stream, mo
     crash_before(monkeypatch)(1)
     with pytest.raises(LakeproofError, match="crashed, as asked"):
         stream.drain()
-    stream.write(PAUSE, "2.0.1")
+    stream.write(PAUSE, version="2.0.1")
     stream.apply()
     stream.drain()
     assert stream.counts() == (1, 9)
@@ -276,7 +265,7 @@ def test_a_warning_is_in_the_log_and_in_status(stream: Stream) -> None:
 
 
 def test_without_a_breaker_in_the_contract_much_garbage_warns(stream: Stream) -> None:
-    shutil.copy(CONTRACTS / "events.yaml", stream.contract)
+    stream.settings = changed(stream.settings, LAKE_CONTRACTS=CONTRACTS)
     for number in range(300):
         (stream.landing / f"{number}.json").write_bytes(b'[{"user_id": "u", ')
     with capture_logs() as logs:
