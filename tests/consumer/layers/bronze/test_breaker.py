@@ -16,7 +16,8 @@ from tests.lakes import changed
 
 from consumer.app import repair
 from consumer.app.status import Doing, as_json, exit_code, status
-from consumer.layers.bronze import breaker
+from consumer.layers.bronze import breaker, land
+from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, PausedError
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog
@@ -300,3 +301,59 @@ def test_bytes_in_examples_are_cut_and_escaped(stream: Stream) -> None:
     assert "\\x1b[2J" in example
     assert "\x1b" not in example
     assert len(example) < 500
+
+
+@pytest.mark.parametrize("where", ["before it is recorded", "after it is recorded"])
+def test_a_crash_while_it_pauses(stream: Stream, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    stream.write(PAUSE)
+    stream.land("1.json", 1, 9)
+
+    def crash(*_: object) -> None:
+        raise LakeproofError("crashed, as asked")
+
+    with monkeypatch.context() as patch:
+        if where.startswith("before"):
+            patch.setattr(BreakerLog, "pause", crash)
+        else:
+            patch.setattr(land, "remove_files", crash)
+        with pytest.raises(LakeproofError, match="crashed, as asked"):
+            stream.drain()
+    assert "9 of 10 units" in paused(stream).message
+    repair.accept(stream.settings, "events")
+    stream.drain()
+    assert stream.counts() == (1, 9)
+    assert stream.clean()
+
+
+def test_a_pause_whose_tables_were_dropped_ends(stream: Stream) -> None:
+    stream.write(PAUSE)
+    stream.land("1.json", 4, 0)
+    stream.drain()
+    stream.land("2.json", 1, 9)
+    paused(stream)
+    catalog = open_catalog(stream.settings)
+    for table in ("bronze", "dead_letters", "ledger"):
+        catalog.drop_table(f"{table}.events")
+    repair.reset(stream.settings, "events")
+    # All is read again from the beginning, and judged as it comes.
+    assert "9 of 14 units" in paused(stream).message
+    repair.accept(stream.settings, "events")
+    stream.drain()
+    assert stream.counts() == (5, 9)
+    assert stream.clean()
+
+
+def test_a_state_database_that_is_lost_takes_no_pause_with_it(stream: Stream) -> None:
+    stream.write(PAUSE)
+    stream.land("1.json", 4, 0)
+    stream.drain()
+    stream.land("2.json", 1, 9)
+    paused(stream)
+    for file in stream.settings.home.glob("landing-log.db*"):
+        file.unlink()
+    repair.reset(stream.settings, "events")
+    assert "9 of 10 units" in paused(stream).message
+    fix(stream)
+    stream.drain()
+    assert stream.counts() == (14, 0)
+    assert stream.clean()

@@ -1,0 +1,115 @@
+"""A paused stream in an application: what follows it finishes, the others end properly, and the pause is the error."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.consumer.app.accounts import EVENT
+from tests.consumer.breakers import write_contract
+from tests.consumer.lake import SessionOf, rows
+from tests.consumer.taking import layer_queries
+from tests.lakes import changed
+
+from consumer.app import repair
+from consumer.app.application import Query, run_queries
+from consumer.app.landing import BronzeQuery
+from consumer.app.status import Doing, status
+from consumer.app.trigger import Trigger
+from lakeproof.errors import PausedError
+from lakeproof.settings import Settings
+from lakeproof.storage import open_storage
+
+pytestmark = pytest.mark.spark
+
+PAUSE = "{share: 0.5, units: 4, over: micro-batch, action: pause}"
+
+
+@pytest.fixture
+def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
+    folder = tmp_path / "contracts"
+    write_contract(folder, PAUSE)
+    write_contract(folder, PAUSE, stream="clicks")
+    return changed(lake_settings, LAKE_CONTRACTS=folder, LAKE_SETTLE_SECONDS=0)
+
+
+@pytest.fixture
+def run(session_of: SessionOf, settings: Settings) -> Callable[..., None]:
+    def start(*streams: str, available_now: bool = True, silver: bool = True) -> None:
+        trigger = Trigger(available_now=available_now, every="200 milliseconds")
+        queries: list[Query] = [BronzeQuery(settings, stream, trigger) for stream in streams]
+        for stream in streams:
+            queries += layer_queries(settings, stream, trigger) * silver
+
+        def session() -> SparkSession:
+            return session_of(settings)
+
+        run_queries(settings, queries, session, available_now=available_now)
+
+    return start
+
+
+def land(settings: Settings, stream: str, name: str, good: int, bad: int) -> None:
+    records = [EVENT | {"event_id": f"{name}-{index}"} for index in range(good + bad)]
+    for record in records[good:]:
+        record["event_type"] = "teleport"
+    file = settings.home / "landing" / stream / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(records))
+
+
+def counts(settings: Settings, stream: str) -> tuple[int, int, int]:
+    return tuple(len(rows(settings, f"{table}.{stream}")) for table in ("bronze", "dead_letters", "silver"))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("available_now", [True, False], ids=["now", "endless"])
+def test_one_pauses_and_the_others_end_properly(
+    settings: Settings, run: Callable[..., None], available_now: bool
+) -> None:
+    land(settings, "events", "1.json", 5, 0)
+    run("events", silver=False)
+    land(settings, "events", "2.json", 1, 4)
+    land(settings, "clicks", "1.json", 5, 1)
+    # First it pauses in its micro-batch, then at the start: silver takes what bronze has, in both.
+    for _ in range(2):
+        with pytest.raises(PausedError, match=r"^bronze-events: events is paused: 4 of 5 units"):
+            run("events", "clicks", available_now=available_now)
+        assert counts(settings, "events") == (5, 0, 5)
+        if available_now:
+            assert counts(settings, "clicks") == (5, 1, 5)
+    land(settings, "clicks", "2.json", 5, 1)
+    found = {each.query: each.state for each in status(settings, ["events"])}
+    assert found["bronze-events"] is Doing.PAUSED
+    repair.accept(settings, "events")
+    run("events", "clicks")
+    assert counts(settings, "events") == (6, 4, 6)
+    assert counts(settings, "clicks") == (10, 2, 10)
+
+
+@pytest.mark.s3
+def test_what_was_written_for_nothing_is_removed_from_a_bucket(
+    s3_lake_settings: Settings, session_of: SessionOf, tmp_path: Path
+) -> None:
+    write_contract(tmp_path / "contracts", PAUSE)
+    settings = changed(s3_lake_settings, LAKE_CONTRACTS=tmp_path / "contracts")
+    settings = settings.model_copy(update={"s3": s3_lake_settings.s3})
+    records = json.dumps([EVENT | {"event_id": str(index), "event_type": "teleport"} for index in range(5)]).encode()
+    open_storage(settings.landing.uri, settings.s3).write_new(f"{settings.landing.uri}/events/1.json", records)
+
+    def data_files() -> list[str]:
+        warehouse = settings.catalog.warehouse_uri
+        found = [each.uri for each in open_storage(warehouse, settings.s3).list()]
+        return [uri for uri in found if uri.endswith(".parquet") and "/ops/" not in uri]
+
+    def drain() -> None:
+        query = BronzeQuery(settings, "events", Trigger(available_now=True))
+        run_queries(settings, [query], lambda: session_of(settings), available_now=True)
+
+    with pytest.raises(PausedError, match="5 of 5 units"):
+        drain()
+    assert data_files() == []
+    repair.accept(settings, "events")
+    drain()
+    assert len(rows(settings, "dead_letters.events")) == 5
+    assert data_files()

@@ -1,0 +1,78 @@
+"""The commands of an operator whose stream the breaker has paused, and their exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.consumer.breakers import write_contract
+from tests.consumer.lake import rows
+from tests.consumer.test_cli import EVENT, consumer, land
+from tests.lakes import changed
+from tests.logs import failure
+
+from lakeproof.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+NOW = ("run", "events", "--available-now", "--to", "silver")
+
+
+def land_bad(settings: Settings) -> None:
+    records = [EVENT | {"event_id": f"b{index}", "event_type": "\x1b[2J"} for index in range(8)]
+    (settings.home / "landing" / "events" / "bad.json").write_text(json.dumps(records))
+
+
+def test_a_pause_from_its_start_to_its_end(lake_settings: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "contracts"
+    write_contract(folder, "{share: 0.5, units: 4, over: micro-batch, action: pause}")
+    settings = changed(lake_settings, LAKE_CONTRACTS=folder)
+    land(settings, 0, 2)
+    land_bad(settings)
+    done = consumer(settings, *NOW)
+    assert done.returncode == 5, done.stderr
+    failed = failure(done.stderr)
+    assert "8 of 10 units of a micro-batch are bad (80.0%" in failed["message"]
+    assert "consumer accept events" in failed["hint"]
+    assert failed["retryable"] is False
+    assert "Traceback" not in done.stderr
+    assert "\x1b" not in done.stderr
+    shown = consumer(settings, "status", "events")
+    assert shown.returncode == 5
+    assert "paused" in shown.stdout
+    assert "8 of 10 units" in shown.stdout
+    assert "\x1b" not in shown.stdout
+    as_json = consumer(settings, "status", "events", "--json")
+    assert json.loads(as_json.stdout)[0]["breaker"]["reasons"] == {"not_allowed": 8}
+
+    again = consumer(settings, *NOW)
+    assert (again.returncode, rows(settings, "bronze.events")) == (5, [])
+    accepted = consumer(settings, "accept", "events")
+    assert (accepted.returncode, accepted.stderr) == (0, "Accepted. The next run commits it.\n")
+    assert "8 of 10 units" in accepted.stdout
+    done = consumer(settings, *NOW)
+    assert done.returncode == 0, done.stderr
+    assert [len(rows(settings, f"{name}.events")) for name in ("bronze", "dead_letters", "silver")] == [2, 8, 2]
+    nothing = consumer(settings, "accept", "events")
+    assert (nothing.returncode, nothing.stderr) == (0, "Nothing of events is paused.\n")
+    assert consumer(settings, "status", "events").returncode == 4
+
+
+def test_accept_bad_accepts_what_is_paused_and_nothing_else(lake_settings: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "contracts"
+    write_contract(folder, "{share: 0.5, units: 4, over: micro-batch, action: pause}")
+    settings = changed(lake_settings, LAKE_CONTRACTS=folder)
+    land(settings, 0, 1)
+    land_bad(settings)
+    early = consumer(settings, *NOW, "--accept-bad")
+    assert early.returncode == 2, early.stderr
+    assert "Nothing of events is paused" in failure(early.stderr)["message"]
+    assert consumer(settings, *NOW).returncode == 5
+    done = consumer(settings, *NOW, "--accept-bad")
+    assert done.returncode == 0, done.stderr
+    assert len(rows(settings, "dead_letters.events")) == 8
+
+
+def test_accept_bad_is_not_for_modes(lake_settings: Settings) -> None:
+    done = consumer(lake_settings, "run", "dedupe", "--accept-bad")
+    assert done.returncode == 2
+    assert "--accept-bad cannot be used with dedupe" in failure(done.stderr)["message"]
