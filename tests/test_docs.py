@@ -58,7 +58,7 @@ def walk(document: str, languages: str) -> tuple[str, list[str]]:
                 printed.append(line)
             else:
                 script.append(line.removeprefix("$ "))
-    assert len(printed) > 5
+    assert len(printed) > 3
     return "\n".join(script), printed
 
 
@@ -104,6 +104,16 @@ def test_the_tutorial_makes_a_stream_of_a_contract_of_under_30_lines(tmp_path: P
     environment = {"LAKE_SPARK_UI_PORT": "0"}
     said = shell(script.replace("target/tutorial", str(tmp_path)), environment)
     assert facts("\n".join(printed)) - facts(said) == {}
+
+
+@pytest.mark.spark
+def test_the_page_about_dead_letters_replays_them(tmp_path: Path) -> None:
+    script, printed = walk("docs/dead-letters.md", "sh|console")
+    environment = {"LAKE_SPARK_UI_PORT": "0"}
+    said = shell(script.replace("target/replay", str(tmp_path)), environment)
+    for line in printed:
+        assert line in said
+    assert "Clean" in said.rpartition("Bronze got 22 rows.")[2]
 
 
 @pytest.mark.spark
