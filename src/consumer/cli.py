@@ -22,6 +22,7 @@ from consumer.asked import (
     with_sinks,
     with_source,
 )
+from consumer.condition import COLUMNS, spark_condition, spark_expression
 from consumer.mode_options import option_of, with_mode_options
 from lakeproof.command import application, run
 from lakeproof.contracts import load_contract
@@ -141,6 +142,66 @@ def run_streams(
             run_asked(asked, when, source, period)
     except AskedToEnd:  # while it started: nothing was begun
         structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
+
+
+@app.command("replay")
+def replay_dead_letters(
+    stream: StreamArgument,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="Only dead letters that meet this condition, in the SQL of DuckDB: "
+            "\"list_contains(codes, 'wrong_type') AND _source LIKE '2026/11/%'\". "
+            f"The columns are {', '.join(COLUMNS)}.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="The first N of them only, in the order in which they came."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen, by reason, with examples. Nothing is changed.")
+    ] = False,
+    max_attempts: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Park a dead letter that has failed N times.")
+    ] = 3,
+    parked: Annotated[bool, typer.Option("--parked", help="Replay parked dead letters, too.")] = False,
+    salvage: Annotated[
+        bool,
+        typer.Option("--salvage", help="Take the complete records of a batch that was cut short. The rest stays."),
+    ] = False,
+    transform: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Correct the bytes first: a .py file with a function transform(raw: bytes, letter: dict) -> bytes, "
+            "or a .sql file with an expression over raw.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Judge the open dead letters of STREAM again, by the contract of today, and append those that pass to bronze.
+
+    A record keeps its place: its _source and _position are those with which it landed. Silver and gold are filled like
+    in a run. One that fails again stays a dead letter, and dead_letters.STREAM_attempts says why. Stop the consumer of
+    the stream first. If the command is interrupted, run it again.
+    """
+    settings = load_settings()
+    asked = asked_to_run(settings, [stream], None)
+    condition = spark_condition("--where", where) if where else None
+    from consumer.layers.bronze.transform import read_transform
+
+    read = read_transform(transform) if transform else None
+    expression = spark_expression(f"--transform {read.name}", read.text) if read and read.is_sql else None
+    _check(settings)
+    from consumer.app.run import run_preview, run_replay
+    from consumer.layers.bronze.letters import Choice
+    from consumer.layers.bronze.replay import Replay
+
+    wanted = Replay(Choice(condition, limit, parked), max_attempts, salvage, read, expression)
+    typer.echo(run_preview(asked, wanted) if dry_run else run_replay(asked, wanted))
 
 
 @app.command("reset")
@@ -296,4 +357,4 @@ def _mode_of(streams: list[str]) -> ModeName | None:
 
 def main() -> None:
     """Run the program."""
-    run(app, logs=["run", "rebuild"])
+    run(app, logs=["run", "rebuild", "replay"])

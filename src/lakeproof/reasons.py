@@ -31,3 +31,5 @@ class Reason(StrEnum):
     WRONG_LENGTH = "wrong_length"  # a string that is shorter or longer than the contract allows
     PATTERN_MISMATCH = "pattern_mismatch"  # a string that does not match the contract's pattern
     RULE_VIOLATED = "rule_violated"  # a rule is false; the detail starts with the rule's name
+
+    TRANSFORM_FAILED = "transform_failed"  # of a replay: the transform raised an error, or did not return bytes

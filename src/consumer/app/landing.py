@@ -13,10 +13,10 @@ from consumer.app.failures import explained
 from consumer.app.running import Running, SparkQueries
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
-from consumer.iceberg.marker import Marker
 from consumer.iceberg.newest import Standing, standing
 from consumer.layers.base import complete, run
 from consumer.layers.bronze.land import BronzeLayer
+from consumer.layers.bronze.replay import ReplayLayer
 from consumer.layers.bronze.tasks import warm_up_beside
 from consumer.sources.kafka.schema_ids import SchemaIds
 from consumer.sources.registry import SOURCES
@@ -40,7 +40,13 @@ class _Prepared:
     contract: Contract
     source: Source[Any]
     layer: BronzeLayer[Any]
-    unfinished: Marker | None
+    replaying: ReplayLayer
+    found: Standing
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a micro-batch must be finished before anything else."""
+        return self.found.unfinished is not None or self.found.is_replaying
 
 
 class BronzeQuery(Query):
@@ -75,22 +81,30 @@ class BronzeQuery(Query):
         contract = adopt(catalog, settings, stream, ContractLog(settings.state.database))
         source.prepare(catalog)
         schema_ids.prepare(contract)
-        found = self._standing(catalog, source)
-        if not found.unfinished:
-            self._resume(catalog, source, found)
+        self.plan(catalog, source, contract, schema_ids)
+        if not self._prepared.is_interrupted:
+            self._resume(catalog, source)
+
+    def plan(self, catalog: Catalog, source: Source[Any], contract: Contract, schema_ids: SchemaIds) -> None:
+        """Look where the tables are, and set up what fills them."""
+        settings, stream = self._settings, self.stream
         layer = BronzeLayer(settings, stream, source, schema_ids.of)
-        self._plan = _Prepared(contract, source, layer, found.unfinished)
+        of_topic = self._source == "kafka"
+        replaying = ReplayLayer(settings, stream, source, of_topic=of_topic, schema_id_of=schema_ids.of)
+        self._plan = _Prepared(contract, source, layer, replaying, self._standing(catalog, source))
 
     def resume(self, spark: SparkSession, held: Lease) -> None:
-        """Finish the micro-batch that bronze has and the ledger lacks, and find where to resume."""
+        """Finish the micro-batch that was interrupted, of what landed or of a replay, and find where to resume."""
         self._held, plan = held, self._prepared
-        if plan.unfinished:
-            totals = complete(plan.layer, spark, plan.layer.unfinished(spark, plan.unfinished), held)
-            checkpoint = plan.unfinished.checkpoint_id
-            log.warning("finished an interrupted micro-batch", checkpoint=checkpoint, **totals)
+        if begun := plan.found.unfinished:
+            totals = complete(plan.layer, spark, plan.layer.unfinished(spark, begun), held)
+            log.warning("finished an interrupted micro-batch", checkpoint=begun.checkpoint_id, **totals)
+        if plan.found.is_replaying:
+            totals = complete(plan.replaying, spark, plan.replaying.interrupted(spark), held)
+            log.warning("finished an interrupted replay", **totals)
+        if plan.is_interrupted:
             with catalog_errors():
-                catalog = open_catalog(self._settings)
-                self._resume(catalog, plan.source, self._standing(catalog, plan.source))
+                self._resume(open_catalog(self._settings), plan.source)
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
         """Start the streaming query."""
@@ -158,8 +172,9 @@ class BronzeQuery(Query):
     def _standing(self, catalog: Catalog, source: Source[Any]) -> Standing:
         return standing(catalog, stream_tables(self.stream), self.name, source.is_origin)
 
-    def _resume(self, catalog: Catalog, source: Source[Any], found: Standing) -> None:
-        source.resume(catalog.load_table(stream_tables(self.stream).ledger), found.accounted)
+    def _resume(self, catalog: Catalog, source: Source[Any]) -> None:
+        accounted = self._standing(catalog, source).accounted
+        source.resume(catalog.load_table(stream_tables(self.stream).ledger), accounted)
 
     @property
     def _prepared(self) -> _Prepared:

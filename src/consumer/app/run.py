@@ -14,10 +14,12 @@ from consumer.app.landing import BronzeQuery
 from consumer.app.mode import ModeQuery
 from consumer.app.past import PastQuery
 from consumer.app.query import LayerQuery
+from consumer.app.replay import ReplayQuery, preview, report
 from consumer.app.screen import screen
 from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.app.trigger import Trigger
 from consumer.asked import Asked, Period
+from consumer.layers.bronze.replay import Replay
 from consumer.layers.rebuild import rebuild
 from consumer.layers.registry import layers_of
 from lakeproof.errors import LakeproofError
@@ -41,6 +43,25 @@ def run_streams(asked: Asked, trigger: Trigger, source: str, period: Period | No
     queries += alerts
     settings = _with_cores(settings, sum(each.slots for each in alerts))
     _run(settings, queries, " ".join(streams), trigger, urgent=[each.name for each in alerts])
+
+
+def run_replay(asked: Asked, wanted: Replay) -> str:
+    """Replay dead letters of a stream, and fill the layers behind bronze; return lines that say what was done."""
+    settings, (stream,) = asked.settings, asked.contracts
+    trigger = Trigger(available_now=True)
+    query = ReplayQuery(settings, stream, wanted)
+    _run(settings, [query, *(LayerQuery(settings, layer, trigger) for layer in layers_of(asked))], stream, trigger)
+    return report(query.done, wanted)
+
+
+def run_preview(asked: Asked, wanted: Replay) -> str:
+    """Say what a replay would do."""
+    settings, (stream,) = asked.settings, asked.contracts
+    start = partial(start_session, settings, f"lakeproof consumer {stream}", PLANNING_ONLY)
+    try:
+        return report(preview(settings, asked.contracts[stream], wanted, start), wanted, dry_run=True)
+    except (Py4JError, PySparkException) as error:
+        raise explained(error, settings, stream) from error
 
 
 def run_mode(settings: Settings, mode: Mode, trigger: Trigger) -> None:

@@ -29,10 +29,26 @@ class Marker:
     contents: str = ""
     """Digest of what was read, which a replay that reads files with other tags compares. Of silver, the watermark; of
     a product of gold whose windows are final, the horizon that they are before."""
+    replays: int = 0
+    """How many micro-batches of replays the stream has had, with this one if it is of a replay."""
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether its micro-batch is of a replay, which takes nothing from the source."""
+        return self.replays > 0 and self.start == self.end
 
     def holds_the_same(self, other: "Marker") -> bool:
-        """Whether both are of the same range, judged under the same contract, by whatever checkpoint."""
-        return (self.start, self.end, self.contract) == (other.start, other.end, other.contract)
+        """Whether both are of the same range, or replay, judged under the same contract, by whatever checkpoint."""
+        return (self.start, self.end, self.contract, self.replays) == (
+            other.start,
+            other.end,
+            other.contract,
+            other.replays,
+        )
+
+    def follows(self, newest: "Marker") -> bool:
+        """Whether its micro-batch comes right behind that of another marker."""
+        return newest.end == self.start and newest.replays == self.replays - self.is_replay
 
 
 @dataclass(frozen=True)
@@ -87,10 +103,16 @@ def committed(properties: Mapping[str, str], query: str) -> Committed | None:
 
 def has_done(newest: Committed | None, marker: Marker, table: str) -> bool:
     """Whether a table whose newest marker is `newest` has the micro-batch of `marker` already."""
-    if newest is None or newest.marker.end == marker.start:
+    if newest is None or marker.follows(newest.marker):
         return False
     if newest.marker.holds_the_same(marker):
         return True
+    if newest.marker.end == marker.start:
+        raise MarkerLostError(
+            f"{table} has {newest.marker.replays:,} micro-batches of replays, but micro-batch "
+            f"{marker.micro_batch_id} comes behind {marker.replays - marker.is_replay:,}.",
+            f"Restore the tables together, from one backup of the catalog. {_read_again(_stream(table))}",
+        )
     raise MarkerLostError(
         f"{table} is at {_short(newest.marker.end)}, but micro-batch {marker.micro_batch_id} goes from "
         f"{_short(marker.start)} to {_short(marker.end)}.",
@@ -157,22 +179,37 @@ def unfinished(
     return bronze.marker
 
 
+def check_attempts(stream: str, attempts: Committed | None, replays: int) -> bool:
+    """Whether the table of attempts has a replay that the ledger lacks, which is at micro-batch `replays` of replays.
+
+    Without the attempts, closed dead letters would be open again.
+    """
+    has = int(attempts.marker.end) if attempts else 0
+    if has not in (replays, replays + 1):
+        raise MarkerLostError(
+            f"dead_letters.{stream}_attempts has {has:,} micro-batches of replays, but ledger.{stream} has "
+            f"{replays:,}. One of them was removed, rolled back or replaced.",
+            "Restore the tables together, from one backup of the catalog.",
+        )
+    return has > replays
+
+
 def _fits(behind: Marker | None, bronze: Marker | None, is_origin: Callable[[str], bool]) -> bool:
     """Whether a table that is filled after bronze is where bronze is, or one micro-batch behind it."""
     if bronze is None or behind is None:
         return behind is None and (bronze is None or is_origin(bronze.start))
-    return behind.holds_the_same(bronze) or behind.end == bronze.start
+    return behind.holds_the_same(bronze) or bronze.follows(behind)
 
 
 def _is_ahead(ledger: Marker, dead_letters: Marker) -> bool:
     """Whether the ledger has what the dead letters lack, though they are filled first."""
-    return ledger.start == dead_letters.end and not ledger.holds_the_same(dead_letters)
+    return ledger.follows(dead_letters) and not ledger.holds_the_same(dead_letters)
 
 
 def _read_again(stream: str) -> str:
     return (
-        f"Or drop bronze.{stream}, dead_letters.{stream} and ledger.{stream}, and run `consumer reset {stream}`, to "
-        "read everything in the landing zone again."
+        f"Or drop bronze.{stream}, dead_letters.{stream}, dead_letters.{stream}_attempts and ledger.{stream}, and run "
+        f"`consumer reset {stream}`, to read everything in the landing zone again."
     )
 
 

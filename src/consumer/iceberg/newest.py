@@ -8,6 +8,7 @@ from consumer.iceberg.marker import (
     Committed,
     Marker,
     Snapshot,
+    check_attempts,
     check_history,
     check_marked,
     committed,
@@ -95,7 +96,9 @@ class Standing:
     """Where a stream's tables are."""
 
     accounted: str | None  # the position up to which the ledger has everything; None where nothing was ever taken
-    unfinished: Marker | None  # the micro-batch that bronze has and the ledger does not
+    unfinished: Marker | None  # the micro-batch of what landed that bronze has and the ledger does not
+    replays: int = 0  # micro-batches of replays in the ledger
+    is_replaying: bool = False  # whether there is an unfinished one of a replay
 
 
 def standing(catalog: "Catalog", names: StreamTables, query: str, is_origin: Callable[[str], bool]) -> Standing:
@@ -104,7 +107,15 @@ def standing(catalog: "Catalog", names: StreamTables, query: str, is_origin: Cal
         newest_marker(python_state(catalog.load_table(name)), query, name)
         for name in (names.bronze, names.dead_letters, names.ledger)
     )
+    stream = names.bronze.partition(".")[2]
+    begun = unfinished(stream, bronze, dead_letters, ledger, is_origin)
+    replays = ledger.marker.replays if ledger else 0
+    attempts = None
+    if catalog.table_exists(names.attempts):
+        attempts = newest_marker(python_state(catalog.load_table(names.attempts)), query, names.attempts)
     return Standing(
         ledger.marker.end if ledger else None,
-        unfinished(names.bronze.partition(".")[2], bronze, dead_letters, ledger, is_origin),
+        None if begun and begun.is_replay else begun,
+        replays,
+        check_attempts(stream, attempts, replays),
     )

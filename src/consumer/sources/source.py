@@ -71,13 +71,20 @@ class Reader(Protocol[PartT]):
         only what was listed may be read.
         """
 
+    def read_again(self, source: str, etag: str, limits: Limits) -> Envelope:
+        """Read one batch of which a dead letter does not have the bytes.
+
+        `source` is its ``_source``, and `etag` is that of its row in the ledger. The envelope says why if it cannot be
+        read, or is not what landed.
+        """
+
 
 class DeclinedError(LakeproofError):
     """A micro-batch was not begun, since the application ends."""
 
 
 class Source(ABC, Generic[PartT]):
-    """Where a stream's batches come from. The last four members have a default that fits most sources."""
+    """Where a stream's batches come from. Members with a default fit most sources."""
 
     @property
     @abstractmethod
@@ -92,6 +99,9 @@ class Source(ABC, Generic[PartT]):
     @abstractmethod
     def prepare(self, catalog: Catalog) -> None:
         """Check that it is the one that the stream's tables were filled from. The tables exist."""
+
+    def recall(self, catalog: Catalog) -> None:
+        """Take from the stream's tables what they were filled from, where nothing new is read."""
 
     @abstractmethod
     def check_without_tables(self) -> None:

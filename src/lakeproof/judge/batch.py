@@ -24,6 +24,7 @@ from lakeproof.judge.judged import (
 )
 from lakeproof.judge.native import BrokenError, Chunk, NativeJudge, Units, UnsupportedError, no_chunk
 from lakeproof.judge.rule_checks import RulesJudge
+from lakeproof.judge.scan import StructureError, container_end
 from lakeproof.judge.split import Refused, TooLarge, split
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits
@@ -99,6 +100,35 @@ class Judge:
             else:
                 return
         yield from self._judge_exactly(batches, *following)
+
+    def judge_units(self, units: Sequence[bytes]) -> Iterator[Together]:
+        """Judge units as they were split from batches, each by itself.
+
+        Parameters
+        ----------
+        units
+            At most :data:`MAX_UNITS`. Any bytes will do: none is split.
+
+        Yields
+        ------
+        Together
+            Units of which `good_of` and `bad_of` are the indexes in `units`, and the positions are 0.
+        """
+        # A batch that is one object, from its first byte to its last, is split into that: the batch itself.
+        whole = [number for number, unit in enumerate(units) if _is_object(unit)]
+        for found in self.judge_together([units[number] for number in whole]) if whole else ():
+            good_of, bad_of = ([whole[number] for number in of] for of in (found.good_of, found.bad_of))
+            yield Together(found.judged, good_of, bad_of)
+        left: list[_Unit] = []
+        dead: list[_Dead] = []
+        for number in sorted(set(range(len(units))).difference(whole)):
+            unit = units[number]
+            if len(unit) > self.limits.record_bytes:
+                dead.append(self._too_large(_Unit(number, 0, None), len(unit)))
+            else:
+                left.append(_Unit(number, 0, unit))
+        if left or dead:
+            yield self._together(no_chunk(self.contract), units, left, dead)
 
     def refuse(self, code: Reason | str, detail: str, value: bytes | None) -> Iterator[Judged]:
         """Make a whole batch a dead letter.
@@ -245,6 +275,15 @@ class _Unit(NamedTuple):
 
 
 _Dead = tuple[_Unit, list[Fault]]
+
+
+def _is_object(unit: bytes) -> bool:
+    if not unit.startswith(b"{"):
+        return False
+    try:
+        return container_end(unit, 0, len(unit))[0] == len(unit)
+    except StructureError:
+        return False
 
 
 def _units_of(units: Units, batches: Sequence[bytes]) -> list[_Unit]:

@@ -97,6 +97,59 @@ def split(value: bytes, most: int = sys.maxsize) -> Refused | Iterator[Unit]:
     return Refused(Reason.CORRUPT_BATCH, f"expected a JSON array or object at byte {start}")
 
 
+def salvage(value: bytes) -> tuple[list[bytes], bytes] | None:
+    """Split an array that :func:`split` refuses, since it was cut short or is broken in the middle.
+
+    Parameters
+    ----------
+    value
+        The batch as landed, decompressed.
+
+    Returns
+    -------
+    tuple[list[bytes], bytes] or None
+        The elements before the place where it breaks, as :func:`split` would hand them out, and the bytes behind the
+        last of them, which may be none; None if no element is complete, or it is not an array. A number, true, false
+        or null at the very end of `value` is not complete: digits may be missing.
+    """
+    start = skip_space(value, len(_BOM) if value.startswith(_BOM) else 0, len(value))
+    end = content_end(value, start, len(value))
+    if value[start : start + 1] != b"[":
+        return None
+    elements: list[bytes] = []
+    position = behind = start + 1
+    while True:
+        begin = skip_space(value, position, end)
+        try:
+            stop = element_end(value, position, end)
+        except StructureError:
+            if found := _complete_end(value, begin, end):
+                elements.append(value[begin:found])
+                behind = found
+            break
+        behind = content_end(value, begin, stop)
+        elements.append(value[begin:behind])
+        if value[stop] != _COMMA:
+            behind = stop + 1
+            break
+        position = stop + 1
+    return (elements, value[behind:end]) if elements else None
+
+
+def _complete_end(value: bytes, begin: int, end: int) -> int | None:
+    """Where the object, array or string ends that is the last in a batch without an end; None if it does not."""
+    try:
+        if value[begin : begin + 1] in (b"{", b"["):
+            stop, _ = container_end(value, begin, end)
+        elif value[begin : begin + 1] == b'"':
+            stop = string_end(value, begin, end)
+        else:
+            return None
+    except StructureError:
+        return None
+    return stop if stop == end else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Segment:
     """Elements of an array that lie between `start` and the ``,`` or ``]`` at `stop`; `valid` if msgspec reads them."""

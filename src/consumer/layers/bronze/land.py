@@ -85,6 +85,7 @@ class BronzeLayer(Computing[Landed[PartT]]):
             open_table(spark, name, self._query) for name in (names.bronze, names.dead_letters, names.ledger)
         )
         begun, before = bronze.newest(), ledger.newest()
+        marker = replace(marker, replays=before.marker.replays if before else 0)
         # Refuses tables that do not fit together.
         unfinished(self._stream, begun, dead_letters.newest(), before, self._source.is_origin)
         rows_of_ledger = ledger.target(marker)

@@ -28,6 +28,8 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("landed_at", _TIMESTAMP),
     (tables.INGESTED_AT, _TIMESTAMP),
     (tables.CONTRACT_VERSION, pa.string()),
+    (tables.REPLAY, pa.int64()),
+    (tables.CLOSED, _COUNTS),
 ]
 
 Outcome = tuple[str, str | None]
@@ -80,6 +82,39 @@ def ledger_rows(
                 "landed_at": part.landed_at,
                 tables.INGESTED_AT: batch.ingested_at,
                 tables.CONTRACT_VERSION: batch.contract.version,
+            }
+        )
+    return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_COLUMNS))
+
+
+def replay_rows(
+    sources: Mapping[str, str],
+    outcomes: Mapping[Outcome, int],
+    drift: Mapping[Drift, int],
+    closed: Mapping[tuple[str, str], int],
+    number: int,
+    batch: MicroBatch,
+) -> pa.RecordBatch:
+    """Rows of ``ledger.<stream>`` of a replay: one per part of the source, named by the smallest source in it."""
+    by_part, drift_by_part, closed_by_part = _by_source(outcomes), _by_source(drift), _by_source(closed)
+    rows = []
+    for part, source in sorted(sources.items()):
+        counts = by_part.get(part, {})
+        drifted = sorted(drift_by_part.get(part, {}).items())
+        rows.append(
+            {
+                "source": source,
+                "size": 0,
+                "micro_batch_id": batch.id,
+                "checkpoint_id": batch.checkpoint_id,
+                "units": sum(counts.values()),
+                "bronze": counts.get(None, 0),
+                "dead_letters": sorted((key, count) for key, count in counts.items() if key is not None),
+                **{name: drifted if policy is batch.contract.drift else [] for policy, name in DRIFT_COUNTS.items()},
+                tables.INGESTED_AT: batch.ingested_at,
+                tables.CONTRACT_VERSION: batch.contract.version,
+                tables.REPLAY: number,
+                tables.CLOSED: sorted(closed_by_part.get(part, {}).items()),
             }
         )
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_COLUMNS))

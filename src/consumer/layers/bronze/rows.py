@@ -75,20 +75,19 @@ def bronze_rows(good: Good, origins: dict[str, Any], batch: MicroBatch) -> pa.Re
     return pa.RecordBatch.from_pydict(columns | _provenance(origins, batch, good.positions))
 
 
-def dead_letter_rows(bad: Bad, origins: dict[str, Any], batch: MicroBatch) -> pa.RecordBatch:
+def dead_letter_rows(bad: Bad, origins: dict[str, Any], batch: MicroBatch, attempt: int = 1) -> pa.RecordBatch:
     """Rows of ``dead_letters.<stream>``: bad units, with columns of their origins."""
     columns = {
         tables.REASONS: bad.reasons,
         tables.RAW: bad.raw,
         **_provenance(origins, batch, bad.positions),
-        tables.ATTEMPT: _repeat(1, pa.int32(), bad.positions),
+        tables.ATTEMPT: _repeat(attempt, pa.int32(), bad.positions),
     }
     return pa.RecordBatch.from_pydict(columns)
 
 
-def reason_sets(bad: Bad) -> list[str]:
+def reason_sets(reasons: Any) -> list[str]:
     """The set of reasons of each bad unit, as the ledger writes it: sorted, joined by ``+``."""
-    reasons: Any = bad.reasons
     codes = reasons.flatten().field("code").to_pylist()
     sets, begin = [], 0
     for length in reasons.value_lengths().to_pylist():

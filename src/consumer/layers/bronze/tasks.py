@@ -137,8 +137,8 @@ class _Work(Generic[PartT]):
         self.judge = Judge(task.batch.contract, task.limits, task.judge)
         self.written: JudgedParts[PartT] = JudgedParts()
         self._batch = task.batch
-        self._bronze = _writer(task.bronze, task.s3)
-        self._dead_letters = _writer(task.dead_letters, task.s3)
+        self._bronze = writer_for(task.bronze, task.s3)
+        self._dead_letters = writer_for(task.dead_letters, task.s3)
 
     def take(self, judged: Iterable[Judged], envelope: Envelope) -> None:
         """Take the units of an envelope."""
@@ -179,7 +179,7 @@ class _Work(Generic[PartT]):
                 self._bronze.write(bronze_rows(good, origins.columns_of(good_of, len(good)), self._batch))
         if len(bad):
             parts = origins.parts_of(bad_of, len(bad))
-            outcomes.update(zip(parts, reason_sets(bad), strict=True))
+            outcomes.update(zip(parts, reason_sets(bad.reasons), strict=True))
             if self._dead_letters:
                 self._dead_letters.write(dead_letter_rows(bad, origins.columns_of(bad_of, len(bad)), self._batch))
 
@@ -188,5 +188,6 @@ def _nothing(_: int) -> None:
     """Do nothing. Spark sends a function's name, not its code: the worker imports this module to find it."""
 
 
-def _writer(target: Target | None, s3: S3Settings) -> DataFileWriter | None:
+def writer_for(target: Target | None, s3: S3Settings) -> DataFileWriter | None:
+    """Make a writer of data files; None for a table that has the micro-batch already."""
     return DataFileWriter(target, open_storage(target.folder, s3)) if target else None

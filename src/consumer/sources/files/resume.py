@@ -8,6 +8,7 @@ from lakeproof.checkpoint import read_checkpoint
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandedFile, LandingLog, Position
+from lakeproof.tables.names import REPLAY
 
 
 def place_to_go_on(
@@ -39,7 +40,7 @@ def place_to_go_on(
 
 def _accounted_files(ledger: Table) -> Iterator[LandedFile]:
     fields = ("source", "size", "etag", "landed_at")
-    for batch in ledger.scan(selected_fields=fields).to_arrow_batch_reader():
+    for batch in ledger.scan(f"{REPLAY} IS NULL", selected_fields=fields).to_arrow_batch_reader():
         for row in batch.to_pylist():
             yield LandedFile(0, row["source"], row["size"], row["etag"], row["landed_at"])
 

@@ -25,6 +25,7 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.recorded import check_comes_from
 from lakeproof.landing.root import check_landing_root
 from lakeproof.landing.zone import LandingZone, landing_zone
+from lakeproof.reasons import Reason
 from lakeproof.settings import Limits, Settings
 from lakeproof.state.landing_log import LandedFile, LandingLog, Position, is_origin
 from lakeproof.storage import StoredFile
@@ -59,6 +60,17 @@ class FileReader:
     ) -> Iterator[Envelope]:
         """Read files, one after the other."""
         return envelopes(parts, self.zone, limits, touched)
+
+    def read_again(self, source: str, etag: str, limits: Limits) -> Envelope:
+        """Read a file, if it is still the one that landed."""
+        seen = self.zone.stat(source)
+        if seen is None:
+            detail = f"{self.zone.uri_of(source)} is not there any more"
+            return Envelope(None, source, None, (Reason.ABSENT, detail))
+        (found,) = envelopes(
+            [LandedFile(0, source, seen.size, etag, seen.modified_at, given_up=True)], self.zone, limits
+        )
+        return found
 
 
 class FileSource(Source[LandedFile]):
@@ -131,6 +143,10 @@ class FileSource(Source[LandedFile]):
         """Read the rows of a micro-batch; None where there are none."""
         found: list[dict[str, Any]] = rows.toArrow().to_pylist()
         if not found:  # a new checkpoint begins with an empty micro-batch
+            return None
+        if found[0]["end"] == str(self._start):
+            # Spark repeats what it has not recorded as done. A replay may have committed since, so the newest marker no
+            # longer says that the tables have it.
             return None
         return Held(rows_as_files(found), found[0]["start"], found[0]["end"], found[0]["contract"])
 

@@ -107,6 +107,20 @@ def envelopes(parts: Iterable[OffsetRange], kafka: KafkaSettings, limits: Limits
                 yield from _range(consumer, part, start, kafka, limits, problems)
 
 
+def read_again(source: str, kafka: KafkaSettings, limits: Limits) -> Envelope:
+    """Read one message, by its ``_source``."""
+    prefix, _, offset = source.rpartition("/")
+    topic, _, partition = prefix.rpartition("/")
+    at = int(offset)
+    try:
+        found = list(envelopes([OffsetRange(topic, int(partition), at, at + 1, at)], kafka, limits))
+    except MessagesLostError as error:
+        return Envelope(None, source, None, (Reason.ABSENT, error.message))
+    for each in found:
+        return Envelope(each.values[0], source, None) if isinstance(each, Messages) else each
+    return Envelope(None, source, None, (Reason.ABSENT, f"offset {at:,} has no message any more"))
+
+
 def _range(
     consumer: Consumer,
     part: OffsetRange,

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from consumer.bulletin import Bulletin
 from consumer.sources.envelope import Envelope, Messages
 from consumer.sources.kafka.past import KnownOfPast, at_most, known_of_past
-from consumer.sources.kafka.read import MessagesLostError, OffsetRange, envelopes, lost
+from consumer.sources.kafka.read import MessagesLostError, OffsetRange, envelopes, lost, read_again
 from consumer.sources.source import DeclinedError, Held, Source
 from lakeproof.checkpoint import read_checkpoint, read_initial_offset, read_offset
 from lakeproof.errors import LakeproofError
@@ -54,6 +54,10 @@ class MessageReader:
     ) -> Iterator[Envelope | Messages]:
         """Read ranges, one after the other."""
         return envelopes(parts, self.kafka, limits)
+
+    def read_again(self, source: str, etag: str, limits: Limits) -> Envelope:  # noqa: ARG002 - messages do not change
+        """Read a message."""
+        return read_again(source, self.kafka, limits)
 
 
 class KafkaSource(Source[OffsetRange]):
@@ -109,6 +113,10 @@ class KafkaSource(Source[OffsetRange]):
         recorded.check_id(topic_id)
         self._recorded = recorded
         ensure_message_columns(catalog, self._stream)
+
+    def recall(self, catalog: Catalog) -> None:
+        """Take the topic from the ledger: the brokers are not asked."""
+        self._recorded = recorded_topic(catalog.load_table(stream_tables(self._stream).ledger).properties)
 
     def resume(self, ledger: Table, accounted: str | None) -> None:  # noqa: ARG002 - the position says all
         """Find where to go on: checkpoint, tables and topic must agree."""

@@ -1,0 +1,164 @@
+"""The query that replays dead letters: the stream's own in another form, like a batch over the past.
+
+It has the stream's lease, so that they take turns, and its numbers and markers, so that all that follows bronze takes
+what it lands. It does not read the source, which may be gone, except for what is too large for a dead letter.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+from pyiceberg.catalog import Catalog
+from pyspark.sql import SparkSession
+
+from consumer.app.following import Following, follow
+from consumer.app.landing import BronzeQuery
+from consumer.app.trigger import Trigger
+from consumer.bulletin import Bulletin
+from consumer.layers.base import run
+from consumer.layers.bronze.replay import Replay, ReplayLayer
+from consumer.layers.bronze.replay_tasks import Replayed
+from consumer.sources.kafka.schema_ids import SchemaIds
+from consumer.sources.registry import SOURCES
+from consumer.sources.source import Source
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.checkpoint import bronze_query
+from lakeproof.contracts import Contract
+from lakeproof.errors import UsageError
+from lakeproof.history.apply import adopt, plan
+from lakeproof.install.judges import judge_choice
+from lakeproof.kafka.recorded import recorded_topic
+from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.tables.names import ReplayOutcome, stream_tables
+from lakeproof.wording import count_of
+
+log = structlog.get_logger()
+
+_SHOWN_BYTES = 100
+
+
+class ReplayQuery(BronzeQuery):
+    """A replay of dead letters of a stream."""
+
+    spark_settings: Mapping[str, str] = {
+        **BronzeQuery.spark_settings,
+        # The dead letters are joined with their attempts.
+        "spark.sql.adaptive.enabled": "true",
+        # A dead letter may be as large as a record.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    }
+
+    def __init__(self, settings: Settings, stream: str, wanted: Replay) -> None:
+        super().__init__(settings, stream, Trigger(available_now=True))
+        self._wanted = wanted
+
+    @property
+    def done(self) -> Replayed:
+        """What became of the dead letters."""
+        return self._prepared.replaying.done
+
+    def prepare(self) -> None:
+        """Make the contract the current one, and look where the tables are. Nothing new is discovered."""
+        catalog = open_catalog(self._settings)
+        self._source, source = _source_of(catalog, self._settings, self.stream)
+        schema_ids = SchemaIds(self._settings, self.stream)
+        contract = adopt(catalog, self._settings, self.stream, ContractLog(self._settings.state.database))
+        schema_ids.prepare(contract)
+        self.plan(catalog, source, contract, schema_ids)
+        self._prepared.replaying.prepare()
+        self._prepared.replaying.ask(self._wanted)
+
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
+        """Start the replay. It has nothing more to take once each dead letter was tried."""
+        prepared, held = self._prepared, self._held
+        if held is None:
+            raise RuntimeError("A query is resumed before it is started.")
+        log.info("started", stream=self.stream, judge=str(judge_choice(self._settings.judge)), mode="replay")
+
+        def look(session: SparkSession) -> bool:
+            letters = prepared.replaying.next(session, prepared.contract.digest)
+            if letters is None:
+                return False
+            run(prepared.replaying, session, letters, held)
+            self.micro_batches += 1
+            return True
+
+        return follow(spark, self.name, look, self._trigger.seconds, bulletin)
+
+    def _resume(self, catalog: Catalog, source: Source[Any]) -> None:
+        """Nothing is read from the source."""
+
+
+def preview(
+    settings: Settings, contract: Contract, wanted: Replay, start_session: Callable[[], SparkSession]
+) -> Replayed:
+    """Judge the dead letters that would be replayed, without a change to anything."""
+    stream = contract.stream
+    with catalog_errors():
+        catalog = open_catalog(settings)
+        kind, source = _source_of(catalog, settings, stream)
+        planned = plan(catalog, settings, stream)
+        tried = catalog.table_exists(stream_tables(stream).attempts)
+    if planned.columns:
+        log.warning("not applied yet", contract=contract.version, hint=f"Run `lakeproof contract apply {stream}`.")
+    layer = ReplayLayer(settings, stream, source, of_topic=kind == "kafka")
+    layer.ask(wanted)
+    spark = start_session()
+    for name, value in ReplayQuery.spark_settings.items():
+        spark.conf.set(name, value)
+    return layer.preview(spark, contract, tried=tried)
+
+
+def report(done: Replayed, wanted: Replay, *, dry_run: bool = False) -> str:
+    """What became of the dead letters, or would become of them, by reason."""
+    if not done.letters:
+        return "No dead letters to replay." if not wanted.choice.where else "No dead letters meet the condition."
+    totals = dict.fromkeys(ReplayOutcome, 0)
+    for (_, outcome, _), count in done.fates.items():
+        totals[outcome] += count
+    landed = sum(count for (_, reasons), count in done.outcomes.items() if reasons is None)
+    left = sum(count for (_, reasons), count in done.outcomes.items() if reasons is not None)
+    each = ", ".join(f"{count:,} {outcome}" for outcome, count in totals.items() if count)
+    words = "would be" if dry_run else "were"
+    lines = [f"{count_of(done.letters, 'dead letter')} {words} replayed: {each}."]
+    lines.append(f"Bronze {'would get' if dry_run else 'got'} {count_of(landed, 'row')}.")
+    if left:
+        lines.append(f"Of batches, {count_of(left, 'part')} {'would be' if dry_run else 'became'} new dead letters.")
+    for fate, count in sorted(done.fates.items(), key=lambda item: (-item[1], item[0])):
+        had, outcome, why = fate
+        lines.append(f"  {had}: {count:,} {outcome}{f' by {why}' if why and why != had else ''}")
+        for example in done.examples.get(fate, ()):
+            said = "; ".join(f"{fault.path}: {fault.detail}" for fault in example.reasons)
+            lines.append(
+                f"    {_shown(example.source)}, position {example.position}: {_shown(said) or _raw(example.raw)}"
+            )
+    if dry_run:
+        lines.append("Nothing was changed. Leave out --dry-run to replay them.")
+    elif totals[ReplayOutcome.PARKED]:
+        lines.append("Parked dead letters are replayed again with --parked.")
+    return "\n".join(lines)
+
+
+def _source_of(catalog: Catalog, settings: Settings, stream: str) -> tuple[str, Source[Any]]:
+    """The source that filled the tables of a stream, and its kind."""
+    ledger = stream_tables(stream).ledger
+    if not catalog.table_exists(ledger):
+        raise UsageError(f"{stream} has no tables yet: nothing has landed.", f"Run `consumer run {stream}` first.")
+    recorded = recorded_topic(catalog.load_table(ledger).properties)
+    kind = "kafka" if recorded else "files"
+    if recorded:
+        kafka = settings.kafka.model_copy(update={"topic": recorded.topic})
+        settings = settings.model_copy(update={"kafka": kafka})
+    source = SOURCES[kind](settings, stream, bronze_query(stream), True)
+    source.recall(catalog)
+    return kind, source
+
+
+def _raw(raw: bytes) -> str:
+    return _shown(raw[:_SHOWN_BYTES].decode(errors="backslashreplace"))
+
+
+def _shown(text: str) -> str:
+    """Text for a terminal, which control characters could confuse."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

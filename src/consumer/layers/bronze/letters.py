@@ -1,0 +1,152 @@
+"""Dead letters with the state that replays have left them in, as rows of Spark."""
+
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from consumer.layers.bronze.replay_tasks import ETAG, TRANSFORMED, TRIED
+from lakeproof.catalog import CATALOG
+from lakeproof.errors import UsageError
+from lakeproof.tables.names import (
+    ATTEMPT,
+    INGESTED_AT,
+    LETTER,
+    MICRO_BATCH_ID,
+    OUTCOME,
+    POSITION,
+    RAW,
+    REASONS,
+    REPLAY,
+    SOURCE,
+    ReplayOutcome,
+    StreamTables,
+)
+
+_STATE = "state"
+_LAST_REPLAY = "last_replay"
+_BYTES = "__bytes"
+_LETTER_KEY = "__letter"
+_KEYS = [SOURCE, POSITION, ATTEMPT]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which dead letters are replayed."""
+
+    where: str | None = None  # a condition in SQL of Spark
+    limit: int | None = None
+    parked: bool = False  # whether also those that have failed as often as they may
+
+
+def chosen(
+    spark: SparkSession, names: StreamTables, choice: Choice, since: tuple[int, int] | None, *, tried: bool
+) -> DataFrame:
+    """The dead letters that are to be replayed.
+
+    `since` is the first replay of a command, and the number of its micro-batch: what they and later ones have tried, or
+    have left of a batch, is not tried again by the same command. `tried` says whether there is a table of attempts.
+    The columns are those of the dead letters, and some that :mod:`consumer.layers.bronze.replay_tasks` names.
+    """
+    letters = _with_state(spark, names, tried=tried)
+    states = [F.lit("open"), *[F.lit(str(ReplayOutcome.PARKED))] * choice.parked]
+    letters = letters.where(F.col(_STATE).isin(*states))
+    if since:
+        replay, micro_batch = since
+        letters = letters.where(F.col(_LAST_REPLAY).isNull() | (F.col(_LAST_REPLAY) < replay))
+        letters = letters.where(F.col(MICRO_BATCH_ID) < micro_batch)
+    if choice.where:
+        letters = _where(letters, choice.where)
+    return letters.drop(_STATE, _LAST_REPLAY)
+
+
+def first(letters: DataFrame, count: int) -> DataFrame:
+    """The first of some dead letters, in the order in which they came."""
+    keys = letters.select(INGESTED_AT, *_KEYS).orderBy(INGESTED_AT, *_KEYS).limit(count).select(*_KEYS)
+    return letters.join(keys, _KEYS, "left_semi")
+
+
+def transformed(letters: DataFrame, expression: str | None, name: str = "") -> DataFrame:
+    """Add what an expression of SQL makes of the bytes of dead letters."""
+    if expression is None:
+        return letters.withColumn(TRANSFORMED, F.lit(None).cast("binary"))
+    hidden = letters.withColumn(_BYTES, F.col(RAW)).withColumn(RAW, F.col(RAW).cast("string"))
+    try:
+        made = hidden.withColumn(TRANSFORMED, F.expr(expression).cast("string").cast("binary"))
+    except AnalysisException as error:
+        raise _unusable(f"--transform: {name}", error) from error
+    return made.withColumn(RAW, F.col(_BYTES)).drop(_BYTES)
+
+
+def with_etags(spark: SparkSession, names: StreamTables, letters: DataFrame) -> DataFrame:
+    """Add the storage's tags of the files of those dead letters that have no bytes."""
+    if letters.where(F.col(RAW).isNull()).limit(1).isEmpty():
+        return letters.withColumn(ETAG, F.lit(None).cast("string"))
+    ledger = spark.table(f"{CATALOG}.{names.ledger}").where(F.col(REPLAY).isNull())
+    tags = ledger.groupBy(F.col("source").alias(SOURCE)).agg(F.max("etag").alias(ETAG))
+    return letters.join(tags, SOURCE, "left")
+
+
+def begun(spark: SparkSession, names: StreamTables, number: int) -> DataFrame:
+    """The dead letters that a replay has recorded attempts of, with the outcomes and the bytes that it judged."""
+    attempts = spark.table(f"{CATALOG}.{names.attempts}").where(F.col(REPLAY) == number)
+    recorded = attempts.select(
+        SOURCE,
+        POSITION,
+        F.col(LETTER).alias(ATTEMPT),
+        (F.col(ATTEMPT) - 1).alias(TRIED),
+        OUTCOME,
+        F.col(RAW).alias(TRANSFORMED),
+    )
+    letters = spark.table(f"{CATALOG}.{names.dead_letters}")
+    return with_etags(spark, names, letters.join(recorded, _KEYS))
+
+
+def attempts_of(spark: SparkSession, names: StreamTables, number: int) -> int:
+    """How many attempts a replay has recorded."""
+    return spark.table(f"{CATALOG}.{names.attempts}").where(F.col(REPLAY) == number).count()
+
+
+def _with_state(spark: SparkSession, names: StreamTables, *, tried: bool) -> DataFrame:
+    letters = spark.table(f"{CATALOG}.{names.dead_letters}")
+    if not tried:
+        nothing = {TRIED: "int", OUTCOME: "string", _LAST_REPLAY: "long"}
+        for name, kind in nothing.items():
+            letters = letters.withColumn(name, F.lit(None).cast(kind))
+    else:
+        attempts = spark.table(f"{CATALOG}.{names.attempts}")
+        newest = attempts.groupBy(SOURCE, POSITION, F.col(LETTER).alias(_LETTER_KEY)).agg(
+            F.max(ATTEMPT).alias(TRIED),
+            F.max_by(OUTCOME, ATTEMPT).alias(OUTCOME),
+            F.max(REPLAY).alias(_LAST_REPLAY),
+        )
+        newest = newest.withColumnRenamed(_LETTER_KEY, ATTEMPT)
+        letters = letters.join(newest, _KEYS, "left")
+    is_open = F.col(OUTCOME).isNull() | (F.col(OUTCOME) == str(ReplayOutcome.FAILED))
+    return letters.withColumn(_STATE, F.when(is_open, F.lit("open")).otherwise(F.col(OUTCOME))).drop(OUTCOME)
+
+
+def _where(letters: DataFrame, condition: str) -> DataFrame:
+    visible = (
+        letters.withColumn(_BYTES, F.col(RAW))
+        .withColumn(RAW, F.col(RAW).cast("string"))
+        .withColumn("codes", F.transform(REASONS, _code))
+        .withColumn("attempts", F.coalesce(F.col(TRIED), F.lit(1)) - 1)
+    )
+    try:
+        found = visible.where(F.expr(condition))
+    except AnalysisException as error:
+        raise _unusable("--where", error) from error
+    return found.withColumn(RAW, F.col(_BYTES)).drop(_BYTES, "codes", "attempts")
+
+
+def _code(reason: Column) -> Column:
+    return reason["code"]
+
+
+def _unusable(option: str, error: AnalysisException) -> UsageError:
+    said = str(error).splitlines()[0].rstrip(".")
+    return UsageError(
+        f"{option} cannot be evaluated: {said}.", "Correct it. `consumer replay --help` names the columns."
+    )

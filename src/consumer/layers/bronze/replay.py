@@ -1,0 +1,230 @@
+"""Replays: dead letters are judged again by the contract of today, and those that pass land in bronze.
+
+A replay is micro-batches of the stream, each with a number and markers like any other, but it takes nothing from the
+source. The attempts are committed first: they say which dead letters it took, and what became of each. After a crash,
+the rest is made of what they say, under the contract and the limits that it was begun with.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from consumer.iceberg.append import OpenTable, open_table
+from consumer.iceberg.marker import Committed, Marker, check_attempts, unfinished
+from consumer.iceberg.tasks import write_batches, write_in_tasks
+from consumer.layers.base import Commits, Computing, append
+from consumer.layers.bronze.ledger import MicroBatch, replay_rows
+from consumer.layers.bronze.letters import (
+    Choice,
+    attempts_of,
+    begun,
+    chosen,
+    first,
+    transformed,
+    with_etags,
+)
+from consumer.layers.bronze.replay_tasks import Replayed, ReplayTask, replay
+from consumer.layers.bronze.transform import Transform
+from consumer.layers.upstream import recorded_contract
+from consumer.sources.source import Source
+from lakeproof.catalog import open_catalog
+from lakeproof.checkpoint import bronze_query
+from lakeproof.contracts import Contract
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Limits, Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.tables.names import NEXT_MICRO_BATCH, ReplayOutcome, stream_tables
+from lakeproof.tables.schemas import ensure_attempts
+
+MOST_LETTERS = 1_000_000
+"""Dead letters of a micro-batch. A crash repeats one at most."""
+CHECKPOINT = "replay"
+"""What the ledger has in place of the id of a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What an operator asks for."""
+
+    choice: Choice = field(default_factory=Choice)
+    max_attempts: int = 3
+    salvage: bool = False
+    transform: Transform | None = None
+    expression: str | None = None  # a transform in SQL, in that of Spark
+
+
+@dataclass(frozen=True)
+class Letters:
+    """The dead letters of a micro-batch."""
+
+    rows: DataFrame
+    marker: Marker
+    is_repeated: bool = False  # whether it finishes what an interrupted replay has begun
+
+
+class ReplayLayer(Computing[Letters]):
+    """Replays dead letters of a stream."""
+
+    event = "replay"
+
+    def __init__(
+        self,
+        settings: Settings,
+        stream: str,
+        source: Source[Any],
+        *,
+        of_topic: bool,
+        schema_id_of: Callable[[Contract], int | None] = lambda _: None,
+    ) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._query = bronze_query(stream)
+        self._tables = stream_tables(stream)
+        self._source = source
+        self._of_topic = of_topic
+        self._contracts = ContractLog(settings.state.database)
+        self._schema_id_of = schema_id_of
+        self._asked = Replay()
+        self._since: tuple[int, int] | None = None
+        self._left: int | None = None
+        self.done = Replayed()
+
+    def ask(self, asked: Replay) -> None:
+        """Say what is to be replayed."""
+        self._asked, self._left = asked, asked.choice.limit
+
+    def prepare(self) -> None:
+        """Create the table of attempts."""
+        ensure_attempts(open_catalog(self._settings), self._stream)
+
+    def interrupted(self, spark: SparkSession) -> Letters:
+        """The micro-batch that was begun and is not in the ledger."""
+        newest = self._open(spark, self._tables.attempts).newest()
+        ledger = self._open(spark, self._tables.ledger).newest()
+        if newest is None or ledger is None:
+            raise RuntimeError("There is no interrupted replay.")
+        number = int(newest.marker.end)
+        place = ledger.marker.end
+        marker = replace(newest.marker, start=place, end=place, replays=number)
+        return Letters(begun(spark, self._tables, number), marker, is_repeated=True)
+
+    def next(self, spark: SparkSession, contract: str) -> Letters | None:
+        """The dead letters of the next micro-batch, to be judged by the contract with this digest; None if none is."""
+        rows, size = self._chosen(spark, tried=True)
+        if not size:
+            return None
+        ledger = self._open(spark, self._tables.ledger).newest()
+        if ledger is None:
+            raise RuntimeError("There are no dead letters without a ledger.")
+        place, number = ledger.marker.end, ledger.marker.replays + 1
+        marker = Marker(CHECKPOINT, 0, contract, place, place, self._settings.limits, replays=number)
+        return Letters(rows, marker)
+
+    def preview(self, spark: SparkSession, contract: Contract, *, tried: bool) -> Replayed:
+        """Judge the dead letters that are asked for, without a change to any table."""
+        batch = MicroBatch(0, CHECKPOINT, contract, datetime.now(UTC), self._schema_id_of(contract))
+        rows, _ = self._chosen(spark, tried=tried)
+        return self._work(rows, self._task(batch, 0, self._settings.limits))
+
+    def compute(self, spark: SparkSession, work: Letters) -> Commits:
+        """Judge dead letters; yield the commits of attempts, bronze, dead letters and, last, the ledger."""
+        names, marker = self._tables, work.marker
+        missing = f"A replay was begun with a contract ({marker.contract[:12]}…) that the landing log does not have."
+        contract = recorded_contract(self._contracts, marker.contract, missing)
+        attempts, bronze, dead_letters, ledger = (
+            self._open(spark, name) for name in (names.attempts, names.bronze, names.dead_letters, names.ledger)
+        )
+        before, has_begun = ledger.newest(), bronze.newest()
+        # Refuses tables that do not fit together.
+        unfinished(self._stream, has_begun, dead_letters.newest(), before, self._source.is_origin)
+        check_attempts(self._stream, attempts.newest(), before.marker.replays if before else 0)
+        least = int(ledger.property(NEXT_MICRO_BATCH) or 0)
+        number = marker.micro_batch_id if work.is_repeated else _number(before, least)
+        marker = replace(marker, micro_batch_id=number)
+        of_attempts = replace(marker, start=str(marker.replays - 1), end=str(marker.replays), replays=0)
+        rows_of_ledger = ledger.target(marker)
+        logged = {"stream": self._stream, "contract": contract.version, "id": number}
+        if rows_of_ledger is None:
+            return logged | {"done": "before"}
+        spark.sparkContext.setJobDescription(f"replay of dead letters of {self._stream}")
+        batch = MicroBatch(number, CHECKPOINT, contract, datetime.now(UTC), self._schema_id_of(contract))
+        task = replace(
+            self._task(batch, marker.replays, marker.limits),
+            attempts=attempts.target(of_attempts),
+            bronze=bronze.target(marker),
+            dead_letters=dead_letters.target(marker),
+            is_repeated=work.is_repeated,
+        )
+        done = self._work(work.rows, task)
+        if work.is_repeated:
+            self._check_whole(spark, done, marker.replays)
+        yield append(attempts, of_attempts, done.attempts)
+        yield append(bronze, marker, done.bronze)
+        yield append(dead_letters, marker, done.dead_letters)
+        rows = replay_rows(done.parts, done.outcomes, done.drift, done.closed, marker.replays, batch)
+        yield append(ledger, marker, write_batches([rows], rows_of_ledger, self._settings.s3).files)
+        self.done.add(replace(done, attempts=[], bronze=[], dead_letters=[]))
+        if not work.is_repeated:
+            self._since = self._since or (marker.replays, number)
+            if self._left is not None:
+                self._left -= done.letters
+        outcomes = Counter[str]()
+        for (_, outcome, _), count in done.fates.items():
+            outcomes[str(outcome)] += count
+        landed = sum(count for (_, reasons), count in done.outcomes.items() if reasons is None)
+        return logged | {str(each): outcomes[each] for each in ReplayOutcome} | {"bronze": landed}
+
+    def _open(self, spark: SparkSession, name: str) -> OpenTable:
+        return open_table(spark, name, self._query)
+
+    def _chosen(self, spark: SparkSession, *, tried: bool) -> tuple[DataFrame, int]:
+        """What is asked for and was not taken yet, and how many there are; at most those of a micro-batch."""
+        asked = self._asked
+        rows = chosen(spark, self._tables, asked.choice, self._since, tried=tried)
+        most = MOST_LETTERS if self._left is None else min(MOST_LETTERS, self._left)
+        if not most:
+            return rows, 0
+        size = rows.count()
+        if size > most:
+            rows, size = first(rows, most), most
+        name = asked.transform.name if asked.transform else ""
+        return with_etags(spark, self._tables, transformed(rows, asked.expression, name)), size
+
+    def _task(self, batch: MicroBatch, number: int, limits: Limits) -> ReplayTask:
+        asked, settings = self._asked, self._settings
+        return ReplayTask(
+            batch,
+            number,
+            self._source.reader,
+            settings.s3,
+            limits,
+            settings.judge,
+            self._of_topic,
+            asked.max_attempts,
+            asked.salvage,
+            asked.transform,
+        )
+
+    def _work(self, rows: DataFrame, task: ReplayTask) -> Replayed:
+        done = Replayed()
+        for each in write_in_tasks(rows, partial(replay, task=task)):
+            done.add(each)
+        return done
+
+    def _check_whole(self, spark: SparkSession, done: Replayed, number: int) -> None:
+        recorded = attempts_of(spark, self._tables, number)
+        if done.letters != recorded:
+            raise LakeproofError(
+                f"An interrupted replay took {recorded:,} dead letters, but dead_letters.{self._stream} has "
+                f"{done.letters:,} of them: rows were removed since then.",
+                "Restore the stream's tables together, from one backup of the catalog.",
+            )
+
+
+def _number(before: Committed | None, least: int) -> int:
+    return max(before.next_number if before else 0, least)

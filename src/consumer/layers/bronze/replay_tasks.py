@@ -1,0 +1,414 @@
+"""Judge dead letters again, within Spark's tasks, and write the data files of what comes of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from consumer.iceberg.data_files import DataFile, Target
+from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
+from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.layers.bronze.tasks import writer_for
+from consumer.layers.bronze.transform import Apply, Transform
+from consumer.sources.source import Reader
+from lakeproof.errors import LakeproofError
+from lakeproof.install.judges import JudgeName
+from lakeproof.judge.batch import MAX_UNITS, Judge
+from lakeproof.judge.judged import Fault, Judged, reasons_column
+from lakeproof.judge.split import Refused, salvage, split
+from lakeproof.kafka.offsets import partition_name
+from lakeproof.reasons import Reason
+from lakeproof.settings import Limits, S3Settings
+from lakeproof.tables import names as tables
+from lakeproof.tables.names import ReplayOutcome
+
+TRIED = "tried"
+"""Column of the letters: their newest attempt, or null."""
+TRANSFORMED = "transformed"
+"""Column of the letters: their bytes after a transform in SQL, or as a replay that is finished had them, or null."""
+ETAG = "etag"
+"""Column of the letters without bytes: the storage's tag of what landed."""
+
+_OF_BATCHES = frozenset(
+    {
+        Reason.EMPTY_BATCH,
+        Reason.NOT_A_BATCH,
+        Reason.CORRUPT_BATCH,
+        Reason.UNDECODABLE,
+        Reason.CHANGED,
+        Reason.ABSENT,
+        Reason.TOMBSTONE,
+        Reason.BATCH_TOO_LARGE,
+    }
+)
+_WITHOUT_BYTES = frozenset({Reason.CHANGED, Reason.ABSENT, Reason.TOMBSTONE})
+_VALUES = (tables.SOURCE, tables.POSITION, tables.RAW, tables.ATTEMPT, TRIED)
+_EXAMPLES = 3
+_EXCERPT = 200
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+class JudgedOtherwiseError(LakeproofError):
+    """An interrupted replay cannot be finished as it was begun."""
+
+
+@dataclass(frozen=True)
+class ReplayTask:
+    """What a task has to know beside its dead letters."""
+
+    batch: MicroBatch
+    number: int  # of the replay
+    reader: Reader[Any]  # reads what is too large for a dead letter
+    s3: S3Settings
+    limits: Limits
+    judge: JudgeName
+    of_topic: bool  # whether the stream comes from Kafka
+    max_attempts: int = 3
+    salvage: bool = False
+    transform: Transform | None = None
+    attempts: Target | None = None  # where to write data files; None for a table that has this already
+    bronze: Target | None = None
+    dead_letters: Target | None = None
+    is_repeated: bool = False  # whether the letters have the outcomes that an interrupted replay has recorded
+
+
+@dataclass(frozen=True)
+class Example:
+    """A dead letter, for a person."""
+
+    source: str
+    position: int
+    raw: bytes  # the beginning of it
+    reasons: list[Fault]  # why it failed; empty if it did not
+
+
+Fate = tuple[str, ReplayOutcome, str]
+"""The set of reasons of a dead letter, what became of it, and the set of reasons why."""
+
+
+@dataclass
+class Replayed:
+    """What became of dead letters; no table knows of it yet."""
+
+    attempts: list[DataFile] = field(default_factory=list)
+    bronze: list[DataFile] = field(default_factory=list)
+    dead_letters: list[DataFile] = field(default_factory=list)
+    outcomes: Counter[Outcome] = field(default_factory=Counter)  # of units by what the ledger calls their part
+    drift: Counter[Drift] = field(default_factory=Counter)
+    closed: Counter[tuple[str, str]] = field(default_factory=Counter)  # by part and the set of reasons that they had
+    parts: dict[str, str] = field(default_factory=dict)  # the smallest source of each part
+    fates: Counter[Fate] = field(default_factory=Counter)
+    examples: dict[Fate, list[Example]] = field(default_factory=dict)
+
+    @property
+    def letters(self) -> int:
+        """How many dead letters there were."""
+        return self.fates.total()
+
+    def add(self, other: "Replayed") -> None:
+        """Take in what another task did."""
+        self.attempts += other.attempts
+        self.bronze += other.bronze
+        self.dead_letters += other.dead_letters
+        for mine, theirs in ((self.outcomes, other.outcomes), (self.drift, other.drift), (self.closed, other.closed)):
+            mine.update(theirs)  # type: ignore[arg-type]  # counters of the same kind
+        self.fates.update(other.fates)
+        for part, source in other.parts.items():
+            self.parts[part] = min(source, self.parts.get(part, source))
+        for fate, examples in other.examples.items():
+            self.examples[fate] = (self.examples.get(fate, []) + examples)[:_EXAMPLES]
+
+
+def replay(batches: Iterable[pa.RecordBatch], task: ReplayTask) -> Replayed:
+    """Judge dead letters again, and write the data files."""
+    work = _Work(task)
+    for batch in batches:
+        for start in range(0, batch.num_rows, MAX_UNITS):
+            work.take(batch.slice(start, MAX_UNITS))
+    return work.close()
+
+
+class _Letters:
+    """Some dead letters, by columns."""
+
+    def __init__(self, rows: pa.RecordBatch, *, of_topic: bool) -> None:
+        self.rows = rows
+        values: dict[str, list[Any]] = {name: rows.column(name).to_pylist() for name in _VALUES}
+        self.sources: list[str] = values[tables.SOURCE]
+        self.positions: list[int] = values[tables.POSITION]
+        self.sets = reason_sets(rows.column(tables.REASONS))
+        self.raws: list[bytes | None] = values[tables.RAW]
+        self.parts = [partition_name(source) if of_topic else source for source in self.sources]
+        letters = values[tables.ATTEMPT]
+        of_batch = {each: not _OF_BATCHES.isdisjoint(each.split("+")) for each in set(self.sets)}
+        self.of_batch = [letter == 1 and of_batch[each] for letter, each in zip(letters, self.sets, strict=True)]
+        # Attempt 1 is that of what landed.
+        self.tried: list[int] = [1 if number is None else number for number in values[TRIED]]
+        columns: dict[str, Any] = {
+            tables.SOURCE: rows.column(tables.SOURCE),
+            tables.LANDED_AT: rows.column(tables.LANDED_AT).cast(_TIMESTAMP),
+        }
+        if of_topic:
+            columns |= {name: rows.column(name) for name in (tables.KEY, tables.HEADERS)}
+        self.origins = Origins(self.parts, columns)
+
+    def __len__(self) -> int:
+        return self.rows.num_rows
+
+
+@dataclass
+class _Outcome:
+    """What became of a letter."""
+
+    reasons: list[Fault] | None = None  # why it failed
+    salvaged: int | None = None
+    raw: bytes | None = None  # what was judged, if a transform changed it
+
+
+class _Work:
+    """Dead letters of a task on their way."""
+
+    def __init__(self, task: ReplayTask) -> None:
+        self._task = task
+        self._judge = Judge(task.batch.contract, task.limits, task.judge)
+        self._attempts = writer_for(task.attempts, task.s3)
+        self._bronze = writer_for(task.bronze, task.s3)
+        self._dead_letters = writer_for(task.dead_letters, task.s3)
+        self._done = Replayed()
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Judge dead letters, at most as many as are judged at once."""
+        letters = _Letters(rows, of_topic=self._task.of_topic)
+        outcomes: dict[int, _Outcome] = {}
+        units: list[int] = []
+        values: list[bytes] = []
+        for index in self._taken(letters):
+            outcome = outcomes[index] = _Outcome()
+            value = self._bytes(letters, index, outcome)
+            if value is None:
+                continue
+            if letters.of_batch[index]:
+                self._batch(letters, index, value, outcome)
+            else:
+                units.append(index)
+                values.append(value)
+        for found in self._judge.judge_units(values):
+            good_of, bad_of = ([units[number] for number in of] for of in (found.good_of, found.bad_of))
+            positions = pa.array([letters.positions[index] for index in good_of], pa.int64())
+            good = replace(found.judged.good, positions=positions)
+            self._take(letters, replace(found.judged, good=good), good_of, None)
+            for index, reasons in zip(bad_of, found.judged.bad.reasons.to_pylist(), strict=True):
+                outcomes[index].reasons = _faults(reasons)
+        self._note(letters, outcomes)
+
+    def close(self) -> Replayed:
+        """Finish the data files."""
+        done = self._done
+        done.attempts = self._attempts.close() if self._attempts else []
+        done.bronze = self._bronze.close() if self._bronze else []
+        done.dead_letters = self._dead_letters.close() if self._dead_letters else []
+        return done
+
+    def _taken(self, letters: _Letters) -> list[int]:
+        """Which letters are judged: of an interrupted replay, those that it has closed."""
+        if not self._task.is_repeated:
+            return list(range(len(letters)))
+        outcomes = [ReplayOutcome(str(each)) for each in letters.rows.column(tables.OUTCOME).to_pylist()]
+        for index, outcome in enumerate(outcomes):
+            if outcome is not ReplayOutcome.CLOSED:
+                self._count(letters, index, outcome, [])
+        return [index for index, outcome in enumerate(outcomes) if outcome is ReplayOutcome.CLOSED]
+
+    def _bytes(self, letters: _Letters, index: int, outcome: _Outcome) -> bytes | None:
+        """The bytes to be judged of a letter; None if there are none: then the outcome says why."""
+        raw = letters.raws[index]
+        if self._task.is_repeated:
+            known: bytes | None = letters.rows.column(TRANSFORMED)[index].as_py()
+            if known is not None:
+                return known
+        codes = letters.sets[index].split("+")
+        transform = self._task.transform
+        # What an operator makes of nothing may be something: a batch that is gone, from a copy of it.
+        if not transform and letters.of_batch[index] and not _WITHOUT_BYTES.isdisjoint(codes):
+            known_reasons: Any = letters.rows.column(tables.REASONS)
+            outcome.reasons = _faults(known_reasons[index].as_py())
+            return None
+        if raw is None and Reason.TOMBSTONE not in codes:
+            raw = self._read_again(letters, index, outcome)
+            if raw is None:
+                return None
+        if transform is None or self._task.is_repeated:
+            return raw or b""
+        return self._transformed(raw or b"", letters, index, outcome)
+
+    def _transformed(self, raw: bytes, letters: _Letters, index: int, outcome: _Outcome) -> bytes | None:
+        made: object
+        try:
+            if self._apply:
+                about = {
+                    tables.SOURCE: letters.sources[index],
+                    tables.POSITION: letters.positions[index],
+                    "codes": letters.sets[index].split("+"),
+                }
+                made = self._apply(raw, about)
+            else:
+                made = letters.rows.column(TRANSFORMED)[index].as_py()
+        except Exception as error:  # noqa: BLE001 - whatever the operator's function raises
+            outcome.reasons = [Fault(Reason.TRANSFORM_FAILED, "$", f"{type(error).__name__}: {error}"[:_EXCERPT])]
+            return None
+        if not isinstance(made, bytes):
+            detail = f"the transform returned {type(made).__name__}, not bytes"
+            outcome.reasons = [Fault(Reason.TRANSFORM_FAILED, "$", detail)]
+            return None
+        if made != raw:
+            outcome.raw = made
+        return made
+
+    @cached_property
+    def _apply(self) -> Apply | None:
+        transform = self._task.transform
+        return transform.compiled() if transform and not transform.is_sql else None
+
+    def _read_again(self, letters: _Letters, index: int, outcome: _Outcome) -> bytes | None:
+        """The bytes of a unit that was too large for a dead letter, from where it landed."""
+        etag = letters.rows.column(ETAG)[index].as_py() or ""
+        limits = self._task.limits
+        envelope = self._task.reader.read_again(letters.sources[index], etag, limits)
+        if envelope.failure:
+            outcome.reasons = [Fault(Reason(envelope.failure[0]), "$", envelope.failure[1])]
+            return None
+        value = envelope.value or b""
+        if letters.of_batch[index]:
+            return value
+        units = split(value, limits.record_bytes)
+        position = letters.positions[index]
+        found = None if isinstance(units, Refused) else next((u for n, u in enumerate(units) if n == position), None)
+        if isinstance(found, bytes):
+            return found
+        size = f"{found.size:,} bytes" if found else "it is not in the batch any more"
+        detail = f"{size}, and LAKE_MAX_RECORD_BYTES is {limits.record_bytes:,}"
+        outcome.reasons = [Fault(Reason.RECORD_TOO_LARGE, "$", detail)]
+        return None
+
+    def _batch(self, letters: _Letters, index: int, value: bytes, outcome: _Outcome) -> None:
+        """Split a batch that could not be split, and judge its units."""
+        found = split(value, self._task.limits.record_bytes)
+        if not isinstance(found, Refused):
+            outcome.salvaged = 0
+            for judged in self._judge.judge(value):
+                outcome.salvaged += len(judged)
+                self._take(letters, judged, [index] * len(judged.good), [index] * len(judged.bad))
+            return
+        salvaged = salvage(value) if self._task.salvage or self._task.is_repeated else None
+        if salvaged is None:
+            outcome.reasons = [Fault(found.code, "$", found.detail)]
+            return
+        elements, rest = salvaged
+        for start in range(0, len(elements), MAX_UNITS):
+            for together in self._judge.judge_units(elements[start : start + MAX_UNITS]):
+                good, bad = (
+                    pa.array(np.array(of, np.int64) + start, pa.int64()) for of in (together.good_of, together.bad_of)
+                )
+                judged = Judged(
+                    replace(together.judged.good, positions=good), replace(together.judged.bad, positions=bad)
+                )
+                self._take(letters, judged, [index] * len(judged.good), [index] * len(judged.bad))
+        detail = f"{found.detail}; the {len(elements):,} records before byte {len(value) - len(rest):,} were salvaged"
+        for judged in self._judge.refuse(found.code, detail, rest):
+            last = pa.array([len(elements)] * len(judged.bad), pa.int64())
+            self._take(letters, replace(judged, bad=replace(judged.bad, positions=last)), [], [index])
+        outcome.salvaged = len(elements)
+
+    def _take(self, letters: _Letters, judged: Judged, good_of: Sequence[int], bad_of: Sequence[int] | None) -> None:
+        """Count units, and write their rows. Bad ones are new dead letters, unless `bad_of` is None."""
+        good, bad, done = judged.good, judged.bad, self._done
+        if len(good):
+            parts = [letters.parts[index] for index in good_of]
+            done.outcomes.update({(part, None): units for part, units in Counter(parts).items()})
+            if sets := drift_sets(good):
+                done.drift.update((part, codes) for part, each in zip(parts, sets, strict=True) for codes in each)
+            if self._bronze:
+                origins = letters.origins.columns_of(good_of, len(good))
+                self._bronze.write(bronze_rows(good, origins, self._task.batch))
+        if bad_of:
+            parts = [letters.parts[index] for index in bad_of]
+            done.outcomes.update(zip(parts, reason_sets(bad.reasons), strict=True))
+            if self._dead_letters:
+                origins = letters.origins.columns_of(bad_of, len(bad))
+                self._dead_letters.write(dead_letter_rows(bad, origins, self._task.batch, attempt=2))
+
+    def _note(self, letters: _Letters, outcomes: dict[int, _Outcome]) -> None:
+        """Count what became of letters, and write their attempts."""
+        fates: list[ReplayOutcome] = []
+        for index, outcome in outcomes.items():
+            fate = self._fate(letters, index, outcome)
+            fates.append(fate)
+            self._count(letters, index, fate, outcome.reasons or [])
+        if self._attempts and outcomes:
+            self._attempts.write(self._attempt_rows(letters, outcomes, fates))
+
+    def _fate(self, letters: _Letters, index: int, outcome: _Outcome) -> ReplayOutcome:
+        if outcome.reasons is None:
+            return ReplayOutcome.CLOSED
+        if self._task.is_repeated:
+            where = f"{letters.sources[index]}, position {letters.positions[index]}"
+            raise JudgedOtherwiseError(
+                f"An interrupted replay closed the dead letter at {where}, which now fails: "
+                f"{'; '.join(fault.detail for fault in outcome.reasons)}.",
+                "If what landed is missing, restore it. Then run the command again, with the version that began it.",
+            )
+        attempts = letters.tried[index]  # 1 before the first replay: as many as there are with this one
+        return ReplayOutcome.PARKED if attempts >= self._task.max_attempts else ReplayOutcome.FAILED
+
+    def _count(self, letters: _Letters, index: int, fate: ReplayOutcome, reasons: list[Fault]) -> None:
+        done, part, source = self._done, letters.parts[index], letters.sources[index]
+        done.parts[part] = min(source, done.parts.get(part, source))
+        if fate is ReplayOutcome.CLOSED:
+            done.closed[part, letters.sets[index]] += 1
+        key = letters.sets[index], fate, "+".join(sorted({fault.code for fault in reasons}))
+        done.fates[key] += 1
+        examples = done.examples.setdefault(key, [])
+        if len(examples) < _EXAMPLES:
+            raw = (letters.raws[index] or b"")[:_EXCERPT]
+            examples.append(Example(source, letters.positions[index], raw, reasons))
+
+    def _attempt_rows(
+        self, letters: _Letters, outcomes: dict[int, _Outcome], fates: list[ReplayOutcome]
+    ) -> pa.RecordBatch:
+        """Rows of ``dead_letters.<stream>_attempts``."""
+        task, rows, found = self._task, letters.rows.take(pa.array(list(outcomes), pa.int64())), outcomes.values()
+        reasons: Any = reasons_column([each.reasons or [] for each in found])
+        failed = pa.array([each.reasons is not None for each in found])
+        nothing: Any = pa.scalar(None, reasons.type)
+        of_transform = (task.transform.name, task.transform.digest) if task.transform else (None, None)
+        same: dict[str, Any] = {
+            tables.REPLAY: pa.scalar(task.number, pa.int64()),
+            tables.TRANSFORM: pa.scalar(of_transform[0], pa.string()),
+            tables.TRANSFORM_DIGEST: pa.scalar(of_transform[1], pa.string()),
+            tables.MICRO_BATCH_ID: pa.scalar(task.batch.id, pa.int64()),
+            tables.INGESTED_AT: pa.scalar(task.batch.ingested_at, _TIMESTAMP),
+            tables.CONTRACT_VERSION: pa.scalar(task.batch.contract.version, pa.string()),
+        }
+        return pa.RecordBatch.from_pydict(
+            {
+                tables.SOURCE: rows.column(tables.SOURCE),
+                tables.POSITION: rows.column(tables.POSITION),
+                tables.LETTER: rows.column(tables.ATTEMPT),
+                tables.LETTER_REASONS: pa.array([letters.sets[index] for index in outcomes], pa.string()),
+                tables.ATTEMPT: pa.array([letters.tried[index] + 1 for index in outcomes], pa.int32()),
+                tables.OUTCOME: pa.array([str(fate) for fate in fates], pa.string()),
+                tables.REASONS: pc.if_else(failed, reasons, nothing),
+                tables.SALVAGED: pa.array([each.salvaged for each in found], pa.int64()),
+                tables.RAW: pa.array([each.raw for each in found], pa.binary()),
+                **{name: pa.repeat(value, len(rows)) for name, value in same.items()},
+            }
+        )
+
+
+def _faults(reasons: Any) -> list[Fault]:
+    return [Fault(Reason(each["code"]), each["path"], each["detail"]) for each in reasons]

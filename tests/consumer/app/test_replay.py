@@ -1,0 +1,388 @@
+"""Dead letters come back in: once, at the place where they landed, and through silver and gold."""
+
+import gzip
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.consumer.crashes import crash_before
+from tests.consumer.lake import SessionOf, rows
+from tests.consumer.replays import (
+    STREAM,
+    WRONG,
+    apply,
+    batch,
+    content,
+    drain,
+    land,
+    order,
+    replay,
+    write_contract,
+)
+from tests.lakes import changed
+from tests.messages import send
+from tests.selection import grid
+from tests.servers import KafkaServer
+
+from consumer.app.replay import preview, report
+from consumer.condition import spark_condition, spark_expression
+from consumer.layers.bronze.letters import Choice
+from consumer.layers.bronze.replay import Replay
+from consumer.layers.bronze.transform import Transform, read_transform
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.settings import Settings
+from lakeproof.state.lease import LeaseHeldError, lease
+
+pytestmark = pytest.mark.spark
+
+TABLES = ("bronze.orders", "silver.orders", "gold.totals")
+
+
+@pytest.fixture
+def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
+    changes = {"LAKE_CONTRACTS": tmp_path / "contracts", "LAKE_GOLD": tmp_path / "gold"}
+    settings = changed(lake_settings, **changes)
+    write_contract(settings, right=False)
+    return settings
+
+
+def values(first: int = 0) -> list[bytes]:
+    """Nine orders, of which the wrong contract refuses six."""
+    return [order(first + number, **([{}, *WRONG][number % 4])) for number in range(8)] + [order(first + 8)]
+
+
+def test_what_a_wrong_contract_refused_ends_as_if_it_had_been_right(
+    settings: Settings, session_of: SessionOf, tmp_path: Path
+) -> None:
+    right = changed(settings, LAKE_HOME=tmp_path / "right", LAKE_CONTRACTS=tmp_path / "contracts-right")
+    write_contract(right, right=True)
+    for each in (settings, right):
+        land(each, "1.json", batch(*values()))
+        land(each, "2.json", batch(*values(100)))
+        drain(each, session_of)
+    assert len(rows(settings, "dead_letters.orders")) == 12
+    write_contract(settings, right=True)
+    apply(settings)
+    done = replay(settings, session_of)
+    assert sum(done.closed.values()) == done.letters == 12
+    for table in TABLES:
+        assert content(settings, table) == content(right, table), table
+    assert len(rows(settings, "dead_letters.orders")) == 12  # which stay as they landed
+    assert {row["outcome"] for row in rows(settings, "dead_letters.orders_attempts")} == {"closed"}
+    assert replay(settings, session_of).letters == 0
+    land(settings, "3.json", batch(*values(200)))
+    drain(settings, session_of)
+    assert len(rows(settings, "bronze.orders")) == 27
+    ledger = [(row["source"], row["replay"], row["units"], row["bronze"]) for row in rows(settings, "ledger.orders")]
+    assert sorted(ledger, key=str) == [
+        ("1.json", 1, 6, 6),
+        ("1.json", None, 9, 3),
+        ("2.json", 1, 6, 6),
+        ("2.json", None, 9, 3),
+        ("3.json", None, 9, 9),
+    ]
+
+
+def landed(settings: Settings, session_of: SessionOf, *, put_right: bool = True) -> None:
+    """A batch with six dead letters, and a contract that does not refuse them any more."""
+    land(settings, "1.json", batch(*values()))
+    drain(settings, session_of)
+    if put_right:
+        write_contract(settings, right=True)
+        apply(settings)
+
+
+def places(settings: Settings, table: str) -> list[tuple[str, int]]:
+    return sorted((row["_source"], row["_position"]) for row in rows(settings, table))
+
+
+def snapshots(settings: Settings) -> dict[str, int]:
+    """The newest snapshot of each table."""
+    catalog = open_catalog(settings)
+    tables = [catalog.load_table(name) for space in catalog.list_namespaces() for name in catalog.list_tables(space)]
+    return {".".join(each.name()): snapshot.snapshot_id for each in tables if (snapshot := each.current_snapshot())}
+
+
+STEPS = ["before attempts", "before bronze", "before dead letters", "before ledger"]
+
+
+@grid(step=STEPS, by=["replay", "run"], lost=["nothing", "checkpoint", "checkpoint and log"])
+def test_an_interrupted_replay_is_finished_once(
+    settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch, step: str, by: str, lost: str
+) -> None:
+    land(settings, "0.json", batch(*values(100)) + b",")
+    landed(settings, session_of)
+    crash_before(monkeypatch)(STEPS.index(step))
+    with pytest.raises(LakeproofError, match="crashed, as asked"):
+        replay(settings, session_of, Replay(salvage=True))
+    # What comes after it has no say in what was begun.
+    if lost != "nothing":
+        shutil.rmtree(settings.home / "checkpoints")
+    if lost == "checkpoint and log":
+        for file in settings.home.glob("landing-log.db*"):
+            file.unlink()
+    land(settings, "2.json", batch(order(200)))
+    if by == "run":
+        drain(settings, session_of)
+        outcomes = [] if step == "before attempts" else ["closed"] * 7
+        assert [row["outcome"] for row in rows(settings, "dead_letters.orders_attempts")] == outcomes
+    replay(settings, session_of, Replay(salvage=True))
+    drain(settings, session_of)
+    whole = [(f"{name}.json", position) for name in (0, 1) for position in range(9)] + [("2.json", 0)]
+    assert places(settings, "bronze.orders") == whole
+    assert len(rows(settings, "silver.orders")) == len(whole)
+    attempts = [row for row in rows(settings, "dead_letters.orders_attempts") if row["outcome"] == "closed"]
+    assert len({(row["_source"], row["_position"], row["_letter"]) for row in attempts}) == len(attempts) == 7
+    assert sorted((row["_source"], row["_position"], row["_attempt"]) for row in rows(settings, "dead_letters.orders"))[
+        :2
+    ] == [("0.json", 0, 1), ("0.json", 9, 2)]
+
+
+def test_a_micro_batch_that_spark_did_not_record_is_not_repeated_behind_a_replay(
+    settings: Settings, session_of: SessionOf
+) -> None:
+    landed(settings, session_of)
+    newest = max((settings.home / "checkpoints" / f"bronze-{STREAM}" / "commits").glob("[0-9]*"))
+    newest.unlink()
+    for crc in newest.parent.glob(f".{newest.name}.crc"):
+        crc.unlink()
+    replay(settings, session_of)
+    land(settings, "2.json", batch(order(200)))
+    drain(settings, session_of)
+    assert places(settings, "bronze.orders") == [("1.json", position) for position in range(9)] + [("2.json", 0)]
+
+
+def test_salvage_leaves_no_complete_record_behind(settings: Settings, session_of: SessionOf) -> None:
+    write_contract(settings, right=True)
+    whole = batch(*values())
+    ends = [end for end in range(len(whole)) if whole[:end].endswith(b"}")]
+    for number, end in enumerate(range(1, len(whole), 7)):
+        land(settings, f"{number:04}.json", whole[:end])
+    drain(settings, session_of)
+    assert rows(settings, "bronze.orders") == []
+    replay(settings, session_of, Replay(salvage=True))
+    expected = [
+        (f"{number:04}.json", position)
+        for number, end in enumerate(range(1, len(whole), 7))
+        for position in range(sum(each <= end for each in ends))
+    ]
+    assert places(settings, "bronze.orders") == sorted(expected)
+    rest = [row for row in rows(settings, "dead_letters.orders") if row["_attempt"] == 2]
+    cut = {source for source, _ in expected}
+    assert {row["_source"] for row in rest} == cut
+    for row in rest:
+        end = 1 + 7 * int(row["_source"][:4])
+        count = sum(each <= end for each in ends)
+        assert row["_position"] == count
+        assert row["raw"] == whole[ends[count - 1] : end].rstrip()
+    # The rest of a batch is a dead letter like any other: it fails again, and nothing is salvaged twice.
+    again = replay(settings, session_of, Replay(salvage=True))
+    assert {outcome for _, outcome, _ in again.fates} == {"failed"}
+    assert places(settings, "bronze.orders") == sorted(expected)
+
+
+def test_without_salvage_a_batch_that_was_cut_short_fails(settings: Settings, session_of: SessionOf) -> None:
+    land(settings, "1.json", batch(order(1), order(2))[:-1])
+    drain(settings, session_of)
+    replay(settings, session_of)
+    (attempt,) = rows(settings, "dead_letters.orders_attempts")
+    assert (attempt["outcome"], attempt["_attempt"], attempt["letter_reasons"]) == ("failed", 2, "corrupt_batch")
+    assert rows(settings, "bronze.orders") == []
+
+
+def test_what_fails_as_often_as_it_may_is_parked_until_it_is_asked_for(
+    settings: Settings, session_of: SessionOf
+) -> None:
+    landed(settings, session_of, put_right=False)
+    for _ in range(3):
+        replay(settings, session_of, Replay(max_attempts=2))
+    attempts = rows(settings, "dead_letters.orders_attempts")
+    assert sorted((row["_attempt"], row["outcome"]) for row in attempts) == [(2, "failed")] * 6 + [(3, "parked")] * 6
+    assert all(row["reasons"] and row["_contract_version"] == "1.0.0" for row in attempts)
+    write_contract(settings, right=True)
+    apply(settings)
+    assert replay(settings, session_of).letters == 0
+    replay(settings, session_of, Replay(Choice(parked=True)))
+    assert len(rows(settings, "bronze.orders")) == 9
+
+
+def test_a_preview_says_what_a_replay_then_does_and_changes_nothing(settings: Settings, session_of: SessionOf) -> None:
+    landed(settings, session_of)
+    land(settings, "2.json", batch(order(1))[:-4])
+    drain(settings, session_of)
+    before = snapshots(settings)
+    contract = load_contract(settings.contracts, STREAM)
+    forecast = preview(settings, contract, Replay(), lambda: session_of(settings))
+    assert snapshots(settings) == before
+    done = replay(settings, session_of)
+    assert (forecast.fates, forecast.outcomes, forecast.closed) == (done.fates, done.outcomes, done.closed)
+    text = report(forecast, Replay(), dry_run=True)
+    assert text.startswith("7 dead letters would be replayed: 6 closed, 1 failed.\nBronze would get 6 rows.")
+    assert "  out_of_range: 2 closed\n    1.json, position 1: " in text
+    assert report(done, Replay()).startswith("7 dead letters were replayed: 6 closed, 1 failed.")
+
+
+@pytest.mark.parametrize(
+    ("where", "limit", "positions"),
+    [
+        ("list_contains(codes, 'unknown_field')", None, [3, 7]),
+        ("reasons[1].path = '$.kind'", None, [2, 6]),
+        ("_source = '1.json' AND raw LIKE '%used%' AND attempts = 0", None, [2, 6]),
+        ("_landed_at < TIMESTAMPTZ '2020-01-01 00:00:00Z'", None, []),
+        (None, 2, [1, 2]),
+        ("state = 'open' AND _position > 2", 3, [3, 5, 6]),
+    ],
+)
+def test_some_of_them_are_chosen(
+    settings: Settings, session_of: SessionOf, where: str | None, limit: int | None, positions: list[int]
+) -> None:
+    landed(settings, session_of)
+    before = {position for _, position in places(settings, "bronze.orders")}
+    replay(settings, session_of, Replay(Choice(where and spark_condition("--where", where), limit)))
+    replayed = {position for _, position in places(settings, "bronze.orders")} - before
+    assert sorted(replayed) == positions
+
+
+def test_a_condition_that_cannot_be_evaluated_is_refused(settings: Settings, session_of: SessionOf) -> None:
+    landed(settings, session_of)
+    before = snapshots(settings)
+    with pytest.raises(UsageError, match=r"--where cannot be evaluated: .*nothing_like_it"):
+        replay(settings, session_of, Replay(Choice(spark_condition("--where", "nothing_like_it = 1"))))
+    assert snapshots(settings) == before
+
+
+TRANSFORM = """\
+import json
+
+def transform(raw, letter):
+    record = json.loads(raw)
+    if record["id"] == "o3":
+        raise ValueError("no")
+    if record["id"] == "o7":
+        return "text"
+    record.pop("note", None)
+    return json.dumps(record | {"amount": 1, "kind": "new"}).encode()
+"""
+
+
+def test_a_transform_corrects_bytes_and_leaves_its_trace(
+    settings: Settings, session_of: SessionOf, tmp_path: Path
+) -> None:
+    landed(settings, session_of, put_right=False)
+    path = tmp_path / "fix.py"
+    path.write_text(TRANSFORM)
+    transform = read_transform(path)
+    replay(settings, session_of, Replay(transform=transform))
+    attempts = {row["_position"]: row for row in rows(settings, "dead_letters.orders_attempts")}
+    assert {position: row["outcome"] for position, row in attempts.items()} == {
+        1: "closed",
+        2: "closed",
+        3: "failed",
+        5: "closed",
+        6: "closed",
+        7: "failed",
+    }
+    assert attempts[3]["reasons"] == [{"code": "transform_failed", "path": "$", "detail": "ValueError: no"}]
+    assert "returned str, not bytes" in attempts[7]["reasons"][0]["detail"]
+    assert {(row["transform"], row["transform_digest"]) for row in attempts.values()} == {("fix.py", transform.digest)}
+    assert attempts[1]["raw"] == b'{"id": "o1", "at": "2026-11-21T06:00:00Z", "amount": 1, "kind": "new"}'
+    raw = {row["_position"]: row["raw"] for row in rows(settings, "dead_letters.orders")}
+    assert b"1099511627776" in raw[1]
+
+
+def test_a_transform_may_be_an_expression_of_sql(settings: Settings, session_of: SessionOf) -> None:
+    landed(settings, session_of, put_right=False)
+    text = """replace(raw, '"used"', '"new"')"""
+    expression = spark_expression("--transform", text)
+    wanted = Replay(transform=Transform("fix.sql", text), expression=expression)
+    replay(settings, session_of, wanted)
+    attempts = rows(settings, "dead_letters.orders_attempts")
+    closed = {row["_position"]: row["raw"] for row in attempts if row["outcome"] == "closed"}
+    assert sorted(closed) == [2, 6]
+    assert all(b'"new"' in raw for raw in closed.values())
+    assert [row["raw"] for row in attempts if row["outcome"] == "failed"] == [None] * 4
+
+
+def test_a_record_that_was_too_large_is_read_again_from_where_it_landed(
+    settings: Settings, session_of: SessionOf
+) -> None:
+    small = changed(settings, LAKE_MAX_RECORD_BYTES=200)
+    write_contract(settings, right=True)
+    land(settings, "1.json", batch(order(0), order(1, note="x" * 300), order(2)))
+    land(settings, "2.json.gz", gzip.compress(batch(order(3), order(4, note="y" * 300))))
+    land(settings, "3.json", batch(order(5, note="z" * 300)))
+    drain(small, session_of)
+    assert [row["raw"] for row in rows(settings, "dead_letters.orders")] == [None] * 3
+    (settings.home / "landing" / STREAM / "3.json").write_bytes(b"[{}]")
+    replay(small, session_of)
+    assert {row["outcome"] for row in rows(settings, "dead_letters.orders_attempts")} == {"failed"}
+    replay(settings, session_of)
+    assert places(settings, "bronze.orders") == [
+        ("1.json", 0),
+        ("1.json", 1),
+        ("1.json", 2),
+        ("2.json.gz", 0),
+        ("2.json.gz", 1),
+    ]
+    (last,) = [row for row in rows(settings, "dead_letters.orders_attempts") if row["_source"] == "3.json"][1:]
+    assert last["reasons"][0]["code"] == "changed"
+
+
+def test_messages_are_replayed_like_files(settings: Settings, session_of: SessionOf, kafka: KafkaServer) -> None:
+    topic = kafka.new_topic()
+    settings = changed(
+        settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers, LAKE_KAFKA_STARTING_OFFSETS="earliest"
+    )
+    settings = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"topic": topic})})
+    send(kafka, topic, values(), key=b"k", headers=[("trace", b"t")])
+    send(kafka, topic, [batch(*values(100))])
+    send(kafka, topic, [batch(*values(200))[:-1], None])
+    drain(settings, session_of, "kafka")
+    assert len(rows(settings, "dead_letters.orders")) == 14
+    write_contract(settings, right=True)
+    apply(settings)
+    # The brokers are not asked for what dead letters have.
+    away = changed(settings, LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:9", LAKE_KAFKA_TOPIC="")
+    replay(away, session_of, Replay(salvage=True))
+    name = f"{topic}/0/{{:019}}".format
+    singles = [(name(offset), 0) for offset in range(9)]
+    batches = [(name(offset), position) for offset in (9, 10) for position in range(9)]
+    assert places(settings, "bronze.orders") == singles + batches
+    replayed: list[dict[str, Any]] = [row for row in rows(settings, "bronze.orders") if row["note"] == "hello"]
+    assert {(row["_key"], str(row["_headers"])) for row in replayed if row["_source"] < name(9)} == {
+        (b"k", "[{'key': 'trace', 'value': b't'}]")
+    }
+    (ledger,) = [row for row in rows(settings, "ledger.orders") if row["replay"]]
+    assert (ledger["source"], ledger["units"], ledger["bronze"]) == (name(1), 22, 21)
+    assert dict(ledger["closed"]) == {"corrupt_batch": 1, "not_allowed": 4, "out_of_range": 4, "unknown_field": 4}
+    send(kafka, topic, values(300))
+    drain(settings, session_of, "kafka")
+    assert len(rows(settings, "bronze.orders")) == len(rows(settings, "silver.orders")) == 36
+
+
+def test_two_replays_or_a_replay_beside_the_consumer_are_refused(settings: Settings, session_of: SessionOf) -> None:
+    landed(settings, session_of)
+    with lease(settings.state.database, STREAM), pytest.raises(LeaseHeldError):
+        replay(settings, session_of)
+    assert len(rows(settings, "bronze.orders")) == 3
+
+
+def test_a_table_of_attempts_that_was_dropped_is_missed(settings: Settings, session_of: SessionOf) -> None:
+    landed(settings, session_of)
+    replay(settings, session_of)
+    open_catalog(settings).drop_table("dead_letters.orders_attempts")
+    for do in (replay, drain):
+        with pytest.raises(LakeproofError, match=r"has 0 micro-batches of replays, but ledger\.orders has 1"):
+            do(settings, session_of)
+    assert len(rows(settings, "bronze.orders")) == 9
+
+
+def test_a_stream_without_tables_or_dead_letters_says_so(settings: Settings, session_of: SessionOf) -> None:
+    with pytest.raises(UsageError, match="orders has no tables yet"):
+        replay(settings, session_of)
+    land(settings, "1.json", batch(order(1)))
+    drain(settings, session_of)
+    assert report(replay(settings, session_of), Replay()) == "No dead letters to replay."
