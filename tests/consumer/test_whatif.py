@@ -12,6 +12,7 @@ from tests.consumer.replays import WRONG as WRONG_ORDERS
 from tests.consumer.replays import apply, batch, drain, land, order, replay, write_contract
 from tests.lakes import changed
 from tests.messages import event, send
+from tests.operations.tables import delete_by_equality, expire_all_but_last, rewrite_data_files
 from tests.programs import forked
 from tests.servers import KafkaServer
 
@@ -20,6 +21,7 @@ from consumer.app.landing import BronzeQuery
 from consumer.app.trigger import Trigger
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract, parse_contract
+from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.whatif.forecast import Change, forecast
 
@@ -154,3 +156,34 @@ def test_a_replay_does_what_the_forecast_says(session_of: SessionOf, lake_settin
     assert after.bronze.units(Change.STAYS) == 31
     assert after.dead_letters.units(Change.TO_BRONZE) == 0
     assert after.dead_letters.judged == letters.judged - 30
+
+
+@pytest.mark.spark
+def test_other_tools_may_maintain_the_tables(
+    session_of: SessionOf, drain_directly: Drain, lake_settings: Settings, tmp_path: Path
+) -> None:
+    settings = made(lake_settings, tmp_path, "events", RIGHT["events"])
+    folder = settings.home / "landing" / "events"
+    for number in range(3):
+        values = [json.loads(event(number)), json.loads(event(number + 10, properties={"a": 1})), {"a": "\udc00"}]
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.joinpath(f"{number}.json").write_text(json.dumps(values))
+        drain_directly(settings, "events")
+    contract = parse_contract(RIGHT["events"].replace("page_view", "view").encode(), "new", "events")
+    catalog = open_catalog(settings)
+    before = forecast(catalog, settings, contract)
+    assert (before.bronze.units(Change.TO_DEAD_LETTERS), before.dead_letters.judged) == (6, 3)
+    spark = session_of(settings)
+    for table in ("bronze.events", "dead_letters.events", "ledger.events"):
+        rewrite_data_files(spark, table)
+        expire_all_but_last(spark, table)
+    after = forecast(catalog, settings, contract)
+    assert [
+        {move: tally.units for move, tally in counts.moves.items()} for counts in (after.bronze, after.dead_letters)
+    ] == [
+        {move: tally.units for move, tally in counts.moves.items()} for counts in (before.bronze, before.dead_letters)
+    ]
+    assert after.days() == before.days()
+    delete_by_equality(settings, spark, "bronze.events", "event_id", "e0", "2026-11-21")
+    with pytest.raises(LakeproofError, match="equality deletes"):
+        forecast(catalog, settings, contract)
