@@ -30,6 +30,7 @@ NAMES = (
     "samples",
     "start",
     "verify",
+    "what-if",
 )
 
 

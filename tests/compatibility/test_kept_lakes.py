@@ -1,5 +1,6 @@
 """Lakes that earlier versions wrote: this one goes on with them, and loses and doubles nothing."""
 
+import json
 import subprocess
 import sys
 import tarfile
@@ -50,6 +51,10 @@ def test_a_kept_lake_goes_on(archive: Path, minio: Minio, tmp_path: Path) -> Non
 
         before = {table: count(table) for table in ("bronze", "dead_letters", "ledger")}
         assert before["ledger"] == 8
+        tried = json.loads(run("lakeproof", "contract", "try", "events", "--all", "--format", "json"))
+        assert {table: tried[table]["judged"] for table in ("bronze", "dead_letters")} == {
+            table: before[table] for table in ("bronze", "dead_letters")
+        }
         run("lakeproof", "contract", "apply", "events")
         run("consumer", "run", "events", "--available-now")
         run("consumer", "run", "events", "--available-now")

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.consumer.lake import Drain, SessionOf, rows
+from tests.consumer.replays import WRONG as WRONG_ORDERS
+from tests.consumer.replays import apply, batch, drain, land, order, replay, write_contract
 from tests.lakes import changed
 from tests.messages import event, send
+from tests.operations.tables import delete_by_equality, expire_all_but_last, rewrite_data_files
 from tests.programs import forked
 from tests.servers import KafkaServer
 
@@ -17,9 +20,10 @@ from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.trigger import Trigger
 from lakeproof.catalog import open_catalog
-from lakeproof.contracts import parse_contract
+from lakeproof.contracts import load_contract, parse_contract
+from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
-from lakeproof.whatif.forecast import forecast
+from lakeproof.whatif.forecast import Change, forecast
 
 ROOT = Path(__file__).parents[2]
 RIGHT = {name: (ROOT / "contracts" / f"{name}.yaml").read_text() for name in ("events", "sensors")}
@@ -123,3 +127,63 @@ def test_messages(session_of: SessionOf, kafka: KafkaServer, lake_settings: Sett
     changes = check(*lakes, "events")
     assert changes["not_allowed+out_of_range+unknown_field", ""] == 34
     assert changes["tombstone", "tombstone"] == 1
+
+
+@pytest.mark.spark
+def test_a_replay_does_what_the_forecast_says(session_of: SessionOf, lake_settings: Settings, tmp_path: Path) -> None:
+    settings = changed(lake_settings, LAKE_CONTRACTS=tmp_path / "contracts", LAKE_GOLD=tmp_path / "gold")
+    write_contract(settings, right=False)
+    odd = [b"[7]", b'"x"', b"nul", b'{"id": }', b'{"id": "\\ud800"}', b'{"amount": 1e400, "note": 7}']
+    land(settings, "1.json", batch(*(order(number, **WRONG_ORDERS[number % 3]) for number in range(30))))
+    land(settings, "2.json", batch(*odd, order(100), order(101, kind="none"), order(102, kind="used", amount="x")))
+    for name, content in (("cut", b"[{}, {"), ("empty", b""), ("scalar", b"7"), ("packed.gz", b"\x1f\x8b no")):
+        land(settings, f"{name}.json" if "." not in name else name, content)
+    drain(settings, session_of)
+    write_contract(settings, right=True)
+    catalog = open_catalog(settings)
+    contract = load_contract(settings.contracts, "orders")
+    letters = forecast(catalog, settings, contract).dead_letters
+    assert letters.units(Change.NOT_JUDGED) == 0
+    apply(settings)
+    done = replay(settings, session_of)
+    said: Counter[tuple[str, str]] = Counter()
+    for (_, old, new), tally in letters.moves.items():
+        said[old, new] += tally.units
+    assert said == Counter({(old, new): units for (old, _, new), units in done.fates.items()})
+    assert letters.units(Change.TO_BRONZE) == sum(done.closed.values()) == 30
+    after = forecast(catalog, settings, contract)
+    assert after.bronze.judged == 31
+    assert after.bronze.units(Change.STAYS) == 31
+    assert after.dead_letters.units(Change.TO_BRONZE) == 0
+    assert after.dead_letters.judged == letters.judged - 30
+
+
+@pytest.mark.spark
+def test_other_tools_may_maintain_the_tables(
+    session_of: SessionOf, drain_directly: Drain, lake_settings: Settings, tmp_path: Path
+) -> None:
+    settings = made(lake_settings, tmp_path, "events", RIGHT["events"])
+    folder = settings.home / "landing" / "events"
+    for number in range(3):
+        values = [json.loads(event(number)), json.loads(event(number + 10, properties={"a": 1})), {"a": "\udc00"}]
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.joinpath(f"{number}.json").write_text(json.dumps(values))
+        drain_directly(settings, "events")
+    contract = parse_contract(RIGHT["events"].replace("page_view", "view").encode(), "new", "events")
+    catalog = open_catalog(settings)
+    before = forecast(catalog, settings, contract)
+    assert (before.bronze.units(Change.TO_DEAD_LETTERS), before.dead_letters.judged) == (6, 3)
+    spark = session_of(settings)
+    for table in ("bronze.events", "dead_letters.events", "ledger.events"):
+        rewrite_data_files(spark, table)
+        expire_all_but_last(spark, table)
+    after = forecast(catalog, settings, contract)
+    assert [
+        {move: tally.units for move, tally in counts.moves.items()} for counts in (after.bronze, after.dead_letters)
+    ] == [
+        {move: tally.units for move, tally in counts.moves.items()} for counts in (before.bronze, before.dead_letters)
+    ]
+    assert after.days() == before.days()
+    delete_by_equality(settings, spark, "bronze.events", "event_id", "e0", "2026-11-21")
+    with pytest.raises(LakeproofError, match="equality deletes"):
+        forecast(catalog, settings, contract)

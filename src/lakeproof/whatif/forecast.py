@@ -33,7 +33,6 @@ from lakeproof.tables.names import (
     SOURCE,
 )
 from lakeproof.whatif.landed import Landed, keys_of, landed, read, rows_of
-from lakeproof.whatif.letters import judge_records
 from lakeproof.whatif.records import record_texts
 from lakeproof.whatif.unseen import Reading, reading
 
@@ -308,10 +307,11 @@ def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Coun
                 counts.split_units[""] += len(judged.good)
                 counts.split_units.update(reason_sets(judged.bad.reasons))
     shown: dict[int, Any] = {}
-    for good_of, bad_of, reasons in judge_records(judge, [raws[index] for index in records]):
-        for unit in good_of:
+    for together in judge.judge_units([raws[index] for index in records]):
+        for unit in together.good_of:
             moves[records[unit]] = (Change.TO_BRONZE, now[records[unit]], "")
-        for row, (unit, new) in enumerate(zip(bad_of, reason_sets(reasons), strict=True)):
+        reasons = together.judged.bad.reasons
+        for row, (unit, new) in enumerate(zip(together.bad_of, reason_sets(reasons), strict=True)):
             index = records[unit]
             if new != now[index]:
                 moves[index] = (Change.OTHER_REASONS, now[index], new)

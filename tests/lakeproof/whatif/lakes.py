@@ -80,7 +80,7 @@ class Lake:
             if len(judged.bad):
                 columns = origins.columns_of(None, len(judged.bad))
                 self.append(self.tables.dead_letters, dead_letter_rows(judged.bad, columns, batch))
-                for codes in reason_sets(judged.bad):
+                for codes in reason_sets(judged.bad.reasons):
                     outcomes[envelope.source, codes] = outcomes.get((envelope.source, codes), 0) + 1
         if ledger:
             part = LandedFile(0, envelope.source, len(envelope.value or b""), "etag", envelope.landed_at or LANDED)
@@ -138,6 +138,6 @@ def verdicts(contract: Contract, *batches: bytes, limits: Limits | None = None) 
             found += [(number, at, "") for at in judged.good.positions.to_pylist()]
             found += [
                 (number, at, why)
-                for at, why in zip(judged.bad.positions.to_pylist(), reason_sets(judged.bad), strict=True)
+                for at, why in zip(judged.bad.positions.to_pylist(), reason_sets(judged.bad.reasons), strict=True)
             ]
     return sorted(found)
