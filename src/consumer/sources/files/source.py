@@ -145,8 +145,8 @@ class FileSource(Source[LandedFile]):
         if not found:  # a new checkpoint begins with an empty micro-batch
             return None
         if found[0]["end"] == str(self._start):
-            # Spark repeats what it has not recorded as done. A replay may have committed since, or a paused one may have
-            # been taken under another contract, so the newest marker does not say that the tables have it.
+            # Spark repeats what it has not recorded as done. A replay may have committed since, or a paused micro-batch
+            # may have been taken under another contract: the newest marker does not say that the tables have it.
             return None
         return Held(rows_as_files(found), found[0]["start"], found[0]["end"], found[0]["contract"])
 
