@@ -54,7 +54,8 @@ class _Prepared:
 class BronzeQuery(Query):
     """The query of one stream. `source` is a kind of the registry."""
 
-    pausing = Pausing.STREAM
+    pausing: Pausing | None = Pausing.STREAM
+    """Which paused micro-batches it judges again; None for none."""
 
     spark_settings: Mapping[str, str] = {
         # Only recovery shuffles, and little: more partitions would only cost their scheduling.
@@ -178,6 +179,8 @@ class BronzeQuery(Query):
 
     def _take_paused(self, spark: SparkSession, held: Lease) -> None:
         """Judge what was paused again, under the contract of now, before anything is cut in another way."""
+        if self.pausing is None:
+            return
         source, layer = self._prepared.source, self._prepared.layer
         breakers = BreakerLog(self._settings.state.database, self.stream)
         for trip in breakers.paused(self.pausing):

@@ -40,8 +40,9 @@ _SHOWN_BYTES = 100
 
 
 class ReplayQuery(BronzeQuery):
-    """A replay of dead letters of a stream."""
+    """A replay of dead letters of a stream. What is paused has no dead letters yet."""
 
+    pausing = None
     spark_settings: Mapping[str, str] = {
         **BronzeQuery.spark_settings,
         # The dead letters are joined with their attempts.

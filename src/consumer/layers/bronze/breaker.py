@@ -22,16 +22,14 @@ from lakeproof.contracts.duration import duration_text
 from lakeproof.errors import PausedError
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog, Query, Trip
-from lakeproof.tables.names import INGESTED_AT, stream_tables
+from lakeproof.tables.names import INGESTED_AT, REPLAY, stream_tables
 
 log = structlog.get_logger()
 compare: Any = expressions  # mypy does not see the arguments that pydantic takes
 
 EVENT = "breaker tripped"
 _EXAMPLES = 3
-_REPLAY = "replay"
-"""What the ledger has in place of a checkpoint for a replay: its units were counted when they landed."""
-_COLUMNS = (INGESTED_AT, "checkpoint_id", "units", "dead_letters")
+_COLUMNS = (INGESTED_AT, "units", "dead_letters")
 
 
 @dataclass(frozen=True)
@@ -146,11 +144,12 @@ class Watch:
     def _read(self, since: datetime) -> list[Taken]:
         with catalog_errors():
             ledger = open_catalog(self._settings).load_table(stream_tables(self._stream).ledger)
-            scan = ledger.scan(compare.GreaterThan(INGESTED_AT, since.isoformat()), selected_fields=_COLUMNS)
+            # What is replayed was counted when it landed.
+            wanted = compare.And(compare.GreaterThan(INGESTED_AT, since.isoformat()), compare.IsNull(REPLAY))
+            scan = ledger.scan(wanted, selected_fields=_COLUMNS)
             rows: list[dict[str, Any]] = scan.to_arrow().to_pylist()
         units, reasons = Counter[datetime](), dict[datetime, Counter[str]]()
         for row in rows:
-            if row["checkpoint_id"] != _REPLAY:
-                units[row[INGESTED_AT]] += row["units"]
-                reasons.setdefault(row[INGESTED_AT], Counter()).update(dict(row["dead_letters"] or ()))
+            units[row[INGESTED_AT]] += row["units"]
+            reasons.setdefault(row[INGESTED_AT], Counter()).update(dict(row["dead_letters"] or ()))
         return [Taken(at, units[at], reasons[at]) for at in sorted(reasons)]

@@ -11,12 +11,15 @@ from structlog.testing import capture_logs
 from tests.consumer.app.accounts import EVENT
 from tests.consumer.breakers import apply_contract, write_contract
 from tests.consumer.crashes import crash_before
-from tests.consumer.lake import Drain, rows
+from tests.consumer.lake import Drain, SessionOf, rows
 from tests.lakes import changed
 
 from consumer.app import repair
+from consumer.app.application import run_queries
+from consumer.app.replay import ReplayQuery
 from consumer.app.status import Doing, as_json, exit_code, status
 from consumer.layers.bronze import breaker, land
+from consumer.layers.bronze.replay import Replay
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, PausedError
 from lakeproof.settings import Settings
@@ -357,3 +360,30 @@ def test_a_state_database_that_is_lost_takes_no_pause_with_it(stream: Stream) ->
     stream.drain()
     assert stream.counts() == (14, 0)
     assert stream.clean()
+
+
+def test_dead_letters_are_replayed_beside_a_pause_and_after_it(stream: Stream, session_of: SessionOf) -> None:
+    stream.write("{share: 0.5, units: 4, over: 1 hour, action: pause}")
+    stream.land("1.json", 9, 1)
+    stream.drain()
+    stream.land("2.json", 0, 8)
+    assert "8 of 8 units of a micro-batch" in paused(stream).message
+    stream.write("{share: 0.5, units: 4, over: 1 hour, action: pause}", "other", version="2.0.1")
+
+    def replay() -> None:
+        query = ReplayQuery(changed(stream.settings, LAKE_SETTLE_SECONDS=0), "events", Replay())
+        run_queries(stream.settings, [query], lambda: session_of(stream.settings), available_now=True)
+
+    replay()
+    assert stream.counts() == (9, 1), "it failed again, and what is paused is left alone"
+    assert "8 of 8 units of a micro-batch" in paused(stream).message
+    repair.accept(stream.settings, "events")
+    stream.drain()
+    assert stream.counts() == (9, 9)
+    fix(stream)
+    replay()
+    assert stream.counts() == (18, 9), "the dead letters are closed"
+    # Neither what was accepted nor what was replayed is counted.
+    stream.land("3.json", 2, 2)
+    stream.drain()
+    assert stream.counts() == (22, 9)
