@@ -410,7 +410,10 @@ def test_rows_without_a_marker_are_not_read_again(
     for _ in range(2):
         with pytest.raises(LakeproofError, match="was removed") as refused:
             drain(lake_settings)
-        assert "Or drop bronze.events, dead_letters.events and ledger.events" in refused.value.hint
+        assert (
+            "Or drop bronze.events, dead_letters.events, dead_letters.events_attempts and ledger.events"
+            in refused.value.hint
+        )
         reset(lake_settings, "events")  # changes nothing
     assert len(rows(lake_settings, "bronze.events")) == 2
 

@@ -65,7 +65,7 @@ class FileReader:
         """Read a file, if it is still the one that landed."""
         seen = self.zone.stat(source)
         if seen is None:
-            detail = f"{self.zone.uri_of(source)} is not there any more"
+            detail = f"{self.zone.uri_of(source)} was removed"
             return Envelope(None, source, None, (Reason.ABSENT, detail))
         (found,) = envelopes(
             [LandedFile(0, source, seen.size, etag, seen.modified_at, given_up=True)], self.zone, limits
