@@ -46,7 +46,7 @@ class Query(ABC):
     micro_batches: int = 0
     """How many micro-batches it has finished."""
     paused: PausedError | None = None
-    """Why it takes nothing more, though it did not fail: the queries that follow it finish the rows that are in the tables."""
+    """Why it takes nothing more, though it did not fail: the queries that follow it go on to their end."""
 
     @abstractmethod
     def prepare(self) -> None:
