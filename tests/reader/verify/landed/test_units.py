@@ -15,6 +15,7 @@ from tests.selection import examples
 from lakeproof.contracts import load_contract
 from lakeproof.judge.batch import Judge
 from lakeproof.judge.split import Refused, split
+from lakeproof.judge.split import salvage as salvage_of_replay
 from reader.verify.landed import units as units_module
 from reader.verify.landed.parsed import as_units, cut_array
 from reader.verify.landed.units import Units, find_units, salvage
@@ -188,3 +189,20 @@ def test_bytes_of_units_over_the_limit_are_left_out(content, most):
 )
 def test_the_complete_units_of_a_batch_that_breaks_off(content: bytes, units: list[bytes], rest: bytes) -> None:
     assert salvage(content) == (units, rest)
+
+
+PIECES = [*(bytes([each]) for each in b'[]{},:"\\ \n1'), b"-2.5e3", b"null", b'"a"', b'{"a":1}', b'{"b":[{}]}']
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map(b"".join), st.booleans())
+@settings(max_examples=examples(1_000))
+@example(b'{"a":1}, {"b":2', True)
+@example(b'{"a":1}] {"b":2}', True)
+@example(b"1, 23", True)
+@example(b'"a", "b"', True)
+def test_a_replay_salvages_the_same_units(content: bytes, is_array: bool) -> None:
+    batch = b"[" * is_array + content
+    if isinstance(split(batch), Refused):
+        theirs = salvage_of_replay(batch)
+        units, rest = salvage(batch)
+        assert (units, rest if units else b"") == (theirs or ([], b""))
