@@ -46,7 +46,7 @@ class Query(ABC):
     micro_batches: int = 0
     """How many micro-batches it has finished."""
     paused: PausedError | None = None
-    """Why it takes nothing more, though it did not fail: what follows it finishes what there is."""
+    """Why it takes nothing more, though it did not fail: what follows it finishes its own work."""
 
     @abstractmethod
     def prepare(self) -> None:
