@@ -16,6 +16,7 @@ from rich.text import Text
 
 from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
 from lakeproof.contracts import Contract, load_contract
+from lakeproof.contracts.duration import duration_text
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.gold.model import WINDOW_START
 from lakeproof.gold.product_file import load_products
@@ -32,6 +33,7 @@ from lakeproof.tables.names import (
     MICRO_BATCH_ID,
     POSITION,
     REASONS,
+    REPLAY,
     SOURCE,
     gold_table,
     samples_tables,
@@ -112,8 +114,11 @@ def print_summary(settings: Settings, stream: str, since: datetime | None = None
         gold = _gold(session, [each.name for each in products if _has_table(settings, gold_table(each.name))])
         of_samples = load_all_samples(settings.gold, [stream], lambda _: contract)
         sampled = _sampled(session, [each for each in of_samples if _has_both(settings, each)])
+        warned = _too_bad(session, contract)
     for table in filter(None, (landed, dead, silver, gold, sampled)):
         out.print(table)
+    if warned:
+        out.print(Text(warned, "bold red"), soft_wrap=True)
     _print_next(out, stream)
 
 
@@ -220,6 +225,25 @@ def _dead_letters(session: Session, stream: str, since: datetime | None, replaye
     for code, path, letters, example in found[:_REASONS]:
         table.add_row(code, Text(printable(path)), f"{letters:,}", Text(printable(example)))
     return table
+
+
+def _too_bad(session: Session, contract: Contract) -> str:
+    """What the breaker of the contract says of the newest units in the ledger; empty if they are not too bad."""
+    breaker = contract.breaker
+    ledger = stream_tables(contract.stream).ledger
+    newest = f"(SELECT max({INGESTED_AT}) FROM {ledger} WHERE {REPLAY} IS NULL)"  # noqa: S608 - our own names
+    seconds = int(breaker.over.total_seconds()) if breaker.over else 0
+    ((bad, units),) = session.fetch(
+        f"SELECT coalesce(sum(units - bronze), 0)::BIGINT, coalesce(sum(units), 0)::BIGINT FROM {ledger} "  # noqa: S608
+        f"WHERE {REPLAY} IS NULL AND {INGESTED_AT} >= {newest} - INTERVAL {seconds} SECONDS"
+    )
+    if not bad or not breaker.trips(bad, units):
+        return ""
+    when = f"in the {duration_text(breaker.over)} before the newest" if breaker.over else "in the newest micro-batch"
+    return (
+        f"Too many bad units: {bad:,} of {units:,} {when} ({bad / units:.1%}; the breaker of the contract trips at "
+        f"{breaker.share.normalize():f} of {breaker.units:,} units or more). Run `consumer status {contract.stream}`."
+    )
 
 
 def _has_table(settings: Settings, name: str) -> bool:

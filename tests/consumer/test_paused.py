@@ -1,14 +1,18 @@
 """The commands of an operator whose stream the breaker has paused, and their exit codes."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 from tests.consumer.breakers import write_contract
 from tests.consumer.lake import rows
-from tests.consumer.test_cli import EVENT, consumer, land
+from tests.consumer.test_cli import EVENT, consumer, environment, land
 from tests.lakes import changed
 from tests.logs import failure
+from tests.pages import blocks
+from tests.programs import forked
+from tests.test_docs import shell
 
 from lakeproof.settings import Settings
 
@@ -17,9 +21,10 @@ pytestmark = pytest.mark.spark
 NOW = ("run", "events", "--available-now", "--to", "silver")
 
 
-def land_bad(settings: Settings) -> None:
-    records = [EVENT | {"event_id": f"b{index}", "event_type": "\x1b[2J"} for index in range(8)]
-    (settings.home / "landing" / "events" / "bad.json").write_text(json.dumps(records))
+def land_bad(settings: Settings, kind: str = "\x1b[2J") -> None:
+    records = [EVENT | {"event_id": f"{kind}{index}", "event_type": kind} for index in range(8)]
+    name = f"{kind.encode().hex()}.json"
+    (settings.home / "landing" / "events" / name).write_text(json.dumps(records))
 
 
 def test_a_pause_from_its_start_to_its_end(lake_settings: Settings, tmp_path: Path) -> None:
@@ -76,3 +81,34 @@ def test_accept_bad_is_not_for_modes(lake_settings: Settings) -> None:
     done = consumer(lake_settings, "run", "dedupe", "--accept-bad")
     assert done.returncode == 2
     assert "--accept-bad cannot be used with dedupe" in failure(done.stderr)["message"]
+
+
+def test_the_page_about_breakers_says_what_to_do(lake_settings: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "contracts"
+    pause = "{share: 0.5, units: 4, over: micro-batch, action: pause}"
+    write_contract(folder, pause)
+    settings = changed(lake_settings, LAKE_CONTRACTS=folder)
+    look, fix, accept = blocks("docs/operations/breaker.md", "sh")
+    land(settings, 0, 2)
+    land_bad(settings)
+    assert consumer(settings, *NOW).returncode == 5
+    assert "exit code 5" in shell(look, environment(settings))
+    assert "8 of 10 units" in shell(accept, environment(settings))
+    assert len(rows(settings, "dead_letters.events")) == 8
+    land_bad(settings, "teleport")
+    assert consumer(settings, *NOW).returncode == 5
+    write_contract(folder, pause, "teleport", version="2.1.0")
+    shell(fix, environment(settings))
+    assert [len(rows(settings, f"{name}.events")) for name in ("bronze", "dead_letters")] == [10, 8]
+    summary = subprocess.run(
+        [*forked("reader"), "summary", "events"], env=environment(settings), capture_output=True, text=True, check=True
+    )
+    assert "Too many bad units" not in summary.stdout, "the floor of the last micro-batch is reached, but all are good"
+    land_bad(settings, "warned")
+    write_contract(folder, "{share: 0.5, units: 4, over: micro-batch}", version="2.1.1")
+    shell(fix, environment(settings))
+    summary = subprocess.run(
+        [*forked("reader"), "summary", "events"], env=environment(settings), capture_output=True, text=True, check=True
+    )
+    said = " ".join(summary.stdout.split())
+    assert "Too many bad units: 8 of 8 in the newest micro-batch (100.0%; the breaker of the contract trips" in said

@@ -18,6 +18,8 @@ from tests.lakeproof.whatif.lakes import Lake
 from tests.programs import forked
 
 from lakeproof.contracts import (
+    Breaker,
+    BreakerAction,
     DecimalType,
     DerivedFrom,
     DriftPolicy,
@@ -98,6 +100,22 @@ def test_the_table_of_types_is_complete():
             document = yaml.safe_load(EXAMPLE)
             document["schema"][0]["properties"].append(added)
             assert parse_contract(yaml.safe_dump(document).encode(), "x").fields[-1].type == kind
+
+
+def test_the_breaker_is_read_as_listed():
+    rows = table("key of the breaker", "expected value")
+    defaults = {key.strip("`"): value for key, _, value in rows}
+    given = ", ".join(f"{key}: {value}" for key, value in defaults.items())
+    (inline,) = re.findall(r"`- ({property: breaker, .*})`", PAGE)
+    event_time = "  - {property: eventTime, value: ordered_at}\n"
+
+    def read(line: str) -> Breaker:
+        return parse_contract(EXAMPLE.replace(event_time, f"{event_time}  - {line}\n").encode(), "x").breaker
+
+    assert list(defaults) == ["share", "units", "over", "action"]
+    assert read(f"{{property: breaker, value: {{{given}}}}}") == BASE.breaker == Breaker()
+    assert read(inline).action is BreakerAction.PAUSE
+    assert re.findall(r"`(warn|pause)`:", rows[3][1]) == [*BreakerAction]
 
 
 def test_silver_is_read_as_listed():
