@@ -108,7 +108,7 @@ def test_the_tutorial_makes_a_stream_of_a_contract_of_under_30_lines(tmp_path: P
 
 @pytest.mark.spark
 def test_the_page_about_dead_letters_replays_them(tmp_path: Path) -> None:
-    script, printed = walk("docs/dead-letters.md", "sh|console")
+    script, printed = walk("docs/replay.md", "sh|console")
     environment = {"LAKE_SPARK_UI_PORT": "0"}
     said = shell(script.replace("target/replay", str(tmp_path)), environment)
     for line in printed:

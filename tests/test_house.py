@@ -318,11 +318,7 @@ def test_systemd_runs_commands_that_exist_and_lets_them_end(path):
     program, *arguments = shlex.split(service["ExecStart"].replace("%i", "events"))
     check(BIN / Path(program).name, *arguments, "--help")
     assert service["Restart"] == "on-failure"
-<<<<<<< HEAD
     # Neither a mistake in the settings nor a pause of the breaker is mended by a restart.
-=======
-    # 5: the breaker has paused the stream.
->>>>>>> 00a1eacb25e97346d57ac909af9e50721c1e6edc
     assert service["RestartPreventExitStatus"] == ("2 5" if "consumer" in path.stem else "2")
     if program.endswith("consumer"):
         assert service["KillMode"] == "mixed"  # Spark's JVM must not get the signal

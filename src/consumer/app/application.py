@@ -46,11 +46,7 @@ class Query(ABC):
     micro_batches: int = 0
     """How many micro-batches it has finished."""
     paused: PausedError | None = None
-<<<<<<< HEAD
     """Why it takes nothing more, though it did not fail: the queries that follow it go on to their end."""
-=======
-    """Why it takes nothing more, though it did not fail: what follows it finishes its own work."""
->>>>>>> 00a1eacb25e97346d57ac909af9e50721c1e6edc
 
     @abstractmethod
     def prepare(self) -> None:
