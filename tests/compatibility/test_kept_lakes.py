@@ -55,6 +55,7 @@ def test_a_kept_lake_goes_on(archive: Path, minio: Minio, tmp_path: Path) -> Non
         assert {table: tried[table]["judged"] for table in ("bronze", "dead_letters")} == {
             table: before[table] for table in ("bronze", "dead_letters")
         }
+        assert f"{before['dead_letters']:,}" in run("reader", "summary", "events")
         run("lakeproof", "contract", "apply", "events")
         run("consumer", "run", "events", "--available-now")
         run("consumer", "run", "events", "--available-now")
