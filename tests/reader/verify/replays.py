@@ -30,7 +30,7 @@ from lakeproof.tables.schemas import ensure_attempts, ensure_message_columns, en
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TABLES = stream_tables("events")
-BATCHES = {"corrupt_batch", "not_a_batch", "empty_batch", "undecodable", "batch_too_large", "tombstone"}
+BATCHES = {"corrupt_batch", "not_a_batch", "empty_batch", "undecodable", "batch_too_large", "tombstone", "changed"}
 EVENTS = Path(__file__).parents[3] / "contracts" / "events.yaml"
 
 Row = dict[str, Any]

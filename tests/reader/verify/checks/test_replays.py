@@ -12,6 +12,7 @@ import pytest
 from tests.lakes import changed
 from tests.reader.verify.lake import Lake
 from tests.reader.verify.replays import TABLES, Replayer, Row, TopicLake
+from tests.selection import only_with_all
 from tests.servers import KafkaServer
 from typer.testing import CliRunner
 
@@ -242,7 +243,24 @@ FAULTS: dict[str, tuple[Callable[[World], None], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FAULTS)
+# Of a topic, those whose rows verify finds in another way than of files; the others with ALL=1.
+OF_TOPIC = (
+    "a replayed row lost",
+    "the ledger's row removed",
+    "a bad record of a salvage lost",
+    "a transformed record that is not what was judged",
+    "a replayed row with another landing time",
+)
+
+
+@pytest.mark.parametrize(
+    ("landed", "name"),
+    [
+        *(("files", name) for name in FAULTS),
+        *(("kafka", name) if name in OF_TOPIC else only_with_all("kafka", name) for name in FAULTS),
+    ],
+    indirect=["landed"],
+)
 def test_each_fault_is_found(world: World, name: str) -> None:
     fault, why = FAULTS[name]
     fault(world)
@@ -310,3 +328,54 @@ def test_what_landed_may_be_gone(world: World) -> None:
     world.drop(TABLES.bronze, world.of("cut", 0))
     report = world.verify()
     assert any(each["finding"] == "records of a batch that were left behind" for each in report["replays"]["findings"])
+
+
+def world_of(lake: Lake, tmp_path: Path, environment: dict[str, str]) -> World:
+    return World(Replayer(lake.settings, tmp_path / "today"), {"a": "a.json"}, environment)
+
+
+@pytest.mark.parametrize("transformed", [True, False])
+def test_a_batch_that_was_too_large_and_is_read_again(
+    lake_settings: Settings,
+    tmp_path: Path,
+    reader_environment: Callable[[Settings], dict[str, str]],
+    transformed: bool,
+) -> None:
+    lake = Lake(changed(lake_settings, LAKE_MAX_UNPACKED_BYTES=100))
+    content = array(event(0), event(1))
+    lake.land({"a.json": content})
+    lake.consume()
+    world = world_of(lake, tmp_path, reader_environment(lake_settings))
+    world.tables.replay(transform=lambda raw: content)
+    if not transformed:
+        same = {"transform": None, "transform_digest": None, "raw": None}
+        world.change(TABLES.attempts, lambda row: True, **same)
+    report = world.verify("--values")
+    assert (report["sources"], report["replays"]["findings"], report["landed_units"]) == ([], [], 2)
+    world.drop(TABLES.bronze, world.of("a", 1))
+    assert [each["status"] for each in world.verify()["sources"]] == ["lost"]
+
+
+def test_a_file_that_was_overwritten_before_it_was_read_can_be_put_right(
+    lake_settings: Settings, tmp_path: Path, reader_environment: Callable[[Settings], dict[str, str]]
+) -> None:
+    lake = Lake(lake_settings)
+    lake.land({"a.json": array(event(0))})
+    lake.consume(changed=frozenset({"a.json"}))
+    world = world_of(lake, tmp_path, reader_environment(lake_settings))
+    assert [each["status"] for each in world.verify()["sources"]] == ["changed"]
+    world.tables.replay(transform=lambda raw: array(event(0)))
+    report = world.verify("--values")
+    assert (report["sources"], report["replays"]["findings"], report["bronze_rows"]) == ([], [], 1)
+
+
+def test_a_ledger_that_is_older_than_replays(
+    lake_settings: Settings, tmp_path: Path, reader_environment: Callable[[Settings], dict[str, str]]
+) -> None:
+    lake = Lake(lake_settings)
+    lake.land({"a.json": A})
+    lake.consume()
+    with lake.catalog.load_table(TABLES.ledger).update_schema() as update:
+        update.delete_column("replay").delete_column("closed")
+    report = world_of(lake, tmp_path, reader_environment(lake_settings)).verify("--values")
+    assert (report["sources"], report["problems"], report["replays"]) == ([], [], None)
