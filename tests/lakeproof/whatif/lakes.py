@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from consumer.layers.bronze.ledger import MicroBatch, ledger_rows
-from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
 from consumer.sources.envelope import Envelope, Message
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.history.apply import carry_out, plan
 from lakeproof.judge.batch import Judge
+from lakeproof.reasons import reason_sets
 from lakeproof.settings import Limits, Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandedFile

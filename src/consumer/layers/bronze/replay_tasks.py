@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from consumer.iceberg.data_files import DataFile, Target
 from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
-from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
 from consumer.layers.bronze.tasks import writer_for
 from consumer.layers.bronze.transform import Apply, Transform
 from consumer.sources.source import Reader
@@ -22,7 +22,7 @@ from lakeproof.judge.batch import MAX_UNITS, Judge
 from lakeproof.judge.judged import Fault, Judged, reasons_column
 from lakeproof.judge.split import Refused, salvage, split
 from lakeproof.kafka.offsets import partition_name
-from lakeproof.reasons import Reason
+from lakeproof.reasons import OF_BATCHES, WITHOUT_BYTES, Reason, reason_sets
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.tables import names as tables
 from lakeproof.tables.names import ReplayOutcome
@@ -34,19 +34,6 @@ TRANSFORMED = "transformed"
 ETAG = "etag"
 """Column of the letters without bytes: the storage's tag of what landed."""
 
-_OF_BATCHES = frozenset(
-    {
-        Reason.EMPTY_BATCH,
-        Reason.NOT_A_BATCH,
-        Reason.CORRUPT_BATCH,
-        Reason.UNDECODABLE,
-        Reason.CHANGED,
-        Reason.ABSENT,
-        Reason.TOMBSTONE,
-        Reason.BATCH_TOO_LARGE,
-    }
-)
-_WITHOUT_BYTES = frozenset({Reason.CHANGED, Reason.ABSENT, Reason.TOMBSTONE})
 _VALUES = (tables.SOURCE, tables.POSITION, tables.RAW, tables.ATTEMPT, TRIED)
 _EXAMPLES = 3
 _EXCERPT = 200
@@ -145,7 +132,7 @@ class _Letters:
         self.raws: list[bytes | None] = values[tables.RAW]
         self.parts = [partition_name(source) if of_topic else source for source in self.sources]
         letters = values[tables.ATTEMPT]
-        of_batch = {each: not _OF_BATCHES.isdisjoint(each.split("+")) for each in set(self.sets)}
+        of_batch = {each: not OF_BATCHES.isdisjoint(each.split("+")) for each in set(self.sets)}
         self.of_batch = [letter == 1 and of_batch[each] for letter, each in zip(letters, self.sets, strict=True)]
         # Attempt 1 is that of what landed.
         self.tried: list[int] = [1 if number is None else number for number in values[TRIED]]
@@ -234,7 +221,7 @@ class _Work:
         codes = letters.sets[index].split("+")
         transform = self._task.transform
         # What an operator makes of nothing may be something: a batch that is gone, from a copy of it.
-        if not transform and letters.of_batch[index] and not _WITHOUT_BYTES.isdisjoint(codes):
+        if not transform and letters.of_batch[index] and not WITHOUT_BYTES.isdisjoint(codes):
             known_reasons: Any = letters.rows.column(tables.REASONS)
             outcome.reasons = _faults(known_reasons[index].as_py())
             return None
