@@ -111,6 +111,13 @@ class Lake:
             row = {"source": "s", "micro_batch_id": self._micro_batch, "replay": 1, "_ingested_at": LANDED}
             table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
 
+    def without_attempts(self) -> None:
+        """Let the dead letters have null in place of the number of their attempt, as another tool may write them."""
+        table = self.catalog.load_table(self.tables.dead_letters)
+        rows = table.scan().to_arrow()
+        at = rows.schema.get_field_index("_attempt")
+        table.overwrite(rows.set_column(at, rows.schema.field(at), pa.nulls(len(rows), pa.int32())))
+
     def append(self, name: str, rows: pa.RecordBatch) -> None:
         table = self.catalog.load_table(name)
         schema = table.schema().as_arrow()

@@ -99,8 +99,7 @@ def begun(spark: SparkSession, names: StreamTables, number: int) -> DataFrame:
         OUTCOME,
         F.col(RAW).alias(TRANSFORMED),
     )
-    letters = spark.table(f"{CATALOG}.{names.dead_letters}")
-    return with_etags(spark, names, letters.join(recorded, _KEYS))
+    return with_etags(spark, names, _letters(spark, names).join(recorded, _KEYS))
 
 
 def attempts_of(spark: SparkSession, names: StreamTables, number: int) -> int:
@@ -108,8 +107,14 @@ def attempts_of(spark: SparkSession, names: StreamTables, number: int) -> int:
     return spark.table(f"{CATALOG}.{names.attempts}").where(F.col(REPLAY) == number).count()
 
 
+def _letters(spark: SparkSession, names: StreamTables) -> DataFrame:
+    # Where the number is null, another tool wrote the row, or a version that had none: what it says has landed so.
+    landed = F.coalesce(F.col(ATTEMPT), F.lit(1))
+    return spark.table(f"{CATALOG}.{names.dead_letters}").withColumn(ATTEMPT, landed)
+
+
 def _with_state(spark: SparkSession, names: StreamTables, *, tried: bool) -> DataFrame:
-    letters = spark.table(f"{CATALOG}.{names.dead_letters}")
+    letters = _letters(spark, names)
     if not tried:
         nothing = {TRIED: "int", OUTCOME: "string", _LAST_REPLAY: "long"}
         for name, kind in nothing.items():
