@@ -65,6 +65,6 @@ def reason_sets(reasons: Any) -> list[str]:
     sets, begin = [], 0
     for length in lengths:
         end = begin + (length or 0)
-        sets.append("+".join(sorted(set(codes[begin:end]))))
+        sets.append(codes[begin] if length == 1 else "+".join(sorted(set(codes[begin:end]))))
         begin = end
     return sets
