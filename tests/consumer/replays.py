@@ -2,10 +2,14 @@
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tests.consumer.lake import SessionOf, rows
 from tests.lakes import changed
+from tests.messages import send
+from tests.servers import KafkaServer
 
 from consumer.app.application import Query, run_queries
 from consumer.app.landing import BronzeQuery
@@ -18,8 +22,11 @@ from consumer.layers.bronze.replay_tasks import Replayed
 from consumer.layers.registry import layers_of
 from lakeproof.catalog import open_catalog
 from lakeproof.history.apply import carry_out, plan
+from lakeproof.kafka.offsets import partition_name, source_name
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
+from reader.verify.check import Verification
+from reader.verify.driver import verify as verify_streams
 
 STREAM = "orders"
 _CONTRACT = """\
@@ -95,6 +102,45 @@ def land(settings: Settings, name: str, value: bytes) -> None:
     path.with_suffix(".tmp").rename(path)
 
 
+@dataclass
+class Landing:
+    """Where batches land: in files of each of some lakes, or in a topic that these share."""
+
+    kafka: KafkaServer | None = None
+    topic: str = ""
+    landed: int = 0
+
+    @property
+    def source(self) -> str:
+        """The kind of source, as of a query."""
+        return "kafka" if self.kafka else "files"
+
+    def of(self, settings: Settings) -> Settings:
+        """The settings of a lake that reads this."""
+        if not self.kafka:
+            return settings
+        servers = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": self.topic}
+        return changed(settings, **servers, LAKE_KAFKA_STARTING_OFFSETS="earliest")
+
+    def land(self, lakes: Sequence[Settings], *batches: bytes) -> None:
+        """Land batches, each in a file or a message of its own."""
+        if self.kafka:
+            send(self.kafka, self.topic, batches)
+        else:
+            for number, value in enumerate(batches, self.landed):
+                for settings in lakes:
+                    land(settings, f"{number:04}.json", value)
+        self.landed += len(batches)
+
+    def name(self, number: int) -> str:
+        """The ``_source`` of a batch."""
+        return source_name(self.topic, 0, number) if self.kafka else f"{number:04}.json"
+
+    def part(self, number: int) -> str:
+        """What a batch is part of, for the ledger."""
+        return partition_name(self.name(number)) if self.kafka else self.name(number)
+
+
 def drain(settings: Settings, session_of: SessionOf, source: str = "files") -> None:
     """Run the stream, with silver and gold, over everything that has landed."""
     _run(settings, session_of, BronzeQuery(_settled(settings), STREAM, Trigger(available_now=True), source))
@@ -124,3 +170,18 @@ def content(settings: Settings, table: str, *, but: frozenset[str] = frozenset()
     return sorted(
         repr(sorted((name, value) for name, value in row.items() if name not in CHANGED | but)) for row in found
     )
+
+
+def verify(settings: Settings, stream: str = STREAM, **options: Any) -> Verification:
+    """What ``reader verify`` finds."""
+    (found,) = verify_streams(settings, stream, values=True, **options)
+    return found
+
+
+def check_clean(found: Verification) -> None:
+    """All of it was checked, and nothing is wrong."""
+    results = [result for each in found.results.values() for result in each]
+    assert [(result.faults, result.problems) for result in results if not result.clean] == []
+    assert found.complete
+    facts = found.landed.facts
+    assert facts["landed_units"] == facts["bronze_rows"] + facts["dead_letters"]
