@@ -11,6 +11,7 @@ from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer
 
+from consumer.app.alerts import AlertsQuery
 from consumer.app.application import Query, run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.query import LayerQuery
@@ -22,7 +23,7 @@ from consumer.layers.bronze.replay_tasks import Replayed
 from consumer.layers.registry import layers_of
 from lakeproof.catalog import open_catalog
 from lakeproof.history.apply import carry_out, plan
-from lakeproof.kafka.offsets import partition_name, source_name
+from lakeproof.kafka.offsets import source_name
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from reader.verify.check import Verification
@@ -57,6 +58,7 @@ measures:
   orders: count(*)
   amount: sum(amount)
 """
+ONCE = Trigger(available_now=True)
 _LANDED = 1_795_000_000
 AT = "2026-11-21T06:00:00Z"
 CHANGED = {"_micro_batch_id", "_ingested_at", "_contract_version", "_decided_at", "_updated_at"}
@@ -73,10 +75,10 @@ def write_contract(settings: Settings, *, right: bool) -> None:
     (settings.gold / "totals.yaml").write_text(_PRODUCT)
 
 
-def apply(settings: Settings) -> None:
+def apply(settings: Settings, stream: str = STREAM) -> None:
     """What ``lakeproof contract apply`` does."""
     catalog = open_catalog(settings)
-    carry_out(catalog, plan(catalog, settings, STREAM), ContractLog(settings.state.database))
+    carry_out(catalog, plan(catalog, settings, stream), ContractLog(settings.state.database))
 
 
 def order(number: int, **fields: Any) -> bytes:
@@ -93,9 +95,9 @@ def batch(*records: bytes) -> bytes:
     return b"[" + b", ".join(records) + b"]"
 
 
-def land(settings: Settings, name: str, value: bytes) -> None:
+def land(settings: Settings, name: str, value: bytes, stream: str = STREAM) -> None:
     """Land a file."""
-    path = settings.home / "landing" / STREAM / name
+    path = settings.home / "landing" / stream / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_suffix(".tmp").write_bytes(value)
     os.utime(path.with_suffix(".tmp"), (_LANDED, _LANDED))
@@ -108,6 +110,7 @@ class Landing:
 
     kafka: KafkaServer | None = None
     topic: str = ""
+    stream: str = STREAM
     landed: int = 0
 
     @property
@@ -129,26 +132,25 @@ class Landing:
         else:
             for number, value in enumerate(batches, self.landed):
                 for settings in lakes:
-                    land(settings, f"{number:04}.json", value)
+                    land(settings, f"{number:04}.json", value, self.stream)
         self.landed += len(batches)
 
     def name(self, number: int) -> str:
         """The ``_source`` of a batch."""
         return source_name(self.topic, 0, number) if self.kafka else f"{number:04}.json"
 
-    def part(self, number: int) -> str:
-        """What a batch is part of, for the ledger."""
-        return partition_name(self.name(number)) if self.kafka else self.name(number)
+
+def drain(settings: Settings, session_of: SessionOf, source: str = "files", stream: str = STREAM) -> None:
+    """Run the stream, with all that follows it, over everything that has landed."""
+    query, asked = BronzeQuery(_settled(settings), stream, ONCE, source), asked_to_run(settings, [stream], None)
+    alerts = [each for each in asked.samples if each.alerts and source == "kafka"]
+    more = [AlertsQuery(settings, each, asked.contracts[stream], ONCE) for each in alerts]
+    _run(settings, session_of, query, *more)
 
 
-def drain(settings: Settings, session_of: SessionOf, source: str = "files") -> None:
-    """Run the stream, with silver and gold, over everything that has landed."""
-    _run(settings, session_of, BronzeQuery(_settled(settings), STREAM, Trigger(available_now=True), source))
-
-
-def replay(settings: Settings, session_of: SessionOf, wanted: Replay | None = None) -> Replayed:
-    """Replay the stream, with silver and gold."""
-    query = ReplayQuery(_settled(settings), STREAM, wanted or Replay())
+def replay(settings: Settings, session_of: SessionOf, wanted: Replay | None = None, stream: str = STREAM) -> Replayed:
+    """Replay the stream, with all that follows it."""
+    query = ReplayQuery(_settled(settings), stream, wanted or Replay())
     _run(settings, session_of, query)
     return query.done
 
@@ -157,10 +159,10 @@ def _settled(settings: Settings) -> Settings:
     return changed(settings, LAKE_SETTLE_SECONDS=0)
 
 
-def _run(settings: Settings, session_of: SessionOf, query: Query) -> None:
+def _run(settings: Settings, session_of: SessionOf, query: BronzeQuery, *more: Query) -> None:
     settings = _settled(settings)
-    layers = layers_of(asked_to_run(settings, [STREAM], None))
-    queries = [query, *(LayerQuery(settings, layer, Trigger(available_now=True)) for layer in layers)]
+    layers = layers_of(asked_to_run(settings, [query.stream], None))
+    queries = [query, *(LayerQuery(settings, layer, ONCE) for layer in layers), *more]
     run_queries(settings, queries, lambda: session_of(settings), available_now=True)
 
 
