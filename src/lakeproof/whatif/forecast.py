@@ -299,7 +299,8 @@ def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Coun
         elif not is_batch:
             records.append(index)
         elif isinstance(found := split(raw, judge.limits.record_bytes), Refused):
-            if found.code != old:
+            # What cannot be unpacked is not split, either: a replay leaves its reason as it is.
+            if found.code != old and Reason.UNDECODABLE not in codes:
                 moves[index] = (Change.OTHER_REASONS, old, found.code.value)
         else:
             moves[index] = (Change.SPLIT, old, "")

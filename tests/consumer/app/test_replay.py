@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 import shutil
+import zlib
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -259,6 +260,71 @@ def complete_records(value: bytes) -> tuple[list[bytes], bytes]:
         found.append(text[start:end].encode("latin-1"))
         behind, start = end, text.find(",", end) + 1 if follows else len(text)
     return found, text[behind:].encode("latin-1")
+
+
+def test_salvage_unpacks_what_can_be_relied_on(settings: Settings, session_of: SessionOf) -> None:
+    write_contract(settings, right=True)
+    array, lines = batch(*values()), b"\n".join(values(100))
+    member, other = gzip.compress(array[:300]), gzip.compress(array[300:])
+    damaged = bytearray(gzip.compress(array))
+    damaged[len(damaged) // 2] ^= 1
+    packed = {
+        "array": gzip.compress(array)[:-30],
+        "end": gzip.compress(array)[:-1],  # without its checksum: all of it came out, but for what may be missing
+        "lines": gzip.compress(lines)[:-20],
+        "second": member + other[:-20],
+        "damaged": bytes(damaged),  # what came out of it before the damage was noticed may be wrong
+        "damaged-second": member + other[:-3] + b"x" + other[-2:],
+        "header": gzip.compress(array)[:12],
+        "garbage": b"\x1f\x8bgarbage",
+        "named": b"none of it is gzip",
+    }
+    for name, value in packed.items():
+        land(settings, f"{name}.json.gz", value)
+    drain(settings, session_of)
+    assert {row["_source"]: row["raw"] for row in rows(settings, "dead_letters.orders")} == {
+        f"{name}.json.gz": value for name, value in packed.items()
+    }
+    replay(settings, session_of)
+    failed = rows(settings, "dead_letters.orders_attempts")
+    codes = {row["_source"]: row["reasons"][0]["code"] for row in failed}
+    assert codes.pop("named.json.gz") == "corrupt_batch"
+    assert set(codes.values()) == {"undecodable"}
+    assert rows(settings, "bronze.orders") == []
+    replay(settings, session_of, Replay(salvage=True))
+    counts = {
+        "array": len(complete_records(partly_unpacked(packed["array"]))[0]),
+        "end": 9,
+        "lines": partly_unpacked(packed["lines"]).count(b"}"),
+        "second": len(complete_records(array[:300] + partly_unpacked(other[:-20]))[0]),
+        "damaged-second": len(complete_records(array[:300])[0]),
+    }
+    assert all(1 < count < 9 for name, count in counts.items() if name != "end")
+    places_of = {name: [(f"{name}.json.gz", position) for position in range(count)] for name, count in counts.items()}
+    assert places(settings, "bronze.orders") == sorted(place for each in places_of.values() for place in each)
+    rest = [row for row in rows(settings, "dead_letters.orders") if row["_attempt"] == 2]
+    assert {(row["_source"], row["_position"], row["raw"]) for row in rest} == {
+        (f"{name}.json.gz", count, packed[name]) for name, count in counts.items()
+    }
+    assert {row["reasons"][0]["code"] for row in rest} == {"undecodable"}
+    check_clean(verify(settings))
+    found = {
+        row["_source"]: row["outcome"] for row in rows(settings, "dead_letters.orders_attempts") if row["replay"] == 2
+    }
+    assert [name for name in packed if found[f"{name}.json.gz"] == "failed"] == [
+        "damaged",
+        "header",
+        "garbage",
+        "named",
+    ]
+    replay(settings, session_of, Replay(salvage=True))
+    assert len(rows(settings, "bronze.orders")) == sum(counts.values())
+    check_clean(verify(settings))
+
+
+def partly_unpacked(packed: bytes) -> bytes:
+    """What comes out of a gzip member that was cut short."""
+    return zlib.decompressobj(31).decompress(packed)
 
 
 def test_without_salvage_a_batch_that_was_cut_short_fails(settings: Settings, session_of: SessionOf) -> None:
