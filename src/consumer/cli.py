@@ -180,7 +180,9 @@ def replay_dead_letters(
     parked: Annotated[bool, typer.Option("--parked", help="Replay parked dead letters, too.")] = False,
     salvage: Annotated[
         bool,
-        typer.Option("--salvage", help="Take the complete records of a batch that was cut short. The rest stays."),
+        typer.Option(
+            "--salvage", help="Take the complete records of a batch or gzip file that was cut short. The rest stays."
+        ),
     ] = False,
     transform: Annotated[
         Path | None,

@@ -2,11 +2,16 @@
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tests.consumer.lake import SessionOf, rows
 from tests.lakes import changed
+from tests.messages import send
+from tests.servers import KafkaServer
 
+from consumer.app.alerts import AlertsQuery
 from consumer.app.application import Query, run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.query import LayerQuery
@@ -18,8 +23,11 @@ from consumer.layers.bronze.replay_tasks import Replayed
 from consumer.layers.registry import layers_of
 from lakeproof.catalog import open_catalog
 from lakeproof.history.apply import carry_out, plan
+from lakeproof.kafka.offsets import source_name
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
+from reader.verify.check import Verification
+from reader.verify.driver import verify as verify_streams
 
 STREAM = "orders"
 _CONTRACT = """\
@@ -50,6 +58,7 @@ measures:
   orders: count(*)
   amount: sum(amount)
 """
+ONCE = Trigger(available_now=True)
 _LANDED = 1_795_000_000
 AT = "2026-11-21T06:00:00Z"
 CHANGED = {"_micro_batch_id", "_ingested_at", "_contract_version", "_decided_at", "_updated_at"}
@@ -66,10 +75,10 @@ def write_contract(settings: Settings, *, right: bool) -> None:
     (settings.gold / "totals.yaml").write_text(_PRODUCT)
 
 
-def apply(settings: Settings) -> None:
+def apply(settings: Settings, stream: str = STREAM) -> None:
     """What ``lakeproof contract apply`` does."""
     catalog = open_catalog(settings)
-    carry_out(catalog, plan(catalog, settings, STREAM), ContractLog(settings.state.database))
+    carry_out(catalog, plan(catalog, settings, stream), ContractLog(settings.state.database))
 
 
 def order(number: int, **fields: Any) -> bytes:
@@ -86,23 +95,62 @@ def batch(*records: bytes) -> bytes:
     return b"[" + b", ".join(records) + b"]"
 
 
-def land(settings: Settings, name: str, value: bytes) -> None:
+def land(settings: Settings, name: str, value: bytes, stream: str = STREAM) -> None:
     """Land a file."""
-    path = settings.home / "landing" / STREAM / name
+    path = settings.home / "landing" / stream / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_suffix(".tmp").write_bytes(value)
     os.utime(path.with_suffix(".tmp"), (_LANDED, _LANDED))
     path.with_suffix(".tmp").rename(path)
 
 
-def drain(settings: Settings, session_of: SessionOf, source: str = "files") -> None:
-    """Run the stream, with silver and gold, over everything that has landed."""
-    _run(settings, session_of, BronzeQuery(_settled(settings), STREAM, Trigger(available_now=True), source))
+@dataclass
+class Landing:
+    """Where batches land: in files of each of some lakes, or in a topic that these share."""
+
+    kafka: KafkaServer | None = None
+    topic: str = ""
+    stream: str = STREAM
+    landed: int = 0
+
+    @property
+    def source(self) -> str:
+        """The kind of source, as of a query."""
+        return "kafka" if self.kafka else "files"
+
+    def of(self, settings: Settings) -> Settings:
+        """The settings of a lake that reads this."""
+        if not self.kafka:
+            return settings
+        servers = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": self.topic}
+        return changed(settings, **servers, LAKE_KAFKA_STARTING_OFFSETS="earliest")
+
+    def land(self, lakes: Sequence[Settings], *batches: bytes) -> None:
+        """Land batches, each in a file or a message of its own."""
+        if self.kafka:
+            send(self.kafka, self.topic, batches)
+        else:
+            for number, value in enumerate(batches, self.landed):
+                for settings in lakes:
+                    land(settings, f"{number:04}.json", value, self.stream)
+        self.landed += len(batches)
+
+    def name(self, number: int) -> str:
+        """The ``_source`` of a batch."""
+        return source_name(self.topic, 0, number) if self.kafka else f"{number:04}.json"
 
 
-def replay(settings: Settings, session_of: SessionOf, wanted: Replay | None = None) -> Replayed:
-    """Replay the stream, with silver and gold."""
-    query = ReplayQuery(_settled(settings), STREAM, wanted or Replay())
+def drain(settings: Settings, session_of: SessionOf, source: str = "files", stream: str = STREAM) -> None:
+    """Run the stream, with all that follows it, over everything that has landed."""
+    query, asked = BronzeQuery(_settled(settings), stream, ONCE, source), asked_to_run(settings, [stream], None)
+    alerts = [each for each in asked.samples if each.alerts and source == "kafka"]
+    more = [AlertsQuery(settings, each, asked.contracts[stream], ONCE) for each in alerts]
+    _run(settings, session_of, query, *more)
+
+
+def replay(settings: Settings, session_of: SessionOf, wanted: Replay | None = None, stream: str = STREAM) -> Replayed:
+    """Replay the stream, with all that follows it."""
+    query = ReplayQuery(_settled(settings), stream, wanted or Replay())
     _run(settings, session_of, query)
     return query.done
 
@@ -111,10 +159,10 @@ def _settled(settings: Settings) -> Settings:
     return changed(settings, LAKE_SETTLE_SECONDS=0)
 
 
-def _run(settings: Settings, session_of: SessionOf, query: Query) -> None:
+def _run(settings: Settings, session_of: SessionOf, query: BronzeQuery, *more: Query) -> None:
     settings = _settled(settings)
-    layers = layers_of(asked_to_run(settings, [STREAM], None))
-    queries = [query, *(LayerQuery(settings, layer, Trigger(available_now=True)) for layer in layers)]
+    layers = layers_of(asked_to_run(settings, [query.stream], None))
+    queries = [query, *(LayerQuery(settings, layer, ONCE) for layer in layers), *more]
     run_queries(settings, queries, lambda: session_of(settings), available_now=True)
 
 
@@ -124,3 +172,18 @@ def content(settings: Settings, table: str, *, but: frozenset[str] = frozenset()
     return sorted(
         repr(sorted((name, value) for name, value in row.items() if name not in CHANGED | but)) for row in found
     )
+
+
+def verify(settings: Settings, stream: str = STREAM, **options: Any) -> Verification:
+    """What ``reader verify`` finds."""
+    (found,) = verify_streams(settings, stream, values=True, **options)
+    return found
+
+
+def check_clean(found: Verification) -> None:
+    """All of it was checked, and nothing is wrong."""
+    results = [result for each in found.results.values() for result in each]
+    assert [(result.faults, result.problems) for result in results if not result.clean] == []
+    assert found.complete
+    facts = found.landed.facts
+    assert facts["landed_units"] == facts["bronze_rows"] + facts["dead_letters"]

@@ -25,6 +25,14 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovered:
+    """The beginning of a batch that cannot be unpacked, which may be nothing."""
+
+    value: bytes
+    detail: str  # why the rest cannot be unpacked
+
+
+@dataclass(frozen=True, slots=True)
 class Envelope:
     """A landed batch, or why it could not be read."""
 

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from consumer.bulletin import Bulletin
-from consumer.sources.envelope import Envelope, Messages
+from consumer.sources.envelope import Envelope, Messages, Recovered
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Limits
 
@@ -75,8 +75,11 @@ class Reader(Protocol[PartT]):
         """Read one batch of which a dead letter does not have the bytes.
 
         `source` is its ``_source``, and `etag` is that of its row in the ledger. The envelope says why if it cannot be
-        read, or is not what landed.
+        read, or is not what landed. One that is read and cannot be unpacked has its bytes, too.
         """
+
+    def recover(self, source: str, value: bytes, limits: Limits) -> Recovered | None:
+        """What can be relied on of a batch that cannot be unpacked, by its bytes as they landed; None of any other."""
 
 
 class DeclinedError(LakeproofError):

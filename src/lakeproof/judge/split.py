@@ -136,6 +136,22 @@ def salvage(value: bytes) -> tuple[list[bytes], bytes] | None:
     return (elements, value[behind:end]) if elements else None
 
 
+def complete_units(value: bytes) -> list[bytes]:
+    """The complete units of the beginning of a batch, of which the end is missing.
+
+    Those of an array are what :func:`salvage` finds, or all if it is whole. Of lines, the last one is complete if its
+    line end is there, or if it is an object to its end.
+    """
+    found = split(value)
+    if isinstance(found, Refused):
+        salvaged = salvage(value)
+        return salvaged[0] if salvaged else []
+    units = [unit for unit in found if isinstance(unit, bytes)]
+    start = skip_space(value, len(_BOM) if value.startswith(_BOM) else 0, len(value))
+    is_open = value.startswith(b"{", start) and not value.endswith(b"\n")
+    return units[:-1] if is_open and not _is_object(units[-1], 0, len(units[-1])) else units
+
+
 def _complete_end(value: bytes, begin: int, end: int) -> int | None:
     """Where the object, array or string ends that is the last in a batch without an end; None if it does not."""
     try:

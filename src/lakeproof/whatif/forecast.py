@@ -19,7 +19,7 @@ from lakeproof.history.applied import applied_contracts
 from lakeproof.judge.batch import Judge
 from lakeproof.judge.judged import ArrowColumn
 from lakeproof.judge.split import Refused, split
-from lakeproof.reasons import OF_BATCHES, WITHOUT_BYTES, reason_sets
+from lakeproof.reasons import OF_BATCHES, WITHOUT_BYTES, Reason, reason_sets
 from lakeproof.settings import Limits, Settings
 from lakeproof.tables.names import (
     ATTEMPT,
@@ -291,7 +291,8 @@ def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Coun
         elif not is_batch:
             records.append(index)
         elif isinstance(found := split(raw, judge.limits.record_bytes), Refused):
-            if found.code != old:
+            # What cannot be unpacked is not split, either: a replay leaves its reason as it is.
+            if found.code != old and Reason.UNDECODABLE not in codes:
                 moves[index] = (Change.OTHER_REASONS, old, found.code.value)
         else:
             moves[index] = (Change.SPLIT, old, "")

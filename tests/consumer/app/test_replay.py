@@ -1,7 +1,12 @@
 """Dead letters come back in: once, at the place where they landed, and through silver and gold."""
 
 import gzip
+import json
+import random
 import shutil
+import zlib
+from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +17,21 @@ from tests.consumer.lake import SessionOf, rows
 from tests.consumer.replays import (
     STREAM,
     WRONG,
+    Landing,
     apply,
     batch,
+    check_clean,
     content,
     drain,
     land,
     order,
     replay,
+    verify,
     write_contract,
 )
 from tests.lakes import changed
 from tests.messages import send
-from tests.selection import grid
+from tests.selection import examples, grid, only_with_all
 from tests.servers import KafkaServer
 
 from consumer.app.replay import preview, report
@@ -39,7 +47,8 @@ from lakeproof.state.lease import LeaseHeldError, lease
 
 pytestmark = pytest.mark.spark
 
-TABLES = ("bronze.orders", "silver.orders", "gold.totals")
+OF_SILVER = frozenset({"_content_hash", "_horizon"})
+"""Columns that differ between the tables of silver."""
 
 
 @pytest.fixture
@@ -50,41 +59,64 @@ def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
     return settings
 
 
-def values(first: int = 0) -> list[bytes]:
+@pytest.fixture(params=["files", "kafka"])
+def landing(request: pytest.FixtureRequest) -> Landing:
+    """Where batches land: each source in turn."""
+    if request.param == "files":
+        return Landing()
+    kafka: KafkaServer = request.getfixturevalue("kafka")
+    return Landing(kafka, kafka.new_topic())
+
+
+def values(first: int = 0, **fields: Any) -> list[bytes]:
     """Nine orders, of which the wrong contract refuses six."""
-    return [order(first + number, **([{}, *WRONG][number % 4])) for number in range(8)] + [order(first + 8)]
+    made = [order(first + number, **([{}, *WRONG][number % 4]), **fields) for number in range(8)]
+    return [*made, order(first + 8, **fields)]
 
 
 def test_what_a_wrong_contract_refused_ends_as_if_it_had_been_right(
-    settings: Settings, session_of: SessionOf, tmp_path: Path
+    settings: Settings, session_of: SessionOf, landing: Landing, tmp_path: Path
 ) -> None:
+    settings = landing.of(settings)
     right = changed(settings, LAKE_HOME=tmp_path / "right", LAKE_CONTRACTS=tmp_path / "contracts-right")
     write_contract(right, right=True)
+    old = "2026-09-01T06:00:00Z"  # before the horizon, once something newer was landed
+    landing.land([settings, right], batch(*values(at=old)))
     for each in (settings, right):
-        land(each, "1.json", batch(*values()))
-        land(each, "2.json", batch(*values(100)))
-        drain(each, session_of)
-    assert len(rows(settings, "dead_letters.orders")) == 12
+        drain(each, session_of, landing.source)
+    landing.land([settings, right], batch(*values(100)), batch(*values(200)), *values(300))
+    for each in (settings, right):
+        drain(each, session_of, landing.source)
+    refused = rows(settings, "dead_letters.orders")
+    assert len(refused) == 24
     write_contract(settings, right=True)
     apply(settings)
     done = replay(settings, session_of)
-    assert sum(done.closed.values()) == done.letters == 12
-    for table in TABLES:
-        assert content(settings, table) == content(right, table), table
-    assert len(rows(settings, "dead_letters.orders")) == 12  # which stay as they landed
+    assert sum(done.closed.values()) == done.letters == 24
+    assert content(settings, "bronze.orders") == content(right, "bronze.orders")
+    # Silver and gold, too, but for what is behind the horizon by now.
+    is_late = {"_source": landing.name(0), "at": datetime.fromisoformat(old)}
+    late = rows(settings, "silver.orders_late")
+    assert sorted(row["_position"] for row in late) == [1, 2, 3, 5, 6, 7]
+    assert all(row | is_late == row for row in late)
+    both = content(settings, "silver.orders", but=OF_SILVER) + content(settings, "silver.orders_late", but=OF_SILVER)
+    assert sorted(both) == content(right, "silver.orders", but=OF_SILVER)
+    assert rows(right, "silver.orders_late") == []
+    windows = [[row for row in content(each, "gold.totals") if "(2026, 9" not in row] for each in (settings, right)]
+    assert windows[0] == windows[1] != []
+    assert sum(row["orders"] for row in rows(settings, "gold.totals")) == len(rows(settings, "silver.orders")) == 30
+    assert sum(row["orders"] for row in rows(right, "gold.totals")) == 36
+    assert rows(settings, "dead_letters.orders") == refused  # which stay as they landed
     assert {row["outcome"] for row in rows(settings, "dead_letters.orders_attempts")} == {"closed"}
+    check_clean(verify(settings))
     assert replay(settings, session_of).letters == 0
-    land(settings, "3.json", batch(*values(200)))
-    drain(settings, session_of)
-    assert len(rows(settings, "bronze.orders")) == 27
-    ledger = [(row["source"], row["replay"], row["units"], row["bronze"]) for row in rows(settings, "ledger.orders")]
-    assert sorted(ledger, key=str) == [
-        ("1.json", 1, 6, 6),
-        ("1.json", None, 9, 3),
-        ("2.json", 1, 6, 6),
-        ("2.json", None, 9, 3),
-        ("3.json", None, 9, 9),
-    ]
+    landing.land([settings], batch(*values(400)))
+    drain(settings, session_of, landing.source)
+    assert len(rows(settings, "bronze.orders")) == 45
+    booked = Counter[tuple[Any, ...]]()
+    for row in rows(settings, "ledger.orders"):
+        booked[row["replay"]] += row["bronze"]
+    assert booked == {None: 21, 1: 24}
 
 
 def test_dead_letters_without_the_number_of_their_attempt_landed_so(
@@ -174,33 +206,144 @@ def test_a_micro_batch_that_spark_did_not_record_is_not_repeated_behind_a_replay
     assert places(settings, "bronze.orders") == [("1.json", position) for position in range(9)] + [("2.json", 0)]
 
 
-def test_salvage_leaves_no_complete_record_behind(settings: Settings, session_of: SessionOf) -> None:
+@pytest.mark.parametrize("landing", ["files", only_with_all("kafka")], indirect=True)
+def test_salvage_leaves_no_complete_record_behind(settings: Settings, session_of: SessionOf, landing: Landing) -> None:
+    settings = landing.of(settings)
     write_contract(settings, right=True)
-    whole = batch(*values())
-    ends = [end for end in range(len(whole)) if whole[:end].endswith(b"}")]
-    for number, end in enumerate(range(1, len(whole), 7)):
-        land(settings, f"{number:04}.json", whole[:end])
-    drain(settings, session_of)
+    batches = cut_batches(examples(1_000))
+    landing.land([settings], *batches)
+    drain(settings, session_of, landing.source)
     assert rows(settings, "bronze.orders") == []
-    replay(settings, session_of, Replay(salvage=True))
-    expected = [
-        (f"{number:04}.json", position)
-        for number, end in enumerate(range(1, len(whole), 7))
-        for position in range(sum(each <= end for each in ends))
-    ]
-    assert places(settings, "bronze.orders") == sorted(expected)
-    rest = [row for row in rows(settings, "dead_letters.orders") if row["_attempt"] == 2]
-    cut = {source for source, _ in expected}
-    assert {row["_source"] for row in rest} == cut
-    for row in rest:
-        end = 1 + 7 * int(row["_source"][:4])
-        count = sum(each <= end for each in ends)
-        assert row["_position"] == count
-        assert row["raw"] == whole[ends[count - 1] : end].rstrip()
+    done = replay(settings, session_of, Replay(salvage=True))
+    assert done.letters == len(batches)
+    good, bad, nothing = set(), {}, set()
+    for number, value in enumerate(batches):
+        records, rest = complete_records(value)
+        for position, record in enumerate(records):
+            if record.startswith(b"{"):
+                good.add((landing.name(number), position))
+            else:
+                bad[landing.name(number), position] = record
+        if records:
+            bad[landing.name(number), len(records)] = rest
+        else:
+            nothing.add(landing.name(number))
+    assert len(good) > 2 * len(batches)
+    assert places(settings, "bronze.orders") == sorted(good)
+    letters = rows(settings, "dead_letters.orders")
+    left = {(row["_source"], row["_position"]): row["raw"] for row in letters if row["_attempt"] == 2}
+    assert left == bad
+    assert len(letters) == len(batches) + len(bad)
+    attempts = rows(settings, "dead_letters.orders_attempts")
+    assert {row["_source"] for row in attempts if row["outcome"] == "failed"} == nothing != set()
+    check_clean(verify(settings))
     # The rest of a batch is a dead letter like any other: it fails again, and nothing is salvaged twice.
     again = replay(settings, session_of, Replay(salvage=True))
     assert {outcome for _, outcome, _ in again.fates} == {"failed"}
-    assert places(settings, "bronze.orders") == sorted(expected)
+    assert places(settings, "bronze.orders") == sorted(good)
+
+
+def cut_batches(count: int) -> list[bytes]:
+    """Arrays of orders with brackets, quotes, escapes and commas in odd places, each cut somewhere."""
+    chance = random.Random(29)
+    odd = ["}", "]", "{[", '"', "\\", '\\"', "},{", ",", "\u00e4\u20ac\U0001f600", "\n", "\x00", ""]
+    made = []
+    for number in range(count):
+        records = []
+        for index in range(chance.randrange(1, 16)):
+            note = "".join(chance.choices(odd, k=chance.randrange(6)))
+            record = json.loads(order(1_000 * number + index, note=note))
+            text = json.dumps(record, ensure_ascii=chance.random() < 0.5, indent=chance.choice([None, None, 1]))
+            records.append(chance.choices([text, "12.5", '"}]"', "null", "[[1], {}]"], [20, 1, 1, 1, 1])[0])
+        space = chance.choice(["", " ", "\n", "\r\n\t"])
+        whole = f"{space}[{space}{f'{space},{space}'.join(records)}{space}]".encode()
+        made.append(whole[: chance.randrange(1, len(whole.rstrip()))])
+    return made
+
+
+def complete_records(value: bytes) -> tuple[list[bytes], bytes]:
+    """The complete elements of an array that was cut, and the bytes behind them, by Python's json alone."""
+    text = value.decode("latin-1").rstrip()
+    decode, space = json.JSONDecoder(strict=False).raw_decode, " \t\r\n"
+    found: list[bytes] = []
+    behind = start = text.find("[") + 1
+    while start < len(text):
+        start += len(text[start:]) - len(text[start:].lstrip(space))
+        try:
+            _, end = decode(text, start)
+        except ValueError:
+            break
+        follows = text[end:].lstrip(space)[:1]
+        if follows != "," and text[start] not in '{["':  # a number that was cut is one, too
+            break
+        found.append(text[start:end].encode("latin-1"))
+        behind, start = end, text.find(",", end) + 1 if follows else len(text)
+    return found, text[behind:].encode("latin-1")
+
+
+def test_salvage_unpacks_what_can_be_relied_on(settings: Settings, session_of: SessionOf) -> None:
+    write_contract(settings, right=True)
+    array, lines = batch(*values()), b"\n".join(values(100))
+    member, other = gzip.compress(array[:300]), gzip.compress(array[300:])
+    damaged = bytearray(gzip.compress(array))
+    damaged[len(damaged) // 2] ^= 1
+    packed = {
+        "array": gzip.compress(array)[:-30],
+        "end": gzip.compress(array)[:-1],  # without its checksum: all of it came out, but for what may be missing
+        "lines": gzip.compress(lines)[:-20],
+        "second": member + other[:-20],
+        "damaged": bytes(damaged),  # what came out of it before the damage was noticed may be wrong
+        "damaged-second": member + other[:-3] + b"x" + other[-2:],
+        "header": gzip.compress(array)[:12],
+        "garbage": b"\x1f\x8bgarbage",
+        "named": b"none of it is gzip",
+    }
+    for name, value in packed.items():
+        land(settings, f"{name}.json.gz", value)
+    drain(settings, session_of)
+    assert {row["_source"]: row["raw"] for row in rows(settings, "dead_letters.orders")} == {
+        f"{name}.json.gz": value for name, value in packed.items()
+    }
+    replay(settings, session_of)
+    failed = rows(settings, "dead_letters.orders_attempts")
+    codes = {row["_source"]: row["reasons"][0]["code"] for row in failed}
+    assert codes.pop("named.json.gz") == "corrupt_batch"
+    assert set(codes.values()) == {"undecodable"}
+    assert rows(settings, "bronze.orders") == []
+    replay(settings, session_of, Replay(salvage=True))
+    counts = {
+        "array": len(complete_records(partly_unpacked(packed["array"]))[0]),
+        "end": 9,
+        "lines": partly_unpacked(packed["lines"]).count(b"}"),
+        "second": len(complete_records(array[:300] + partly_unpacked(other[:-20]))[0]),
+        "damaged-second": len(complete_records(array[:300])[0]),
+    }
+    assert all(1 < count < 9 for name, count in counts.items() if name != "end")
+    places_of = {name: [(f"{name}.json.gz", position) for position in range(count)] for name, count in counts.items()}
+    assert places(settings, "bronze.orders") == sorted(place for each in places_of.values() for place in each)
+    rest = [row for row in rows(settings, "dead_letters.orders") if row["_attempt"] == 2]
+    assert {(row["_source"], row["_position"], row["raw"]) for row in rest} == {
+        (f"{name}.json.gz", count, packed[name]) for name, count in counts.items()
+    }
+    assert {row["reasons"][0]["code"] for row in rest} == {"undecodable"}
+    check_clean(verify(settings))
+    found = {
+        row["_source"]: row["outcome"] for row in rows(settings, "dead_letters.orders_attempts") if row["replay"] == 2
+    }
+    assert [name for name in packed if found[f"{name}.json.gz"] == "failed"] == [
+        "damaged",
+        "header",
+        "garbage",
+        "named",
+    ]
+    replay(settings, session_of, Replay(salvage=True))
+    assert len(rows(settings, "bronze.orders")) == sum(counts.values())
+    check_clean(verify(settings))
+
+
+def partly_unpacked(packed: bytes) -> bytes:
+    """What comes out of a gzip member that was cut short."""
+    return zlib.decompressobj(31).decompress(packed)
 
 
 def test_without_salvage_a_batch_that_was_cut_short_fails(settings: Settings, session_of: SessionOf) -> None:

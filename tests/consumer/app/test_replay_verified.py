@@ -12,10 +12,12 @@ from tests.consumer.replays import (
     WRONG,
     apply,
     batch,
+    check_clean,
     drain,
     land,
     order,
     replay,
+    verify,
     write_contract,
 )
 from tests.lakes import changed
@@ -30,8 +32,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.offsets import source_name
 from lakeproof.settings import Settings
-from reader.verify.check import Finding, Verification
-from reader.verify.driver import verify as verify_streams
+from reader.verify.check import Finding
 
 pytestmark = pytest.mark.spark
 
@@ -53,19 +54,6 @@ def orders(first: int) -> list[bytes]:
     """Of eight orders, six do not meet the wrong contract, and one more not the right one."""
     right = [order(first + number, **([{}, *WRONG][number % 4])) for number in range(7)]
     return [*right, order(first + 7, kind="old")]
-
-
-def verify(settings: Settings) -> Verification:
-    (found,) = verify_streams(settings, STREAM, values=True)
-    return found
-
-
-def check_clean(found: Verification) -> None:
-    results = [result for each in found.results.values() for result in each]
-    assert [(result.faults, result.problems) for result in results if not result.clean] == []
-    assert found.complete
-    facts = found.landed.facts
-    assert facts["landed_units"] == facts["bronze_rows"] + facts["dead_letters"]
 
 
 def replay_twice(settings: Settings, session_of: SessionOf, tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
 from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
 from consumer.layers.bronze.tasks import writer_for
 from consumer.layers.bronze.transform import Apply, Transform
+from consumer.sources.envelope import Recovered
 from consumer.sources.source import Reader
 from lakeproof.errors import LakeproofError
 from lakeproof.install.judges import JudgeName
 from lakeproof.judge.batch import MAX_BYTES, MAX_UNITS, Judge
 from lakeproof.judge.judged import Fault, Judged, reasons_column
-from lakeproof.judge.split import Refused, salvage, split
+from lakeproof.judge.split import Refused, complete_units, salvage, split
 from lakeproof.kafka.offsets import partition_name
 from lakeproof.reasons import OF_BATCHES, WITHOUT_BYTES, Reason, reason_sets
 from lakeproof.settings import Limits, S3Settings
@@ -273,7 +274,8 @@ class _Work:
         etag = letters.rows.column(ETAG)[index].as_py() or ""
         limits = self._task.limits
         envelope = self._task.reader.read_again(letters.sources[index], etag, limits)
-        if envelope.failure:
+        can_be_salvaged = envelope.failure and envelope.failure[0] == Reason.UNDECODABLE and self._salvages
+        if envelope.failure and not (can_be_salvaged and letters.of_batch[index]):
             outcome.reasons = [Fault(Reason(envelope.failure[0]), "$", envelope.failure[1])]
             return None
         value = envelope.value or b""
@@ -289,6 +291,10 @@ class _Work:
         outcome.reasons = [Fault(Reason.RECORD_TOO_LARGE, "$", detail)]
         return None
 
+    @property
+    def _salvages(self) -> bool:
+        return self._task.salvage or self._task.is_repeated
+
     def _batch(self, letters: _Letters, index: int, value: bytes, outcome: _Outcome) -> None:
         """Split a batch that could not be split, and judge its units."""
         found = split(value, self._task.limits.record_bytes)
@@ -298,7 +304,11 @@ class _Work:
                 outcome.salvaged += len(judged)
                 self._take(letters, judged, [index] * len(judged.good), [index] * len(judged.bad))
             return
-        salvaged = salvage(value) if self._task.salvage or self._task.is_repeated else None
+        # What is packed cannot be split: its reason stays what it was.
+        recovered = self._task.reader.recover(letters.sources[index], value, self._task.limits)
+        if recovered:
+            found = Refused(Reason.UNDECODABLE, recovered.detail)
+        salvaged = _salvaged(value, recovered) if self._salvages else None
         if salvaged is None:
             outcome.reasons = [Fault(found.code, "$", found.detail)]
             return
@@ -312,7 +322,8 @@ class _Work:
                     replace(together.judged.good, positions=good), replace(together.judged.bad, positions=bad)
                 )
                 self._take(letters, judged, [index] * len(judged.good), [index] * len(judged.bad))
-        detail = f"{found.detail}; the {len(elements):,} records before byte {len(value) - len(rest):,} were salvaged"
+        where = "there" if recovered else f"byte {len(value) - len(rest):,}"
+        detail = f"{found.detail}; the {len(elements):,} records before {where} were salvaged"
         for judged in self._judge.refuse(found.code, detail, rest):
             last = pa.array([len(elements)] * len(judged.bad), pa.int64())
             self._take(letters, replace(judged, bad=replace(judged.bad, positions=last)), [], [index])
@@ -431,6 +442,17 @@ _PASSED = _Outcome()
 def _column(values: list[Any], rows: int, kind: Any) -> Any:
     """A column of some values; null if there are none."""
     return pa.array(values, kind) if values else pa.nulls(rows, kind)
+
+
+def _salvaged(value: bytes, recovered: Recovered | None) -> tuple[list[bytes], bytes] | None:
+    """The complete records of a batch, and the rest; None if there is no such record.
+
+    A compressed batch can only be unpacked from its start, so its rest is all of it.
+    """
+    if recovered is None:
+        return salvage(value)
+    units = complete_units(recovered.value)
+    return (units, value) if units else None
 
 
 def _faults(reasons: Any) -> list[Fault]:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from consumer.sources.envelope import Envelope
-from consumer.sources.files.unpack import TooLargeError, UnpackError, unpack
+from consumer.sources.envelope import Envelope, Recovered
+from consumer.sources.files.unpack import TooLargeError, UnpackError, unpack, unpack_beginning
 from lakeproof.landing.zone import LandingZone, content_hash
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits
@@ -12,6 +12,7 @@ from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage.errors import FileAbsentError, FileChangedError
 
 GZIP_SUFFIX = ".gz"
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def envelopes(
@@ -52,6 +53,17 @@ def envelopes(
         except TooLargeError:
             what = f"{file.name} ({file.size:,} bytes) unpacks to more than {limits.unpacked_bytes:,} bytes"
             yield _too_large(file, limits, what, read_hash)
+
+
+def recover(name: str, content: bytes, limits: Limits) -> Recovered | None:
+    """What can be relied on of a compressed file that is damaged or cut short; None of any other file."""
+    if not (name.endswith(GZIP_SUFFIX) and content.startswith(_GZIP_MAGIC)):
+        return None
+    try:
+        found = unpack_beginning(content, limits.unpacked_bytes)
+    except TooLargeError:
+        return Recovered(b"", f"{name} unpacks to more, but LAKE_MAX_UNPACKED_BYTES is {limits.unpacked_bytes:,}")
+    return Recovered(found[0], str(found[1])) if found else None
 
 
 def _too_large(file: LandedFile, limits: Limits, what: str, read_hash: str | None = None) -> Envelope:

@@ -13,9 +13,9 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from consumer.bulletin import Bulletin
-from consumer.sources.envelope import Envelope
+from consumer.sources.envelope import Envelope, Recovered
 from consumer.sources.files.discovery import Discovery
-from consumer.sources.files.read import envelopes
+from consumer.sources.files.read import envelopes, recover
 from consumer.sources.files.resume import place_to_go_on
 from consumer.sources.files.stream import LandingOptions, landing_source, rows_as_files
 from consumer.sources.source import Held, Source
@@ -71,6 +71,10 @@ class FileReader:
             [LandedFile(0, source, seen.size, etag, seen.modified_at, given_up=True)], self.zone, limits
         )
         return found
+
+    def recover(self, source: str, value: bytes, limits: Limits) -> Recovered | None:
+        """What can be relied on of a file that cannot be unpacked."""
+        return recover(source, value, limits)
 
 
 class FileSource(Source[LandedFile]):

@@ -18,6 +18,10 @@ class UnpackError(Exception):
     """It is not gzip, or damaged, or cut short."""
 
 
+class CutShortError(UnpackError):
+    """It ends inside a member."""
+
+
 class TooLargeError(Exception):
     """It has more bytes than the limit."""
 
@@ -32,6 +36,28 @@ def unpack(packed: bytes, most: int) -> bytes:
     return unpacked.getvalue()  # no copy: it hands over its own buffer
 
 
+def unpack_beginning(packed: bytes, most: int) -> tuple[bytes, UnpackError] | None:
+    """Unpack what can be relied on of a gzip file that :func:`unpack` refuses; and why it ends there.
+
+    That is its members up to the first one that is damaged, whose checksums are right, or all that comes out of a file
+    that was cut short. What comes out of a damaged member is no use: zlib notices damage long after it begins to hand
+    out wrong bytes. None if it is not damaged. A TooLargeError is raised as by :func:`unpack`.
+    """
+    unpacked = io.BytesIO()
+    position = sound = 0
+    while position < len(packed):
+        try:
+            behind = _unpack_member(packed, position, unpacked, most)
+        except CutShortError as error:
+            return unpacked.getvalue(), error
+        except UnpackError as error:
+            unpacked.truncate(sound)
+            return unpacked.getvalue(), error
+        sound = unpacked.tell()
+        position = _ZEROS.match(packed, behind).end()  # type: ignore[union-attr]  # if only nothing, it matches
+    return None
+
+
 def _unpack_member(packed: bytes, position: int, unpacked: io.BytesIO, most: int) -> int:
     """Unpack the member at `position`; return the offset behind it."""
     member = zlib.decompressobj(_GZIP)
@@ -39,7 +65,7 @@ def _unpack_member(packed: bytes, position: int, unpacked: io.BytesIO, most: int
     while True:
         waiting = packed[position : position + size]
         if not waiting:
-            raise UnpackError(f"file ends at byte {position} inside a gzip member")
+            raise CutShortError(f"file ends at byte {position} inside a gzip member")
         position += len(waiting)
         size = min(2 * size, _LAST_SLICE)
         room = most - unpacked.tell()

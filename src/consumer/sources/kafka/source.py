@@ -59,6 +59,9 @@ class MessageReader:
         """Read a message."""
         return read_again(source, self.kafka, limits)
 
+    def recover(self, source: str, value: bytes, limits: Limits) -> None:
+        """Nothing is packed."""
+
 
 class KafkaSource(Source[OffsetRange]):
     """The topic of a stream. With `available_now`, Spark's trigger ends with what is there by now."""

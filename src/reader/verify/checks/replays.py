@@ -28,8 +28,8 @@ from lakeproof.tables.names import (
 from lakeproof.wording import count_of
 from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
 from reader.verify.checks.sources import SAMPLED_ROWS, columns_of, contracts_of, lost_attempts, replays_of
-from reader.verify.landed.units import find_units, salvage
-from reader.verify.landed.unpack import DamagedError, unpack
+from reader.verify.landed.units import complete_units, find_units, salvage
+from reader.verify.landed.unpack import unpack_beginning
 from reader.verify.landed.values import Sample
 from reader.verify.silver.compare import place
 from reader.verify.tables.accounts import CODES, settle, value_columns
@@ -125,6 +125,7 @@ class _Batch:
 
     source: str
     content: bytes
+    packed: bytes | None  # the file that it is only the beginning of, since it cannot be unpacked to its end
     is_changed: bool  # whether a transform changed the bytes
     salvaged: int
 
@@ -162,16 +163,15 @@ class _Batches:
             f"AND attempt.{SOURCE} IN (SELECT unnest(?::VARCHAR[]))",
             [list(sources)],
         ):
-            yield _Batch(source, self._unpacked(source, content), is_changed, salvaged)
+            beginning = self._beginning(source, content)
+            packed = None if beginning is None else content
+            yield _Batch(source, content if beginning is None else beginning, packed, is_changed, salvaged)
 
-    def _unpacked(self, source: str, content: bytes) -> bytes:
-        """What a file holds that could not be unpacked when it landed."""
+    def _beginning(self, source: str, content: bytes) -> bytes | None:
+        """What a file begins with that cannot be unpacked; None of any other."""
         if not (source.endswith(".gz") and content.startswith(_GZIP)):
-            return content
-        try:
-            return unpack(content, self._limits.unpacked_bytes) or content
-        except DamagedError:
-            return content
+            return None
+        return unpack_beginning(content, self._limits.unpacked_bytes)
 
     def _held(self, sources: Sequence[str]) -> dict[str, dict[int, list[_Letter | None]]]:
         """By source and position: the bytes and reasons of dead letters, and None for each row of bronze."""
@@ -188,7 +188,7 @@ class _Batches:
 
     def _compare(self, batch: _Batch, held: Mapping[int, Sequence[_Letter | None]]) -> list[bytes]:
         """Compare the places of a batch's units; return the units."""
-        units, rest = _split(batch.content)
+        units, rest = _split(batch.content) if batch.packed is None else (complete_units(batch.content), batch.packed)
         add, name = self._found.add, self._tables.dead_letters
         if len(units) != batch.salvaged:
             text = f"the attempt has {batch.salvaged:,}, the batch {len(units):,}"

@@ -97,6 +97,20 @@ def salvage(content: bytes) -> tuple[list[bytes], bytes]:
     return units, text[behind:end].encode("latin-1")
 
 
+def complete_units(content: bytes) -> list[bytes]:
+    """The complete units of what a batch begins with; the last of its lines may be without its end."""
+    count = find_units(content)
+    if count.whole:
+        return salvage(content)[0]
+    picked = find_units(content, frozenset(range(count.count))).picked
+    units = [picked[position] for position in range(count.count)]
+    text = content.decode("latin-1")
+    if text[_skip(text, len(_BOM) if text.startswith(_BOM) else 0)] == "{" and text[-1] != "\n":
+        last = units[-1].decode("latin-1")
+        return units if last[0] == "{" and _is_object(last, 0, len(last)) else units[:-1]
+    return units
+
+
 def _is_closed(text: str, start: int, end: int) -> bool:
     """Whether ``text[start:end]`` is one string, array or object, and nothing else."""
     due = bytearray()

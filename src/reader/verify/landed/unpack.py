@@ -2,6 +2,7 @@
 
 import io
 import zlib
+from collections.abc import Iterator
 
 _AS_GZIP = 16 + zlib.MAX_WBITS
 _LEAST, _MOST = 1 << 10, 1 << 16
@@ -11,21 +12,50 @@ class DamagedError(Exception):
     """Not gzip, or not to its end."""
 
 
+class CutError(DamagedError):
+    """Gzip, without its end."""
+
+
 def unpack(content: bytes, most: int) -> bytes | None:
     """Unpack a file of gzip members, with or without zeros behind each; None if it has more than `most` bytes."""
-    rest = memoryview(content)
     whole = io.BytesIO()
+    for is_whole in _members(content, whole, most):
+        if not is_whole:
+            return None
+    return whole.getvalue()
+
+
+def unpack_beginning(content: bytes, most: int) -> bytes | None:
+    """What a damaged file is known to begin with: its whole members, and what there is of one without an end.
+
+    None if it is not damaged, or has more than `most` bytes.
+    """
+    whole = io.BytesIO()
+    sound = 0
+    try:
+        for is_whole in _members(content, whole, most):
+            if not is_whole:
+                return None
+            sound = whole.tell()
+    except CutError:
+        return whole.getvalue()
+    except DamagedError:
+        return whole.getvalue()[:sound]
+    return None
+
+
+def _members(content: bytes, whole: io.BytesIO, most: int) -> Iterator[bool]:
+    """Unpack member after member; yield whether that was all of one, or more than `most` bytes."""
+    rest = memoryview(content)
     while rest:
         behind = _member(rest, whole, most)
-        if behind is None:
-            return None
+        yield behind is not None
         rest = rest[behind:]
         length = _LEAST
         while rest and not rest[0]:
             head = bytes(rest[:length])
             rest = rest[len(head) - len(head.lstrip(b"\0")) :]
             length = min(length * 4, _MOST)
-    return whole.getvalue()
 
 
 def _member(rest: memoryview, whole: io.BytesIO, most: int) -> int | None:
@@ -35,7 +65,7 @@ def _member(rest: memoryview, whole: io.BytesIO, most: int) -> int | None:
     taken, length = 0, _LEAST
     while not stream.eof:
         if taken == len(rest):
-            raise DamagedError("cut short")
+            raise CutError("cut short")
         part = rest[taken : taken + length]
         taken += len(part)
         length = min(length * 4, _MOST)

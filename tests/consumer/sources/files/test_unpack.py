@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.selection import examples
 
-from consumer.sources.files.unpack import TooLargeError, UnpackError, unpack
+from consumer.sources.files.unpack import TooLargeError, UnpackError, unpack, unpack_beginning
 from reader.verify.landed import unpack as reader_unpack
 
 MEMBER = gzip.compress(b"lake", mtime=0)
@@ -32,6 +32,14 @@ def reader(packed: bytes, most: int) -> bytes | str:
     except reader_unpack.DamagedError:
         return DAMAGED
     return TOO_LARGE if found is None else found
+
+
+def consumer_beginning(packed: bytes, most: int) -> bytes | None:
+    try:
+        found = unpack_beginning(packed, most)
+    except TooLargeError:
+        return None
+    return found[0] if found else None
 
 
 def python(packed: bytes) -> bytes | str:
@@ -93,6 +101,8 @@ def test_consumer_and_reader_agree_on_any_bytes(members, edits, most):
         packed = packed[:at] + inserted + packed[at + removed :]
     found = consumer(packed, most)
     assert found == reader(packed, most)
+    assert consumer_beginning(packed, most) == reader_unpack.unpack_beginning(packed, most)
+    assert (consumer_beginning(packed, most) is None) == (found != DAMAGED)
     if found != DAMAGED:  # Python's takes headers that zlib refuses
         whole = python(packed)
         assert found == whole or (found == TOO_LARGE and (whole == DAMAGED or len(whole) > most))
@@ -111,3 +121,32 @@ def test_many_members_take_time_in_proportion(unpacked, between):
         return best
 
     assert seconds(32_000) < 10 * seconds(8_000)
+
+
+LINES = b"".join(b'{"id": "o%d", "amount": %d}\n' % (number, number * number) for number in range(400))
+
+
+@pytest.mark.parametrize("beginning", [consumer_beginning, reader_unpack.unpack_beginning])
+def test_of_a_file_that_was_cut_all_that_comes_out_is_taken(beginning):
+    packed = gzip.compress(LINES[:100], mtime=0) + bytes(2) + gzip.compress(LINES[100:], mtime=0)
+    longest = b""
+    for end in range(1, len(packed)):
+        found = beginning(packed[:end], ENOUGH)
+        if found is None:  # it is cut behind a member
+            assert unpack(packed[:end], ENOUGH) == LINES[:100]
+            continue
+        assert LINES.startswith(found)
+        assert len(found) >= len(longest)
+        longest = found
+    assert longest == LINES
+    assert beginning(packed, ENOUGH) is None
+    assert beginning(packed[:-20], 150) is None
+
+
+@pytest.mark.parametrize("beginning", [consumer_beginning, reader_unpack.unpack_beginning])
+def test_nothing_of_a_damaged_member_is_taken(beginning):
+    first, second = gzip.compress(LINES[:5_000], mtime=0), gzip.compress(LINES[5_000:], mtime=0)
+    for at in range(10, len(second) - 8, 7):
+        damaged = bytearray(second)
+        damaged[at] ^= 16
+        assert beginning(first + bytes(damaged), ENOUGH) in (LINES[:5_000], None)

@@ -15,10 +15,11 @@ from tests.selection import examples
 from lakeproof.contracts import load_contract
 from lakeproof.judge.batch import Judge
 from lakeproof.judge.split import Refused, split
+from lakeproof.judge.split import complete_units as complete_units_of_replay
 from lakeproof.judge.split import salvage as salvage_of_replay
 from reader.verify.landed import units as units_module
 from reader.verify.landed.parsed import as_units, cut_array
-from reader.verify.landed.units import Units, find_units, salvage
+from reader.verify.landed.units import Units, complete_units, find_units, salvage
 
 JUDGE = Judge(load_contract(Path(__file__).parents[4] / "contracts", "events"))
 ALL = frozenset(range(1000))
@@ -206,3 +207,33 @@ def test_a_replay_salvages_the_same_units(content: bytes, is_array: bool) -> Non
         theirs = salvage_of_replay(batch)
         units, rest = salvage(batch)
         assert (units, rest if units else b"") == (theirs or ([], b""))
+
+
+@pytest.mark.parametrize(
+    ("content", "units"),
+    [
+        (b"", []),
+        (b" [", []),
+        (b"[1, {}]", [b"1", b"{}"]),
+        (b"[1, {}, 2", [b"1", b"{}"]),
+        (b'{"a": 1', []),
+        (b'{"a": 1}', [b'{"a": 1}']),
+        (b'{"a": 1}\n{"b": 2', [b'{"a": 1}']),
+        (b'{"a": 1}\n{"b": 2}', [b'{"a": 1}', b'{"b": 2}']),
+        (b'{"a": 1}\nnull', [b'{"a": 1}']),
+        (b'\xef\xbb\xbf {"a": 1}\r\nnull\r\n{"', [b'{"a": 1}', b"null"]),
+        (b'{"a": 1}\n{"b": 2\n', [b'{"a": 1}', b'{"b": 2']),
+        (b'{\n  "a": {\n', []),
+        (b"12", []),
+        (b"null\n{}", []),
+    ],
+)
+def test_the_complete_units_of_what_a_batch_begins_with(content: bytes, units: list[bytes]) -> None:
+    assert complete_units(content) == complete_units_of_replay(content) == units
+
+
+@settings(max_examples=examples(1_000), deadline=None)
+@given(batches(), st.integers(0, 200))
+def test_a_replay_finds_the_same_complete_units(content: bytes, end: int) -> None:
+    for batch in (content, content[:end]):
+        assert complete_units(batch) == complete_units_of_replay(batch)
