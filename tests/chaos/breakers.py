@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable
 
-from tests.chaos.bench import PROGRAM_SECONDS, STRIKE_SECONDS, Bench, BrokenError, NotStruckError
+from tests.chaos.bench import PROGRAM_SECONDS, Bench, BrokenError, NotStruckError
 from tests.chaos.grid import Outcome
 from tests.chaos.lake import STREAM, TABLES
 from tests.chaos.letters import Letters
@@ -11,7 +11,7 @@ from tests.chaos.orders import Act, Step
 from tests.chaos.processes import Process
 
 Run = Callable[[Bench], Outcome]
-_PAUSE = "{share: 0.5, units: 20, over: micro-batch, action: pause}"
+_PAUSE = "{share: 0.5, units: 60, over: micro-batch, action: pause}"
 _PAUSED_CODE = 5
 _FILES_AT_ONCE = "LAKE_MAX_FILES_PER_MICRO_BATCH"
 
@@ -113,7 +113,7 @@ def _pauses_again(bench: Bench, outcome: Outcome) -> None:
 def _not_paused(bench: Bench) -> str | None:
     """Start the consumer; return what is wrong unless it ends with the exit code of a pause."""
     consumer = bench.start()
-    code = consumer.wait(STRIKE_SECONDS)
+    code = consumer.wait(PROGRAM_SECONDS)
     consumer.end_all()
     if code == _PAUSED_CODE:
         return None
@@ -149,7 +149,7 @@ def _replayed(bench: Bench, outcome: Outcome) -> Outcome:
 
 
 def _end_by_kill(bench: Bench, process: Process, step: Step) -> None:
-    code = process.wait(STRIKE_SECONDS)
+    code = process.wait(PROGRAM_SECONDS)
     process.end_all()
     bench.calm()
     if code != -signal.SIGKILL:

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -189,11 +189,15 @@ class Lake:
         return landed
 
     def land_refused(self, files: int, every: int = 3) -> str:
-        """Land batches in which each so-many-th record is of a kind that the contract refuses; return that kind."""
+        """Land batches in which each so-many-th record is of a kind that the contract refuses; return that kind.
+
+        The first one is cut short.
+        """
         kind = f"kind_{len(self.kinds) + 1}"
         self.kinds.append(kind)
-        for _ in range(files):
-            batch = of_kind(next(self._batches), kind, every)
+        for number in range(files):
+            batch = next(self._batches)
+            batch = of_kind(replace(batch, corrupt=True) if number == 0 else batch, kind, every)
             self.expect(self._put(batch), batch, kind)
         return kind
 

@@ -1,6 +1,7 @@
 """What must become of dead letters as they are replayed: a model that shares no code with the consumer."""
 
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -117,7 +118,7 @@ def of_kind(batch: Batch, kind: str, every: int = _EACH) -> Batch:
     ]
     data = join_records([record.data for record in records], JsonStyle.COMPACT)
     if batch.corrupt:
-        data = data[: len(data) // 2 + len(batch.data) % (len(data) // 4)]
+        data = data[: len(data) // 2 + zlib.crc32(data) % (len(data) // 4)]
     return replace(batch, data=data, records=tuple(records))
 
 

@@ -7,10 +7,11 @@ become of every dead letter, and how often it must have been tried.
 import random
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from datetime import datetime
 from enum import StrEnum
 
-from tests.chaos.bench import PROGRAM_SECONDS, STRIKE_SECONDS, Bench, BrokenError, NotStruckError
+from tests.chaos.bench import PROGRAM_SECONDS, Bench, BrokenError, NotStruckError
 from tests.chaos.grid import Outcome
 from tests.chaos.kafka import brokers
 from tests.chaos.lake import OF_REPLAYS, STREAM, TABLES
@@ -57,6 +58,39 @@ def killed(step: Step, by: By, *, lost: str = "", tool: str = "") -> Run:
         return _finish(bench, by, Outcome(hits=hits), interrupted=step in INTERRUPTED)
 
     return run
+
+
+def run_killed(step: Step) -> Run:
+    """The stream is killed at a step, with more to take, and a replay comes before its next run."""
+
+    def run(bench: Bench) -> Outcome:
+        _, kind = _land(bench)
+        bench.lake.allow(kind)
+        bench.kill_at(step)
+        bench.calm()
+        _replay(bench)
+        return bench.recover(Outcome(hits=1))
+
+    return run
+
+
+def answers_lost(bench: Bench) -> Outcome:
+    """Every commit of a replay lands, and is answered with an error, or not at all."""
+    letters, proxy = _prepare(bench), bench.catalog_proxy
+    assert proxy is not None
+    before, begun = len(proxy.lost), _begun(bench)
+    bench.loses_answers = True
+    replaying = bench.start_replay()
+    code = replaying.wait(PROGRAM_SECONDS)
+    replaying.end_all()
+    bench.calm()
+    outcome = Outcome(hits=len(proxy.lost) - before)
+    if code != 0:
+        outcome.notes.append(f"it ended with {code}: {replaying.last_words()}")
+        outcome.problems += [] if replaying.said("failed") else ["it ended without a clear line"]
+    if _begun(bench) > begun:
+        letters.replayed()
+    return _finish(bench, By.REPLAY, outcome)
 
 
 def killed_in_turn(bench: Bench) -> Outcome:
@@ -169,7 +203,7 @@ def two_at_once(bench: Bench) -> Outcome:
     letters = _prepare(bench)
     bench.orders.give(Step.ATTEMPTS_PREPARED, Act.WAIT)
     both = [bench.start_replay(), bench.start_replay()]
-    if not wait_until(lambda: bench.orders.struck() and not all(each.alive for each in both), STRIKE_SECONDS):
+    if not wait_until(lambda: bench.orders.struck() and not all(each.alive for each in both), PROGRAM_SECONDS):
         raise NotStruckError("neither has ended, or none has come to its commit")
     outcome = Outcome(hits=1)
     left = next((each for each in both if each.alive), None)
@@ -264,7 +298,7 @@ def _kill(bench: Bench, step: Step) -> None:
 
 
 def _end_by_kill(bench: Bench, process: Process, step: Step) -> None:
-    code = process.wait(STRIKE_SECONDS)
+    code = process.wait(PROGRAM_SECONDS)
     process.end_all()
     bench.calm()
     if code != -signal.SIGKILL:
@@ -274,7 +308,7 @@ def _end_by_kill(bench: Bench, process: Process, step: Step) -> None:
 
 def _await(bench: Bench, process: Process) -> None:
     """Wait until a replay has come to the step of the order."""
-    if not wait_until(lambda: bench.orders.struck() or not process.alive, STRIKE_SECONDS, every=0.01):
+    if not wait_until(lambda: bench.orders.struck() or not process.alive, PROGRAM_SECONDS, every=0.01):
         raise NotStruckError("it did not come to its step")
     if not bench.orders.struck():
         bench.give_up()
@@ -282,11 +316,11 @@ def _await(bench: Bench, process: Process) -> None:
 
 
 def _await_start(process: Process) -> None:
-    wait_until(lambda: bool(process.said("started")) or not process.alive, STRIKE_SECONDS)
+    wait_until(lambda: bool(process.said("started")) or not process.alive, PROGRAM_SECONDS)
 
 
 def _replay(bench: Bench) -> None:
-    """Replay all that is open, to the end."""
+    """Replay all that is open and has been taken by the stream, to the end."""
     letters = bench.lake.letters
     assert letters
     replaying = bench.start_replay()
@@ -294,13 +328,19 @@ def _replay(bench: Bench) -> None:
     replaying.end_all()
     if code != 0:
         raise BrokenError(f"a replay ended with {code}: {replaying.last_words()}")
-    letters.replayed()
+    letters.replayed(letters.open().intersection(key for _, key in _dead_letters(bench)))
 
 
 def _finish(bench: Bench, by: By, outcome: Outcome, *, interrupted: bool = False) -> Outcome:
     """Replay, or start the stream alone; then let the stream run on, and check everything."""
     if by is By.REPLAY:
-        _replay(bench)
+        try:
+            _replay(bench)
+        except BrokenError as error:
+            outcome.problems.append(str(error))
+            bench.check(outcome)
+            bench.give_up()
+            return outcome
         return bench.recover(outcome)
     bench.recover(outcome)
     if interrupted and bench.consumer and not bench.consumer.said(_FINISHED):
@@ -323,12 +363,16 @@ def _begun(bench: Bench) -> int:
     return int(bench.lake.marker(TABLES.attempts, bronze_query(STREAM)).get("end", 0))
 
 
-def _in_order(bench: Bench, keys: Iterable[Key]) -> tuple[list[Key], list[Key]]:
+def _in_order(bench: Bench, keys: set[Key]) -> tuple[list[Key], list[Key]]:
     """The dead letters of the first micro-batch of a replay, and of the second: they are taken as they came."""
-    wanted = set(keys)
-    names = (INGESTED_AT, SOURCE, POSITION, ATTEMPT)
-    rows = zip(*(bench.lake.column(TABLES.dead_letters, name) for name in names), strict=True)
-    found = [tuple(row[1:]) for row in sorted(rows) if tuple(row[1:]) in wanted]
+    found = [key for _, key in sorted(_dead_letters(bench)) if key in keys]
     if len(found) <= _LETTERS:
         raise NotStruckError(f"there are only {len(found)} dead letters")
     return found[:_LETTERS], found[_LETTERS : 2 * _LETTERS]
+
+
+def _dead_letters(bench: Bench) -> list[tuple[datetime, Key]]:
+    """The dead letters that the table has, and when each was judged."""
+    names = (INGESTED_AT, SOURCE, POSITION, ATTEMPT)
+    columns = (bench.lake.column(TABLES.dead_letters, name) for name in names)
+    return [(at, tuple(key)) for at, *key in zip(*columns, strict=True)]

@@ -324,6 +324,22 @@ def _replays(random_kills: int) -> list[Scenario]:
             listed(f"a replay {step}, maintained by plain Spark meanwhile", replays.maintained_within(step))
             for step in (Step.BEFORE_JUDGEMENT, Step.BRONZE_PREPARED)
         ),
+        *(
+            listed(f"a run killed {step}, then a replay", replays.run_killed(step), sources)
+            for step, sources in (
+                (Step.BEFORE_JUDGEMENT, _BOTH),
+                (Step.BRONZE_APPENDED, _BOTH),
+                (Step.DEAD_LETTERS_APPENDED, (FILES,)),
+                (Step.LEDGER_APPENDED, _BOTH),
+            )
+        ),
+        Scenario(
+            "a replay whose commits are not answered",
+            replays.answers_lost,
+            (LOCAL,),
+            (Catalog.POSTGRES, Catalog.REST),
+            Part.REPLAY,
+        ),
         listed("a replay refused beside the stream", replays.refused_beside_the_stream, _BOTH),
         listed("two replays at once", replays.two_at_once, _BOTH),
         listed(
