@@ -5,34 +5,39 @@ import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.chaos.mutants import Mutant, install, wrap
 from tests.chaos.orders import Orders, Step
 from tests.chaos.processes import groups_of, signal_groups
-
-from consumer.layers.bronze.replay_tasks import Replayed, _Work
 
 
 def main() -> None:
     """Run the module that Spark asks for."""
     if mutant := os.environ.get("CHAOS_MUTANT"):
         install(Mutant(mutant))
-    wrap(_Work, "close", _around_close)
+    else:
+        _install_hook()
     module = sys.argv[sys.argv.index("-m") + 1]
     sys.argv = [module, *sys.argv[sys.argv.index("-m") + 2 :]]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _around_close(real: Callable[[_Work], Replayed]) -> Callable[[_Work], Replayed]:
-    """Rows are judged and maybe written, and their files have no end."""
+def _install_hook() -> None:
+    """Stand where dead letters are judged, and the files of their rows have no end yet."""
+    from consumer.layers.bronze.replay_tasks import _Work
+
     orders, driver = Orders(Path(os.environ["CHAOS_ORDERS"])), int(os.environ["CHAOS_DRIVER"])
 
-    def close(work: _Work) -> Replayed:
-        # The driver first: this worker is in one of the groups, and does not survive its own signal.
-        orders.obey(Step.JUDGED_AGAIN, lambda act: signal_groups(groups_of(driver)[::-1], act.number))
-        return real(work)
+    def around(real: Callable[[_Work], Any]) -> Callable[[_Work], Any]:
+        def close(work: _Work) -> Any:
+            # The driver first: this worker is in one of the groups, and does not survive its own signal.
+            orders.obey(Step.JUDGED_AGAIN, lambda act: signal_groups(groups_of(driver)[::-1], act.number))
+            return real(work)
 
-    return close
+        return close
+
+    wrap(_Work, "close", around)
 
 
 if __name__ == "__main__":
