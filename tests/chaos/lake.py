@@ -191,13 +191,13 @@ class Lake:
     def land_refused(self, files: int, every: int = 3) -> str:
         """Land batches in which each so-many-th record is of a kind that the contract refuses; return that kind.
 
-        The first one is cut short.
+        Only the first one is cut short.
         """
         kind = f"kind_{len(self.kinds) + 1}"
         self.kinds.append(kind)
         for number in range(files):
             batch = next(self._batches)
-            batch = of_kind(replace(batch, corrupt=True) if number == 0 else batch, kind, every)
+            batch = of_kind(replace(batch, corrupt=number == 0), kind, every)
             self.expect(self._put(batch), batch, kind)
         return kind
 
