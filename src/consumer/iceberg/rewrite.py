@@ -1,6 +1,6 @@
 """Compaction that is proven before readers see it.
 
-Iceberg's own action writes small data files anew, on a branch that no reader follows. The rows of the files that it
+Iceberg's own action rewrites small data files on a branch that no reader follows. The rows of the files that it
 replaced, and of those that it wrote, are read and compared by an order-independent hash. Only then one commit swaps the
 files in the table itself. Rows that were appended meanwhile stay; if a replaced file was changed meanwhile, Iceberg
 refuses the commit, and the table stays as it was.
@@ -187,7 +187,7 @@ def _read(table: OpenTable, tasks: list[Any]) -> tuple[Side, _Groups]:
 
 
 def row_hash(rows: DataFrame) -> Column:
-    """A 64-bit hash of all columns of a row. A null and a missing value in a nested one are told apart from others."""
+    """A 64-bit hash of all columns of a row. Nulls and missing nested values differ."""
     parts: list[Column] = []
     for field in rows.schema.fields:
         column = sf.col(f"`{field.name}`")
