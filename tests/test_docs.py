@@ -191,7 +191,7 @@ def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> Non
     week_ago = time.time() - 7 * 86_400
     for path in warehouse.rglob("*"):
         os.utime(path, (week_ago, week_ago))
-    (page,) = blocks("docs/operations/maintenance.md", "sh")
+    own, page = blocks("docs/operations/maintenance.md", "sh")
     assert "timedelta(days=1)" in page
     done = shell(page.replace("timedelta(days=1)", "timedelta(0)").replace("target/", f"{tmp_path}/"), home | JARS)
     assert done.count("rewritten_data_files_count") == len(tables)
@@ -200,6 +200,12 @@ def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> Non
     assert not [orphan for orphan in orphans if orphan.exists()]
     assert content() == written
     shell(consume.format(3), home)
+    said = shell(own.replace("events", "sensors"), home | {"LAKE_MAINTENANCE_KEEP_HOURS": "0.000001"})
+    assert "ops.schema_changes: 1 data file, 0 to compact;" in said
+    assert "Nothing was changed." in said
+    assert re.search(
+        r"^silver\.sensors: data files \d; .*; snapshots \d → 1; 0 orphan files removed\.$", said, re.MULTILINE
+    )
     assert "Clean: each landed unit is in exactly one table, once." in shell("reader verify", home)
 
 

@@ -32,6 +32,7 @@ from lakeproof.kafka.modes import ModeName, load_mode
 from lakeproof.move.outside import check_tables
 from lakeproof.settings import Settings, load_settings
 from lakeproof.signals import AskedToEnd, asked_to_end
+from lakeproof.streams import printable
 
 app = application(
     "consumer",
@@ -105,6 +106,10 @@ def run_streams(
             "--accept-bad", help="Commit what the breaker has paused, once. See `consumer accept`.", show_default=False
         ),
     ] = False,
+    maintain: Annotated[
+        bool,
+        typer.Option("--maintain", help="Maintain the tables meanwhile. See `consumer maintain`.", show_default=False),
+    ] = False,
     trigger: Annotated[str, typer.Option(help="Interval between checks for new files or messages.")] = "1 second",
     config: Annotated[
         Path | None,
@@ -132,6 +137,7 @@ def run_streams(
                     "--silver-topic": silver_topic,
                     "--dead-letter-topic": dead_letter_topic,
                     "--accept-bad": accept_bad,
+                    "--maintain": maintain,
                 }
                 refuse_others(others, f"with {mode}", f"`consumer run {mode}` reads a Kafka topic into sinks.")
                 _run_mode(mode, config, {"topic": topic or "", **fields}, when)
@@ -139,6 +145,10 @@ def run_streams(
             of_modes: dict[str, object] = {"--config": config, **{option_of(name): name for name in fields}}
             refuse_others(of_modes, "with streams", "Set the LAKE_ variables.")
             streams = list(dict.fromkeys(streams))
+            if maintain and when.available_now:
+                raise UsageError(
+                    "--maintain cannot be used with --available-now or --from.", "Run `consumer maintain` after it."
+                )
             settings = with_sinks(load_settings(), silver_topic, dead_letter_topic, streams)
             period = period_of(since, to, streams, data_source) if since else None
             settings = with_source(settings, data_source, topic, streams)
@@ -149,7 +159,7 @@ def run_streams(
             from consumer.app.run import run_streams as run_asked
 
             source = "kafka" if data_source is DataSource.KAFKA else "files"
-            run_asked(asked, when, source, period)
+            run_asked(asked, when, source, period, maintained=maintain)
     except AskedToEnd:  # while it started: nothing was begun
         structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
 
@@ -214,6 +224,35 @@ def replay_dead_letters(
 
     wanted = Replay(Choice(condition, limit, parked), max_attempts, salvage, read, expression)
     typer.echo(run_preview(asked, wanted) if dry_run else run_replay(asked, wanted))
+
+
+@app.command("maintain")
+def maintain_tables(
+    streams: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[STREAM...]", help="Streams whose tables are maintained. Default: all tables."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done. Nothing is changed.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compact small data files, expire old snapshots, and remove orphan files, while consumers run.
+
+    A compaction is published only after its rows were read and found equal to those before it. The settings
+    LAKE_MAINTENANCE_… say what is kept. If the command is interrupted, run it again.
+    """
+    settings = load_settings()
+    _check(settings)
+    from consumer.app import maintain
+    from consumer.app.run import run_maintenance
+
+    done = run_maintenance(settings, streams or [], dry_run=dry_run)
+    if as_json:
+        typer.echo(maintain.as_json(done))
+    else:
+        for line in maintain.lines(done, dry_run=dry_run):
+            typer.echo(printable(line))
+    if any(each.problem for each in done):
+        raise typer.Exit(1)
 
 
 @app.command("reset")

@@ -353,6 +353,21 @@ class Limits(_Concern, title="Limits"):
     )
 
 
+class MaintenanceSettings(_Concern, title="Maintenance", alias_generator=_with_prefix("LAKE_MAINTENANCE_")):
+    """How tables are maintained."""
+
+    every_minutes: float = Field(
+        15.0, gt=0, description="time between two maintenances beside a stream, with `consumer run --maintain`"
+    )
+    keep_hours: float = Field(
+        1.0, gt=0, description="how long a snapshot is kept that is no longer the newest of its table"
+    )
+    orphan_hours: float = Field(
+        72.0, ge=24, description="age from which on files are removed that no snapshot needs, at least a day"
+    )
+    file_mib: int = Field(128, ge=1, le=4096, description="size that data files are compacted to, in MiB")
+
+
 class SparkSettings(_Concern, title="Spark"):
     """How Spark is started."""
 
@@ -576,6 +591,7 @@ class Settings(_InHome, title="General"):
     state: StateSettings
     limits: Limits
     silver: SilverSettings
+    maintenance: MaintenanceSettings
     spark: SparkSettings
     topics: TopicSettings
     registry: RegistrySettings

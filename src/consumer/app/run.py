@@ -11,6 +11,8 @@ from consumer.app.alerts import AlertsQuery
 from consumer.app.application import Query, run_queries
 from consumer.app.failures import explained
 from consumer.app.landing import BronzeQuery
+from consumer.app.maintain import Maintained, maintain
+from consumer.app.maintenance import MaintenanceQuery
 from consumer.app.mode import ModeQuery
 from consumer.app.past import PastQuery
 from consumer.app.query import LayerQuery
@@ -27,8 +29,13 @@ from lakeproof.kafka.modes import Mode
 from lakeproof.settings import Settings
 
 
-def run_streams(asked: Asked, trigger: Trigger, source: str, period: Period | None) -> None:
-    """Run streams from a kind of source, or a batch over the past of one stream, into the layers that are asked for."""
+def run_streams(
+    asked: Asked, trigger: Trigger, source: str, period: Period | None, *, maintained: bool = False
+) -> None:
+    """Run streams from a kind of source, or a batch over the past of one stream, into the layers that are asked for.
+
+    With `maintained`, their tables are maintained meanwhile.
+    """
     settings, streams = asked.settings, list(asked.contracts)
     queries: list[Query] = [
         PastQuery(settings, stream, period) if period else BronzeQuery(settings, stream, trigger, source)
@@ -41,6 +48,8 @@ def run_streams(asked: Asked, trigger: Trigger, source: str, period: Period | No
         if each.alerts and source == "kafka" and not period
     ]
     queries += alerts
+    if maintained:
+        queries.append(MaintenanceQuery(settings, streams))
     settings = _with_cores(settings, sum(each.slots for each in alerts))
     _run(settings, queries, " ".join(streams), trigger, urgent=[each.name for each in alerts])
 
@@ -62,6 +71,12 @@ def run_preview(asked: Asked, wanted: Replay) -> str:
         return report(preview(settings, asked.contracts[stream], wanted, start), wanted, dry_run=True)
     except (Py4JError, PySparkException) as error:
         raise explained(error, settings, stream) from error
+
+
+def run_maintenance(settings: Settings, streams: Sequence[str], *, dry_run: bool) -> list[Maintained]:
+    """Maintain the tables of streams, or all."""
+    session = partial(start_session, settings, "lakeproof consumer maintain")
+    return maintain(settings, streams, session, dry_run=dry_run)
 
 
 def run_mode(settings: Settings, mode: Mode, trigger: Trigger) -> None:

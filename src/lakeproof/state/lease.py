@@ -8,7 +8,7 @@ markers, see :mod:`consumer.iceberg.append`.
 import platform
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from threading import Event, Thread
@@ -44,6 +44,11 @@ def gold_lease(product: str) -> str:
 def alerts_lease(product: str) -> str:
     """Lease of the query that sends a product's alerts."""
     return f"alerts.{product}"
+
+
+def maintenance_lease(streams: Sequence[str]) -> str:
+    """Lease of the query that maintains the tables of streams beside them."""
+    return f"maintenance.{'+'.join(sorted(streams))}"
 
 
 def mode_lease(mode: str, checkpoint: str) -> str:

@@ -49,6 +49,28 @@ CLASSES = {
         "java.nio.file.NoSuchFileException": [],
         "java.util.stream.Stream": ["empty"],
     },
+    "expire.py": {
+        "org.apache.iceberg.BaseTable": ["refs", "snapshots", "expireSnapshots"],
+        "org.apache.iceberg.ExpireSnapshots": ["expireOlderThan", "retainLast", "commit"],
+        "org.apache.iceberg.SnapshotRef": ["isBranch"],
+    },
+    "rewrite.py": {
+        "org.apache.iceberg.BaseTable": ["manageSnapshots", "newRewrite", "newScan", "refresh", "refs", "snapshot"],
+        "org.apache.iceberg.ContentScanTask": ["file"],
+        "org.apache.iceberg.DataFile": ["fileSizeInBytes", "location", "recordCount"],
+        "org.apache.iceberg.FileScanTask": ["deletes"],
+        "org.apache.iceberg.ManageSnapshots": ["createBranch", "removeBranch", "commit"],
+        "org.apache.iceberg.RewriteFiles": ["addFile", "dataSequenceNumber", "deleteFile", "validateFromSnapshot"],
+        "org.apache.iceberg.actions.BinPackRewriteFilePlanner": ["init", "plan"],
+        "org.apache.iceberg.actions.FileRewritePlan": ["groups"],
+        "org.apache.iceberg.actions.RewriteFileGroup": ["inputFileNum", "inputFilesSizeInBytes"],
+        "org.apache.iceberg.exceptions.ValidationException": [],
+        "org.apache.iceberg.relocated.com.google.common.collect.Lists": ["newArrayList"],
+        "org.apache.iceberg.spark.ScanTaskSetManager": ["get", "removeTasks", "stageTasks"],
+        "org.apache.iceberg.spark.SparkTableCache": ["add", "get", "remove"],
+        "org.apache.iceberg.util.ContentFileUtil": ["isDV"],
+        "java.util.ArrayList": ["add"],
+    },
     "newest.py": {"org.apache.iceberg.Snapshot": ["snapshotId", "parentId", "sequenceNumber", "summary"]},
     "upsert.py": {
         "com.google.common.base.Functions": ["forMap"],
@@ -299,3 +321,21 @@ def test_scan_py_pickles_a_file_of_a_scan(table: Table) -> None:
     task = next(iter(table.scan().plan_files()))
     again = pickle.loads(pickle.dumps(task))
     assert (again.file.file_path, again.file.record_count) == (task.file.file_path, task.file.record_count)
+
+
+@pytest.mark.spark
+def test_rewrite_py_reads_the_files_that_it_stages_and_no_others(spark: SparkSession) -> None:
+    """Of ``ScanTaskSetManager`` and ``SparkTableCache``, by which Iceberg's own action reads what it rewrites."""
+    from consumer.iceberg.rewrite import _staged
+
+    upserts = Upserts(spark)
+    for number in range(3):
+        upserts.append(number, "x", number)
+    table = upserts.open()
+    planned = table.loaded.newScan().planFiles()
+    task = planned.iterator().next()
+    planned.close()
+    with _staged(table, [task]) as rows:
+        assert rows.count() == 1
+        (file,) = [row["_file"] for row in rows.select("_file").collect()]
+    assert file == task.file().location()

@@ -1,0 +1,241 @@
+"""Compaction that is proven before readers see it.
+
+Iceberg's own action rewrites small data files on a branch that no reader follows. The rows of the files that it
+replaced, and of those that it wrote, are read and compared by an order-independent hash. Only then one commit swaps the
+files in the table itself. Rows that were appended meanwhile stay; if a replaced file was changed meanwhile, Iceberg
+refuses the commit, and the table stays as it was.
+"""
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
+
+from consumer.iceberg.append import OpenTable
+from consumer.iceberg.jvm import elements, exception_class, first_cause, java_class
+from lakeproof.catalog import CATALOG
+from lakeproof.tables.names import MICRO_BATCH_ID
+
+BRANCH = "lakeproof-maintenance"
+"""Where files are rewritten. A branch of this name is left behind by a maintenance that was killed."""
+
+_NESTED = (ArrayType, MapType, StructType, VariantType)
+_COLLECTIONS = "org.apache.iceberg.relocated.com.google.common.collect"
+_SWAPPED = "lakeproof.maintenance"  # in the summary of the snapshot that swaps files
+# What a writer did to the table between the look at it and the commit.
+_COLLISIONS = (
+    "org.apache.iceberg.exceptions.ValidationException",
+    "org.apache.iceberg.exceptions.CommitFailedException",
+)
+
+
+class NotEqualError(Exception):
+    """Rows before and after a compaction differ, so it was not published."""
+
+
+class CollisionError(Exception):
+    """A writer changed the files that were compacted. The table is as the writer left it."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Data files on one side of a compaction, and how long it took to read all their rows."""
+
+    files: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What a compaction replaced, and by what."""
+
+    rows: int
+    before: Side
+    after: Side
+
+
+_Key = tuple[str, tuple[str, ...]]
+"""A data file and its delete files, by their locations."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Data files that a compaction would replace."""
+
+    files: int
+    bytes: int
+
+
+def work(table: OpenTable, options: Mapping[str, str]) -> Work:
+    """What :func:`compact` would replace, as Iceberg's own action plans it."""
+    if table.loaded.currentSnapshot() is None:
+        return Work(0, 0)
+    planner = java_class(table.spark, "org.apache.iceberg.actions.BinPackRewriteFilePlanner")(table.loaded)
+    planner.init(dict(options))
+    lists = java_class(table.spark, f"{_COLLECTIONS}.Lists")
+    groups = elements(lists.newArrayList(planner.plan().groups()))
+    sizes = [(int(each.inputFileNum()), int(each.inputFilesSizeInBytes())) for each in groups]
+    return Work(sum(files for files, _ in sizes), sum(size for _, size in sizes))
+
+
+def compact(table: OpenTable, options: Mapping[str, str]) -> Compacted | None:
+    """Rewrite small data files of a table, sorted by the time that it is partitioned by; None if there are none.
+
+    `options` are those of Iceberg's ``rewrite_data_files``. Raises NotEqualError if the rows before and after it
+    differ, and CollisionError if another writer changed the files meanwhile; the table then stays as it is.
+    """
+    drop_branch(table)
+    if not work(table, options).files:
+        return None
+    start = table.loaded.currentSnapshot()
+    if start is None:
+        return None
+    snapshot_id = start.snapshotId()
+    table.loaded.manageSnapshots().createBranch(BRANCH, snapshot_id).commit()
+    try:
+        _rewrite(table, options)
+        table.loaded.refresh()
+        head = table.loaded.snapshot(BRANCH)
+        if head.snapshotId() == snapshot_id:
+            return None
+        old, new = _only_in(table, snapshot_id, head.snapshotId())
+        found = _compare(table, old, new)
+        _swap(table, snapshot_id, start.sequenceNumber(), old, new)
+    finally:
+        drop_branch(table)
+    return found
+
+
+def drop_branch(table: OpenTable) -> None:
+    """Drop the branch, if there is one. Files that only it has go with the snapshots that expire."""
+    table.loaded.refresh()
+    if table.loaded.refs().containsKey(BRANCH):
+        table.loaded.manageSnapshots().removeBranch(BRANCH).commit()
+
+
+def _rewrite(table: OpenTable, options: Mapping[str, str]) -> None:
+    """Rewrite files on the branch."""
+    fields = table.loaded.spec().fields()
+    sort_by = "" if fields.isEmpty() else str(table.loaded.schema().findColumnName(fields.get(0).sourceId()))
+    given = ", ".join(f"'{name}', '{value}'" for name, value in options.items())
+    order = f", strategy => 'sort', sort_order => '`{sort_by}`'" if sort_by else ""
+    table.spark.sql(
+        f"CALL {CATALOG}.system.rewrite_data_files(table => '{table.name}', branch => '{BRANCH}', "
+        f"options => map({given}){order})"
+    ).collect()
+
+
+def _only_in(table: OpenTable, before: int, after: int) -> tuple[list[Any], list[Any]]:
+    """Scan tasks of the files that only one of two snapshots has, or has with other deletes."""
+    old, new = dict(_tasks(table, before)), dict(_tasks(table, after))
+    return [old[key] for key in old.keys() - new.keys()], [new[key] for key in new.keys() - old.keys()]
+
+
+def _tasks(table: OpenTable, snapshot_id: int) -> Iterator[tuple[_Key, Any]]:
+    planned = table.loaded.newScan().useSnapshot(snapshot_id).planFiles()
+    try:
+        for task in elements(java_class(table.spark, f"{_COLLECTIONS}.Lists").newArrayList(planned)):
+            deletes = sorted(str(each.location()) for each in elements(task.deletes()))
+            yield (str(task.file().location()), tuple(deletes)), task
+    finally:
+        planned.close()
+
+
+def _compare(table: OpenTable, old: list[Any], new: list[Any]) -> Compacted:
+    """Read the rows of both sides, and make sure that they are the same."""
+    before, of_old = _read(table, old)
+    after, of_new = _read(table, new)
+    # What Iceberg counted when it wrote them: not what a scan of something else would find.
+    written = sum(int(task.file().recordCount()) for task in new)
+    if of_old != of_new or written != sum(count for count, _ in of_new.values()):
+        groups = of_old.keys() | of_new.keys()
+        differing = sorted((group for group in groups if of_old.get(group) != of_new.get(group)), key=str)
+        rows = [sum(count for count, _ in side.values()) for side in (of_old, of_new)]
+        shown = ", ".join("without a number" if group is None else f"{group:,}" for group in differing[:5])
+        raise NotEqualError(
+            f"{table.name}: {rows[0]:,} rows before and {rows[1]:,} after it; {len(differing):,} micro-batches differ"
+            f" ({shown}{' …' if len(differing) > len(differing[:5]) else ''})"
+        )
+    return Compacted(sum(count for count, _ in of_old.values()), before, after)
+
+
+_Groups = dict[int | None, tuple[int, int]]
+"""By micro-batch: how many rows it has, and the sum of their hashes."""
+
+
+def _read(table: OpenTable, tasks: list[Any]) -> tuple[Side, _Groups]:
+    files = len(tasks)
+    size = sum(int(task.file().fileSizeInBytes()) for task in tasks)
+    began = time.monotonic()
+    groups: _Groups = {}
+    if tasks:
+        with _staged(table, tasks) as rows:
+            number = sf.col(MICRO_BATCH_ID) if MICRO_BATCH_ID in rows.columns else sf.lit(None).cast("long")
+            hashed = rows.select(number.alias("number"), row_hash(rows).cast("decimal(38, 0)").alias("hash"))
+            counted = hashed.groupBy("number").agg(sf.count("*").alias("rows"), sf.sum("hash").alias("hash"))
+            groups = {row["number"]: (row["rows"], int(row["hash"])) for row in counted.collect()}
+    return Side(files, size, time.monotonic() - began), groups
+
+
+def row_hash(rows: DataFrame) -> Column:
+    """A 64-bit hash of all columns of a row. Nulls and missing nested values differ."""
+    parts: list[Column] = []
+    for field in rows.schema.fields:
+        column = sf.col(f"`{field.name}`")
+        parts += [column.isNull(), _comparable(column, field)]
+    return sf.xxhash64(*parts)
+
+
+def _comparable(column: Column, field: StructField) -> Column:
+    """A column as something that Spark can hash: it hashes no maps."""
+    if isinstance(field.dataType, _NESTED):
+        return sf.to_json(sf.struct(column), {"ignoreNullFields": "false"})
+    return column
+
+
+@contextmanager
+def _staged(table: OpenTable, tasks: list[Any]) -> Iterator[DataFrame]:
+    """The rows of scan tasks. This is how Iceberg's own action reads what it rewrites."""
+    named, name = partial(java_class, table.spark), uuid.uuid4().hex
+    manager = named("org.apache.iceberg.spark.ScanTaskSetManager").get()
+    tables = named("org.apache.iceberg.spark.SparkTableCache").get()
+    staged = named("java.util.ArrayList")()
+    for task in tasks:
+        staged.add(task)
+    tables.add(name, table.loaded)
+    manager.stageTasks(table.loaded, name, staged)
+    try:
+        yield table.spark.read.format("iceberg").load(name)
+    finally:
+        tables.remove(name)
+        manager.removeTasks(table.loaded, name)
+
+
+def _swap(table: OpenTable, snapshot_id: int, sequence_number: int, old: list[Any], new: list[Any]) -> None:
+    """Replace files in the table itself, in one commit."""
+    table.loaded.refresh()
+    update = table.loaded.newRewrite().validateFromSnapshot(snapshot_id).dataSequenceNumber(sequence_number)
+    is_vector = java_class(table.spark, "org.apache.iceberg.util.ContentFileUtil").isDV
+    for task in old:
+        update.deleteFile(task.file())
+        for deletes in elements(task.deletes()):
+            if is_vector(deletes):
+                update.deleteFile(deletes)
+    for task in new:
+        update.addFile(task.file())
+    update.set(_SWAPPED, "compacted")
+    try:
+        update.commit()
+    except Py4JJavaError as error:
+        if exception_class(error) in _COLLISIONS:
+            raise CollisionError(first_cause(error)) from error
+        raise

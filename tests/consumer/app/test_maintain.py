@@ -1,0 +1,187 @@
+"""Maintenance of a lake: fewer files and snapshots, the same rows for each engine, and the stream goes on."""
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.consumer.lake import SessionOf, rows
+from tests.consumer.replays import STREAM, WRONG, apply, batch, drain, land, order, replay, write_contract
+from tests.lakes import changed
+
+from consumer.app.maintain import LEASE, Maintained, as_json, lines, maintain
+from consumer.iceberg import rewrite
+from consumer.iceberg.append import open_table
+from lakeproof.catalog import open_catalog
+from lakeproof.errors import UsageError
+from lakeproof.settings import Settings
+from lakeproof.state.lease import LeaseHeldError, lease
+from reader.connect import connect
+from reader.verify.driver import verify
+
+pytestmark = pytest.mark.spark
+
+TABLES = (
+    "bronze.orders",
+    "dead_letters.orders",
+    "dead_letters.orders_attempts",
+    "ledger.orders",
+    "ledger.orders_silver",
+    "silver.orders",
+    "silver.orders_conflicts",
+    "silver.orders_late",
+    "gold.totals",
+)
+MICRO_BATCHES = 7
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.all)])
+def settings(request: pytest.FixtureRequest, lake_settings: Settings, tmp_path: Path) -> Settings:
+    changes: dict[str, Any] = {"LAKE_CONTRACTS": tmp_path / "contracts", "LAKE_GOLD": tmp_path / "gold"}
+    if request.param == "s3":
+        warehouse = request.getfixturevalue("s3_lake_settings").catalog.warehouse
+        s3 = request.getfixturevalue("s3_settings")
+        return changed(lake_settings, LAKE_WAREHOUSE=warehouse, **changes).model_copy(update={"s3": s3})
+    return changed(lake_settings, **changes)
+
+
+def fill(settings: Settings, session_of: SessionOf, first: int) -> None:
+    """Seven micro-batches, each with a duplicate and, under the wrong contract, dead letters."""
+    for number in range(first, first + MICRO_BATCHES):
+        records = [order(number * 10 + each, **([{}, *WRONG][each % 4])) for each in range(8)]
+        land(settings, f"{number}.json", batch(*records, records[0]))
+    drain(changed(settings, LAKE_MAX_FILES_PER_MICRO_BATCH=1), session_of)
+
+
+def all_rows(settings: Settings) -> Mapping[str, list[dict[str, Any]]]:
+    """The rows of all tables, as PyIceberg reads them."""
+    return {table: sorted(rows(settings, table), key=repr) for table in TABLES}
+
+
+def counted(settings: Settings, session_of: SessionOf) -> dict[str, tuple[int, int, int]]:
+    """Rows of each table, as each engine counts them."""
+    spark = session_of(settings)
+    with connect(settings) as duck:
+        return {
+            table: (
+                spark.table(f"lake.{table}").count(),
+                open_catalog(settings).load_table(table).scan().to_arrow().num_rows,
+                duck.fetch(f"select count(*) from {table}")[0][0],
+            )
+            for table in TABLES
+        }
+
+
+def maintained(settings: Settings, session_of: SessionOf, *names: str, dry_run: bool = False) -> dict[str, Maintained]:
+    done = maintain(settings, names, lambda: session_of(settings), dry_run=dry_run)
+    assert [each.problem for each in done if each.problem] == []
+    return {each.table: each for each in done}
+
+
+def test_a_maintained_lake_has_the_same_rows_and_goes_on(settings: Settings, session_of: SessionOf) -> None:
+    write_contract(settings, right=False)
+    fill(settings, session_of, 0)
+    write_contract(settings, right=True)
+    apply(settings)
+    replay(settings, session_of)
+    before, counts = all_rows(settings), counted(settings, session_of)
+    assert all(len(set(each)) == 1 for each in counts.values())
+    at_once = changed(settings, LAKE_MAINTENANCE_KEEP_HOURS=1e-9)
+
+    planned = maintained(at_once, session_of, STREAM, dry_run=True)
+    assert set(planned) == set(TABLES)
+    assert all_rows(settings) == before
+    assert counted(settings, session_of) == counts
+
+    done = maintained(at_once, session_of, STREAM)
+    for table in ("bronze.orders", "ledger.orders", "silver.orders", "ledger.orders_silver"):
+        assert planned[table].to_compact == done[table].before.files > done[table].after.files == 1
+        assert sum(each.rows for each in done[table].compacted) == len(before[table])
+        assert done[table].before.snapshots == planned[table].to_expire + 1
+        assert done[table].after.snapshots <= 2  # those of the last compaction
+    assert all_rows(settings) == before
+    assert counted(settings, session_of) == counts
+    assert [each.clean for each in verify(settings, STREAM)] == [True]
+    assert all(not each.compacted for each in maintained(settings, session_of, STREAM).values())
+
+    land(settings, "99.json", batch(order(1), order(990)))
+    drain(settings, session_of)
+    assert {row["id"] for row in rows(settings, "bronze.orders")} >= {"o990"}
+    assert [each.clean for each in verify(settings, STREAM)] == [True]
+
+    shown = "\n".join(lines(list(done.values()), dry_run=False))
+    assert f"{len(before['bronze.orders'])} rows proven equal" in shown
+    assert len(json.loads(as_json(list(done.values())))) == len(TABLES)
+
+
+@pytest.fixture
+def filled(lake_settings: Settings, session_of: SessionOf, tmp_path: Path) -> Settings:
+    """A lake on a local disk."""
+    settings = changed(lake_settings, LAKE_CONTRACTS=tmp_path / "contracts", LAKE_GOLD=tmp_path / "gold")
+    write_contract(settings, right=True)
+    fill(settings, session_of, 0)
+    return changed(settings, LAKE_MAINTENANCE_KEEP_HOURS=1e-9)
+
+
+def test_what_others_need_is_kept_and_named(filled: Settings, session_of: SessionOf) -> None:
+    session = session_of(filled)
+    first = session.sql("select snapshot_id from lake.bronze.orders.snapshots order by committed_at").first()
+    assert first
+    session.sql(f"alter table lake.bronze.orders create tag audit as of version {first[0]}").collect()
+    old = [row["id"] for row in session.sql("select id from lake.bronze.orders version as of 'audit'").collect()]
+    done = maintained(filled, session_of)["bronze.orders"]
+    assert done.kept_by == ["tag audit"]
+    assert "  Older snapshots are kept by tag audit." in list(lines([done], dry_run=False))
+    after = session_of(filled).sql("select id from lake.bronze.orders version as of 'audit'")
+    assert [row["id"] for row in after.collect()] == old
+
+
+def test_snapshots_are_kept_for_a_day_and_orphans_for_three(filled: Settings, session_of: SessionOf) -> None:
+    (folder,) = (filled.home / "warehouse" / "bronze").iterdir()
+    new, old = folder / "data" / "new.parquet", folder / "data" / "old.parquet"
+    for path, age in ((new, timedelta(days=2)), (old, timedelta(days=4))):
+        path.write_bytes(b"left behind")
+        at = (datetime.now(UTC) - age).timestamp()
+        os.utime(path, (at, at))
+    planned = maintained(filled, session_of, dry_run=True)["bronze.orders"]
+    assert (planned.orphans, old.exists()) == (1, True)
+    done = maintained(changed(filled, LAKE_MAINTENANCE_KEEP_HOURS=None), session_of)["bronze.orders"]
+    assert (done.orphans, new.exists(), old.exists()) == (1, True, False)
+    assert done.after.snapshots == done.before.snapshots + 2  # on the branch, and the swap
+
+
+def test_a_compaction_that_is_not_proven_is_a_problem_of_its_table(
+    filled: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewritten: Any = rewrite._rewrite
+
+    def lose_a_row(table: Any, options: Any) -> None:
+        rewritten(table, options)
+        if table.name == "bronze.orders":
+            branch = f"lake.bronze.orders.`branch_{rewrite.BRANCH}`"
+            table.spark.sql(f"delete from {branch} where id = 'o0'").collect()
+
+    monkeypatch.setattr(rewrite, "_rewrite", lose_a_row)
+    before = all_rows_of(filled, "bronze.orders")
+    done = {each.table: each for each in maintain(filled, [], lambda: session_of(filled), dry_run=False)}
+    assert done["bronze.orders"].problem.startswith("A compaction would have changed rows, so it was not published")
+    assert done["bronze.orders"].after.files == done["bronze.orders"].before.files
+    assert done["silver.orders"].compacted
+    assert all_rows_of(filled, "bronze.orders") == before
+    assert list(open_table(session_of(filled), "bronze.orders", "").loaded.refs().keySet()) == ["main"]
+
+
+def all_rows_of(settings: Settings, table: str) -> list[dict[str, Any]]:
+    return sorted(rows(settings, table), key=repr)
+
+
+def test_one_at_a_time_and_streams_that_exist(lake_settings: Settings, session_of: SessionOf) -> None:
+    with lease(lake_settings.state.database, LEASE), pytest.raises(LeaseHeldError):
+        maintained(lake_settings, session_of)
+    with pytest.raises(UsageError, match="no tables yet"):
+        maintained(lake_settings, session_of)
+    with pytest.raises(UsageError):
+        maintained(lake_settings, session_of, "missing")

@@ -1,0 +1,187 @@
+"""Compaction: readers see rewritten files only after their rows were found equal; what collides changes nothing."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import Row, SparkSession
+from tests.consumer.iceberg.upserts import Upserts
+
+from consumer.iceberg import rewrite
+from consumer.iceberg.append import OpenTable, open_table
+from consumer.iceberg.rewrite import BRANCH, CollisionError, Compacted, NotEqualError, compact, work
+
+pytestmark = pytest.mark.spark
+
+OPTIONS = {"min-input-files": "2"}
+Rewrite = Callable[[OpenTable, dict[str, str]], None]
+
+
+class Table:
+    """A table of three days whose rows are in many files, some of them deleted."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.name = f"gold.t{uuid.uuid4().hex}"
+        self.full = f"lake.{self.name}"
+        spark.sql("create namespace if not exists lake.gold")
+        spark.sql(
+            f"create table {self.full} (id long, text string, other string, price double, counts map<string, long>, "
+            "at timestamp, _micro_batch_id long) using iceberg partitioned by (days(at)) tblproperties ("
+            "'format-version' = '3', 'write.delete.mode' = 'merge-on-read', 'write.update.mode' = 'merge-on-read')"
+        )
+        for number in range(4):
+            self.insert(f"{number} * 10 + id", number)
+        spark.sql(f"delete from {self.full} where id in (3, 15)")
+
+    def insert(self, ids: str, number: int) -> None:
+        """Insert nine rows, three a day."""
+        self.spark.sql(
+            f"insert into {self.full} select {ids}, if(id % 4 = 0, null, 'some text'), 'other', id / 3, "
+            f"map('a', id, 'b', null), timestamp'2026-11-20 00:00:00' + make_interval(0, 0, 0, id % 3, id), {number} "
+            "from range(9)"
+        )
+
+    def open(self) -> OpenTable:
+        return open_table(self.spark, self.name, "maintenance")
+
+    def rows(self) -> list[Row]:
+        return sorted(self.spark.table(self.full).collect(), key=lambda row: row["id"])
+
+    @property
+    def branch(self) -> str:
+        return f"{self.full}.`branch_{BRANCH}`"
+
+    def snapshot(self) -> int:
+        return int(self.open().loaded.currentSnapshot().snapshotId())
+
+    def branches(self) -> list[str]:
+        return [str(name) for name in self.open().loaded.refs().keySet()]
+
+    def files(self) -> int:
+        return int(self.spark.table(f"{self.full}.files").where("content = 0").count())
+
+
+@pytest.fixture(scope="module")
+def shared(spark: SparkSession) -> Table:
+    """A table that no test changes."""
+    return Table(spark)
+
+
+@pytest.fixture
+def table(spark: SparkSession) -> Table:
+    return Table(spark)
+
+
+def then(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """Let something happen between the rewrite on the branch and the look at it."""
+    rewritten: Rewrite = rewrite._rewrite  # type: ignore[assignment]
+
+    def and_then(table: OpenTable, options: dict[str, str]) -> None:
+        rewritten(table, options)
+        happens()
+
+    monkeypatch.setattr(rewrite, "_rewrite", and_then)
+
+
+def test_rows_are_the_same_in_fewer_files(table: Table) -> None:
+    before, planned = table.rows(), work(table.open(), OPTIONS)
+    done = compact(table.open(), OPTIONS)
+    assert isinstance(done, Compacted)
+    assert (planned.files, done.before.files, done.after.files) == (12, 12, 3)
+    assert planned.bytes == done.before.bytes
+    assert (done.rows, table.files()) == (34, 3)
+    assert table.rows() == before
+    assert table.branches() == ["main"]
+    assert compact(table.open(), OPTIONS) is None
+
+    files = [row["file_path"] for row in table.spark.table(f"{table.full}.files").collect()]
+    read = duckdb.sql(f"select id from read_parquet({[each.removeprefix('file:') for each in files]})")
+    assert sorted(number for (number,) in read.fetchall()) == [row["id"] for row in before]
+    for file in files:
+        times = [row["at"] for row in table.spark.read.parquet(file).collect()]
+        assert times == sorted(times)
+
+
+MUTANTS = {
+    "a partition is dropped": "delete from {} where at < timestamp'2026-11-21'",
+    "everything is dropped": "delete from {}",
+    "a row is lost": "delete from {} where id = 1",
+    "a row is doubled": "insert into {} select * from {} where id = 1",
+    "a delete is ignored": "insert into {} values (3, 'some text', 'other', 1, map('a', 3L, 'b', null), "
+    "timestamp'2026-11-20 03:00:00', 0)",
+    "a text is changed": "update {} set text = 'some texts' where id = 1",
+    "a null is an empty text": "update {} set text = '' where id = 4",
+    "a null is in another column": "update {} set text = other, other = text where id = 4",
+    "a number is rounded": "update {} set price = round(price, 3) where id = 1",
+    "a time is a microsecond later": "update {} set at = at + make_interval(0, 0, 0, 0, 0, 0, 0.000001) where id = 1",
+    "a row is of another micro-batch": "update {} set _micro_batch_id = 1 where id = 1",
+    "a nested null is missing": "update {} set counts = map('a', 1L) where id = 1",
+    "two rows exchange their values": "update {} set price = 5 / 3 - price where id in (1, 4)",
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_planted_bug_is_stopped_before_readers_see_it(
+    shared: Table, mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, snapshot = shared.rows(), shared.snapshot()
+    then(monkeypatch, lambda: shared.spark.sql(MUTANTS[mutant].format(shared.branch, shared.branch)).collect())
+    with pytest.raises(NotEqualError, match="micro-batches differ"):
+        compact(shared.open(), OPTIONS)
+    assert (shared.snapshot(), shared.branches()) == (snapshot, ["main"])
+    assert shared.rows() == before
+
+
+def test_rows_that_are_appended_meanwhile_stay(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    then(monkeypatch, lambda: table.insert("100 + id", 4))
+    before = table.rows()
+    done = compact(table.open(), OPTIONS)
+    assert done
+    assert done.rows == len(before)
+    rows = table.rows()
+    assert [row for row in rows if row["id"] < 100] == before
+    assert len(rows) == len(before) + 9
+
+
+def test_what_a_writer_changes_meanwhile_wins(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    upserts = Upserts(spark)
+    for number in range(6):
+        upserts.append(number, "old", 2 * number, 2 * number + 1)
+    expected = upserts.rows() | {3: "new"}
+    then(monkeypatch, lambda: upserts.upsert(6, "new", 3))
+    with pytest.raises(CollisionError):
+        compact(upserts.open(), OPTIONS)
+    assert upserts.rows() == expected
+    monkeypatch.undo()
+    assert compact(upserts.open(), OPTIONS)
+    assert upserts.rows() == expected
+    upserts.upsert(7, "newer", 3, 4)
+    assert upserts.rows() == expected | {3: "newer", 4: "newer"}
+
+
+class Killed(BaseException):
+    """The process is gone: nothing is tidied up."""
+
+
+@pytest.mark.parametrize("step", ["_rewrite", "_compare", "_swap"])
+def test_a_compaction_that_was_killed_is_repeated(table: Table, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = table.rows()
+
+    def killed(*arguments: Any) -> None:
+        raise Killed
+
+    real = rewrite.drop_branch
+    with monkeypatch.context() as patch:
+        patch.setattr(rewrite, step, killed)
+        calls = iter([real, lambda _: None])  # the branch stays
+        patch.setattr(rewrite, "drop_branch", lambda each: next(calls)(each))
+        with pytest.raises(Killed):
+            compact(table.open(), OPTIONS)
+    assert sorted(table.branches()) == [BRANCH, "main"]
+    assert table.rows() == before
+    assert compact(table.open(), OPTIONS)
+    assert (table.branches(), table.files()) == (["main"], 3)
+    assert table.rows() == before
