@@ -27,6 +27,7 @@ NAMES = (
     "medallion",
     "memory",
     "modes",
+    "replay",
     "samples",
     "start",
     "verify",

@@ -108,6 +108,8 @@ class Sample:
         Highest resident memory.
     figures
         What the side printed.
+    cpu_seconds
+        Time of processors, of the whole tree of processes: unlike the others, the same on a machine that is shared.
     """
 
     side: str
@@ -115,6 +117,7 @@ class Sample:
     process_seconds: float
     peak: PeakMemory
     figures: dict[str, Any]
+    cpu_seconds: float = 0.0
 
     @property
     def peak_rss_mib(self) -> float:
@@ -177,7 +180,7 @@ def run_side(side: Side) -> Sample:
             last = "\n".join([line for path in outcome for line in path.read_text().splitlines()][-_LAST_LINES:])
             raise SideFailedError(f"{side.name} ended with exit code {process.returncode}:\n{last}")
         figures = last_line_figures(outcome[0].read_text())
-        return Sample(side.name, float(figures.get("seconds", took)), took, memory.peak, figures)
+        return Sample(side.name, float(figures.get("seconds", took)), took, memory.peak, figures, memory.cpu_seconds)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -227,6 +230,7 @@ def _median(runs: Sequence[Sample]) -> Sample:
             else value
             for name, value in first.figures.items()
         },
+        statistics.median(run.cpu_seconds for run in runs),
     )
 
 

@@ -1,4 +1,4 @@
-"""How much memory a process and its descendants take."""
+"""How much memory, and time of processors, a process and its descendants take."""
 
 import contextlib
 import threading
@@ -44,6 +44,7 @@ class MemoryWatch:
 
     def __init__(self, pid: int) -> None:
         self.peak = PeakMemory()
+        self._cpu: dict[psutil.Process, float] = {}
         self._root = psutil.Process(pid)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -56,6 +57,11 @@ class MemoryWatch:
         self._ended.set()
         self._thread.join()
 
+    @property
+    def cpu_seconds(self) -> float:
+        """Time of processors that all processes took, each until it was last looked at."""
+        return sum(self._cpu.values())
+
     def _watch(self) -> None:
         while not self._ended.wait(_EVERY_SECONDS):
             self.peak = self.peak.or_higher(self._look())
@@ -66,6 +72,8 @@ class MemoryWatch:
         with contextlib.suppress(psutil.NoSuchProcess):
             for process in [self._root, *self._root.children(recursive=True)]:  # parents before children
                 with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                    used = process.cpu_times()
+                    self._cpu[process] = used.user + used.system
                     part = part_of(process.exe(), is_root=process.pid == self._root.pid)
                     if part == "jvm":
                         jvms.add(process.pid)

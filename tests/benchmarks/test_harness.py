@@ -57,6 +57,12 @@ def test_a_side_that_fails_says_why() -> None:
         run_side(python("a", "import sys; sys.exit('out of luck')"))
 
 
+def test_the_processor_time_of_children_counts() -> None:
+    code = "import time; begin = time.process_time(); exec('while time.process_time() < begin + 0.5: pass')"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}])"
+    assert run_side(python("a", child)).cpu_seconds > 0.3
+
+
 def test_memory_of_children_counts() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'b = bytes(10) * 10_000_000; input()'])"
     alone = run_side(python("a", "import time; time.sleep(1)"))

@@ -22,6 +22,7 @@ from lakeproof.tables.names import (
     ReplayOutcome,
     stream_tables,
 )
+from lakeproof.whatif.large_files import read_large
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -195,7 +196,8 @@ def _batches(
     for first, group in _groups(tasks, chosen):
         at = first
         try:
-            for batch in scan.to_record_batches(group):
+            large = read_large(table, group[0], columns) if len(group) == 1 else None
+            for batch in large or scan.to_record_batches(group):
                 if chosen is None:
                     yield batch
                     continue

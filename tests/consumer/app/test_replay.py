@@ -37,7 +37,7 @@ from tests.servers import KafkaServer
 from consumer.app.replay import preview, report
 from consumer.condition import spark_condition, spark_expression
 from consumer.layers.bronze.letters import Choice
-from consumer.layers.bronze.replay import Replay
+from consumer.layers.bronze.replay import Replay, ReplayLayer
 from consumer.layers.bronze.transform import Transform, read_transform
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -117,6 +117,38 @@ def test_what_a_wrong_contract_refused_ends_as_if_it_had_been_right(
     for row in rows(settings, "ledger.orders"):
         booked[row["replay"]] += row["bronze"]
     assert booked == {None: 21, 1: 24}
+
+
+@pytest.mark.parametrize("source", ["files", "kafka"])
+def test_untouched_letters_are_replayed_alike_with_and_without_spark(
+    settings: Settings,
+    session_of: SessionOf,
+    monkeypatch: pytest.MonkeyPatch,
+    kafka: KafkaServer,
+    tmp_path: Path,
+    source: str,
+) -> None:
+    found: list[Any] = []
+    topic, landed_values = kafka.new_topic(), [*values(), order(50, kind="broken")]
+    if source == "kafka":
+        send(kafka, topic, landed_values, key=b"k", headers=[("trace", b"t")])
+        at = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_STARTING_OFFSETS": "earliest"}
+        settings = changed(settings, **at)
+    for way in ("direct", "spark"):
+        each = changed(settings, LAKE_HOME=tmp_path / way, LAKE_CONTRACTS=tmp_path / f"contracts-{way}")
+        if source == "kafka":
+            each = each.model_copy(update={"kafka": each.kafka.model_copy(update={"topic": topic})})
+        write_contract(each, right=False)
+        land(each, "1.json", batch(*landed_values))
+        drain(each, session_of, source)
+        write_contract(each, right=True)
+        apply(each)
+        if way == "spark":
+            monkeypatch.setattr(ReplayLayer, "_untouched", lambda _: None)
+        done = replay(each, session_of)
+        found.append([done.fates, content(each, "bronze.orders"), content(each, "dead_letters.orders_attempts")])
+    assert found[0][0][("not_allowed", "failed", "not_allowed")] == 1
+    assert found[0] == found[1]
 
 
 def test_dead_letters_without_the_number_of_their_attempt_landed_so(
