@@ -237,7 +237,7 @@ class Bench:
             environment[LEASE_SECONDS] = str(self.options.lease_seconds)
         if self.options.mutant:
             environment[MUTANT] = self.options.mutant
-        if in_workers or (self.options.mutant and self.options.mutant.in_workers):
+        if in_workers or (self.options.mutant and self.options.mutant.in_workers(arguments[0])):
             worker = Path(__file__).with_name("worker.sh")
             environment |= {"PYSPARK_PYTHON": str(worker), "CHAOS_PYTHON": sys.executable}
         return self._begin("consumer", ["tests.chaos.victim", *arguments], environment)

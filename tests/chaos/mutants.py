@@ -34,15 +34,9 @@ class Mutant(StrEnum):
     FAILED_CLOSED = "failed-closed"
     PAUSES_FORGOTTEN = "pauses-forgotten"
 
-    @property
-    def in_workers(self) -> bool:
-        """Whether it breaks Spark's workers, too."""
-        return self in (
-            Mutant.TRAILING_GARBAGE,
-            Mutant.NO_PATIENCE_WITH_BROKERS,
-            Mutant.REST_NOT_SALVAGED,
-            Mutant.FAILED_CLOSED,
-        )
+    def in_workers(self, command: str) -> bool:
+        """Whether it breaks Spark's workers, too, as they do the work of a command of the consumer."""
+        return self in _IN_WORKERS.get(command, ())
 
     @property
     def layer(self) -> str:
@@ -50,6 +44,10 @@ class Mutant(StrEnum):
         return "gold" if self in (*_OF_LAYERS, *_OF_REPLAYS) else "bronze"
 
 
+_IN_WORKERS = {
+    "run": (Mutant.TRAILING_GARBAGE, Mutant.NO_PATIENCE_WITH_BROKERS),
+    "replay": (Mutant.REST_NOT_SALVAGED, Mutant.FAILED_CLOSED),
+}
 _OF_REPLAYS = (
     Mutant.ATTEMPTS_LAST,
     Mutant.NO_REPLAYS_IN_LEDGER,

@@ -204,6 +204,7 @@ def two_at_once(bench: Bench) -> Outcome:
     bench.orders.give(Step.ATTEMPTS_PREPARED, Act.WAIT)
     both = [bench.start_replay(), bench.start_replay()]
     if not wait_until(lambda: bench.orders.struck() and not all(each.alive for each in both), PROGRAM_SECONDS):
+        bench.give_up()
         raise NotStruckError("neither has ended, or none has come to its commit")
     outcome = Outcome(hits=1)
     left = next((each for each in both if each.alive), None)
@@ -309,6 +310,7 @@ def _end_by_kill(bench: Bench, process: Process, step: Step) -> None:
 def _await(bench: Bench, process: Process) -> None:
     """Wait until a replay has come to the step of the order."""
     if not wait_until(lambda: bench.orders.struck() or not process.alive, PROGRAM_SECONDS, every=0.01):
+        bench.give_up()  # it has the stream's lease
         raise NotStruckError("it did not come to its step")
     if not bench.orders.struck():
         bench.give_up()
