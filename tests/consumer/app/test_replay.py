@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import secrets
 import shutil
 import zlib
 from collections import Counter
@@ -263,6 +264,7 @@ def complete_records(value: bytes) -> tuple[list[bytes], bytes]:
 
 
 def test_salvage_unpacks_what_can_be_relied_on(settings: Settings, session_of: SessionOf) -> None:
+    settings = changed(settings, LAKE_MAX_RECORD_BYTES=1_000)
     write_contract(settings, right=True)
     array, lines = batch(*values()), b"\n".join(values(100))
     member, other = gzip.compress(array[:300]), gzip.compress(array[300:])
@@ -278,12 +280,13 @@ def test_salvage_unpacks_what_can_be_relied_on(settings: Settings, session_of: S
         "header": gzip.compress(array)[:12],
         "garbage": b"\x1f\x8bgarbage",
         "named": b"none of it is gzip",
+        "large": gzip.compress(batch(*[order(number, note=secrets.token_hex(400)) for number in range(5)]))[:-600],
     }
     for name, value in packed.items():
         land(settings, f"{name}.json.gz", value)
     drain(settings, session_of)
     assert {row["_source"]: row["raw"] for row in rows(settings, "dead_letters.orders")} == {
-        f"{name}.json.gz": value for name, value in packed.items()
+        f"{name}.json.gz": value if len(value) <= 1_000 else None for name, value in packed.items()
     }
     replay(settings, session_of)
     failed = rows(settings, "dead_letters.orders_attempts")
@@ -298,13 +301,14 @@ def test_salvage_unpacks_what_can_be_relied_on(settings: Settings, session_of: S
         "lines": partly_unpacked(packed["lines"]).count(b"}"),
         "second": len(complete_records(array[:300] + partly_unpacked(other[:-20]))[0]),
         "damaged-second": len(complete_records(array[:300])[0]),
+        "large": len(complete_records(partly_unpacked(packed["large"]))[0]),
     }
     assert all(1 < count < 9 for name, count in counts.items() if name != "end")
     places_of = {name: [(f"{name}.json.gz", position) for position in range(count)] for name, count in counts.items()}
     assert places(settings, "bronze.orders") == sorted(place for each in places_of.values() for place in each)
     rest = [row for row in rows(settings, "dead_letters.orders") if row["_attempt"] == 2]
     assert {(row["_source"], row["_position"], row["raw"]) for row in rest} == {
-        (f"{name}.json.gz", count, packed[name]) for name, count in counts.items()
+        (f"{name}.json.gz", count, packed[name] if name != "large" else None) for name, count in counts.items()
     }
     assert {row["reasons"][0]["code"] for row in rest} == {"undecodable"}
     check_clean(verify(settings))

@@ -37,6 +37,8 @@ _WHOLE = ", ".join(
         Reason.BATCH_TOO_LARGE,
     )
 )
+_IS_BATCH = f"dead.letter = 1 AND list_has_any(string_split(dead.codes, '+'), [{_WHOLE}])"
+"""SQL of whether a dead letter is a whole batch. One that is too large to be kept has that reason beside another."""
 _CLOSED = f"outcome = '{ReplayOutcome.CLOSED}'"
 _OF_LETTER = "source, position, letter"
 
@@ -106,7 +108,7 @@ class ReplayedLetters:
         same = "dead.source = attempt.source AND dead.position = attempt.position AND dead.letter = attempt.letter"
         each = f"SELECT attempt.source, attempt.position, {{}} AS text FROM {ATTEMPTS} AS attempt"  # noqa: S608
         joined = f"JOIN (SELECT DISTINCT ON ({_OF_LETTER}) * FROM {LETTERS}) AS dead ON {same}"  # noqa: S608
-        is_batch = f"(dead.letter = 1 AND dead.codes IN ({_WHOLE}))"
+        is_batch = f"({_IS_BATCH})"
         wrong = {
             "an outcome that does not exist": "attempt.outcome NOT IN ('closed', 'failed', 'parked') "
             "OR attempt.outcome IS NULL",
@@ -181,7 +183,7 @@ class ReplayedLetters:
                 f"SELECT source, position, coalesce(outcome, 'not replayed') AS text FROM {LETTERS} AS dead "  # noqa: S608
                 f"WHERE outcome IS DISTINCT FROM '{ReplayOutcome.CLOSED}' AND EXISTS (FROM {ROWS} AS kept "
                 "WHERE kept.source = dead.source AND (kept.position = dead.position "
-                f"OR dead.letter = 1 AND dead.codes IN ({_WHOLE})))",
+                f"OR {_IS_BATCH}))",
             )
         )
         found.append(
