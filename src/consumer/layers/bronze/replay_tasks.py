@@ -168,7 +168,7 @@ class _Outcome:
 
     reasons: list[Fault] | None = None  # why it failed
     salvaged: int | None = None
-    raw: bytes | None = None  # what was judged, if a transform changed it
+    raw: bytes | None = None  # what was judged, if a transform changed it or the letter lacks it
 
 
 class _Work:
@@ -243,6 +243,9 @@ class _Work:
             raw = self._read_again(letters, index, outcome)
             if raw is None:
                 return None
+            if len(raw) <= self._task.limits.record_bytes:
+                # Where it landed may be gone when this replay is finished after a crash.
+                outcome.raw = raw
         if transform is None or self._task.is_repeated:
             return raw or b""
         return self._transformed(raw or b"", letters, index, outcome)
@@ -415,7 +418,9 @@ class _Work:
                 tables.OUTCOME: pa.array([str(fate) for fate in fates], pa.string()),
                 tables.REASONS: pc.if_else(failed, reasons, nothing),
                 tables.SALVAGED: pa.array([each.salvaged for each in found], pa.int64()),
-                tables.RAW: pa.array([each.raw for each in found], pa.binary()),
+                tables.RAW: pa.array(
+                    [each.raw if task.transform or not each.reasons else None for each in found], pa.binary()
+                ),
                 **{name: pa.repeat(value, len(rows)) for name, value in same.items()},
             }
         )

@@ -120,7 +120,8 @@ class ReplayedLetters:
             "AND attempt.salvaged IS NULL",
             "a transform without a digest, or a digest alone": "(attempt.transform IS NULL) "
             "<> (attempt.digest IS NULL)",
-            "changed bytes, without a transform": "attempt.raw_hash IS NOT NULL AND attempt.transform IS NULL",
+            "changed bytes, without a transform": "attempt.raw_hash IS NOT NULL AND attempt.transform IS NULL "
+            "AND dead.raw_hash IS NOT NULL",
             "changed bytes that are those of the dead letter": "attempt.raw_hash = dead.raw_hash",
             "reasons that are not those of the dead letter": "attempt.letter_reasons IS DISTINCT FROM dead.codes",
         }
