@@ -8,7 +8,8 @@ NATIVE_STAMP=.venv/native.stamp
 NATIVE_JOB=''
 
 # start_native: begin to build the wheel, unless .venv has it. What was tried before is tried again if a source or the compiler has
-# changed, or with NATIVE_AGAIN=true. Without cargo, what is installed stays while the sources are the same.
+# changed, or with NATIVE_AGAIN=true. Without cargo, what is installed stays while the sources are the same. With
+# NATIVE_KEPT=true, only a wheel that was built before is installed: the first start of the demo need not wait for a compiler.
 start_native() {
   local file
   native_inputs=()
@@ -25,16 +26,26 @@ start_native() {
   rustc -vV >"$NATIVE/rustc-version" 2>&1 || true
   native_inputs+=("$NATIVE/rustc-version")
   [[ ${NATIVE_AGAIN:-} == true ]] || ! fresh "$NATIVE_STAMP" "${native_inputs[@]}" || return 0
+  if [[ ${NATIVE_KEPT:-} == true && ! -d $(kept_native) ]]; then
+    say "The native judge is not built, so the Python judge will be used, which is slower. To build it: make setup"
+    remove_native
+    return 0
+  fi
   set -m # a group of its own, which stop_native can end
   make_native </dev/null >"$NATIVE_LOG" 2>&1 &
   NATIVE_JOB=$!
   set +m
 }
 
+# kept_native: the folder of the user's cache for what is built from the same sources by the same compiler.
+kept_native() {
+  say "${XDG_CACHE_HOME:-$HOME/.cache}/lakeproof/native-judge-$(sha256 "${native_inputs[@]}" | sha256 | cut -c 1-16)"
+}
+
 # make_native: put the wheel into target/native/wheel, from the user's cache if another clone has built the same.
 make_native() {
   local kept
-  kept=${XDG_CACHE_HOME:-$HOME/.cache}/lakeproof/native-judge-$(sha256 "${native_inputs[@]}" | sha256 | cut -c 1-16)
+  kept=$(kept_native)
   rm -rf "$NATIVE/wheel"
   if [[ ${NATIVE_AGAIN:-} != true ]] && cp -R "$kept" "$NATIVE/wheel" 2>/dev/null; then return; fi
   install_maturin || return
@@ -75,9 +86,12 @@ install_native() {
     "$BIN/python" -c 'from native_judge import __version__; print("Installed", __version__)'
 }
 
+# remove_native: one of other sources could judge differently.
+remove_native() { "$BIN/uv" pip uninstall --quiet --python "$BIN/python" lakeproof-native-judge 2>/dev/null || true; }
+
 # keep_no_native: remove one of other sources, and remember that.
 keep_no_native() {
-  "$BIN/uv" pip uninstall --quiet --python "$BIN/python" lakeproof-native-judge 2>/dev/null || true
+  remove_native
   sha256 "${native_inputs[@]}" >"$NATIVE_STAMP"
 }
 

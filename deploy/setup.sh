@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prepare what is missing: .venv, dependencies pinned by hash, Spark's jars. Fast if nothing is missing.
 #   deploy/setup.sh        what the programs need
+#   deploy/setup.sh demo   the same, without the native judge unless it was built before
 #   deploy/setup.sh dev    also what the checks need
 #   deploy/setup.sh bench  also what the benchmarks need
 #   deploy/setup.sh lock   also record the hashes of the jars
@@ -80,6 +81,7 @@ install bootstrap
 # Beside the downloads, which take longer.
 trap stop_native EXIT
 [[ $wanted != native ]] || NATIVE_AGAIN=true
+[[ $wanted != demo ]] || NATIVE_KEPT=true
 start_native
 [[ $wanted == dev ]] || install run
 [[ $wanted != dev ]] || install dev

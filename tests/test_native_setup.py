@@ -167,6 +167,28 @@ def test_it_is_built_once_for_all_clones(clone: Clone, wheel: str, tmp_path: Pat
     assert other.installed == ""  # a judge of other sources could judge differently
 
 
+def test_the_demo_takes_what_was_built_and_does_not_wait_for_a_compiler(
+    clone: Clone, wheel: str, tmp_path: Path
+) -> None:
+    clone.has(cargo="true", maturin=BUILDS)
+    (said,) = clone.setup(WHEEL=wheel, NATIVE_KEPT="true")
+    assert said.startswith("The native judge is not built")
+    assert clone.installed == ""
+    assert clone.setup(WHEEL=wheel) == []  # `make setup` after it builds
+    assert clone.installed == "0.1.0"
+    assert clone.setup(NATIVE_KEPT="true") == []
+    assert clone.installed == "0.1.0"
+
+    other = Clone(tmp_path / "another", clone.cache)
+    other.has(cargo="exit 1", maturin="exit 1")
+    assert other.setup(NATIVE_KEPT="true") == []
+    assert other.installed == "0.1.0"
+    (other.root / "src" / CRATE.name / "src/more.rs").write_text("// others\n")
+    (said,) = other.setup(NATIVE_KEPT="true")
+    assert said.startswith("The native judge is not built")
+    assert other.installed == ""  # a judge of other sources could judge differently
+
+
 def test_without_cargo_what_was_built_stays_until_the_sources_change(clone: Clone, wheel: str) -> None:
     clone.has(cargo="true", maturin=BUILDS)
     clone.setup(WHEEL=wheel)

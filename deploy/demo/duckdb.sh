@@ -3,5 +3,5 @@
 source "$(dirname "$0")/../common.sh"
 
 if docker_responds && [[ -n $(docker compose ps --all --quiet minio) ]]; then exec docker compose run --rm duckdb; fi
-deploy/setup.sh
+deploy/setup.sh demo
 exec "$BIN/reader" shell

@@ -132,6 +132,6 @@ esac
 if [[ $LAKE_DEMO == docker ]]; then
   start_containers
 else
-  deploy/setup.sh
+  deploy/setup.sh demo
   start_processes
 fi

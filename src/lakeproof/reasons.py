@@ -1,6 +1,7 @@
 """Codes of the reasons why a unit is a dead letter."""
 
 from enum import StrEnum
+from typing import Any
 
 
 class Reason(StrEnum):
@@ -33,3 +34,37 @@ class Reason(StrEnum):
     RULE_VIOLATED = "rule_violated"  # a rule is false; the detail starts with the rule's name
 
     TRANSFORM_FAILED = "transform_failed"  # of a replay: the transform raised an error, or did not return bytes
+
+
+NOT_READ = frozenset({Reason.CHANGED, Reason.ABSENT})
+"""Reasons of files that could not be read as they were listed."""
+WITHOUT_BYTES = NOT_READ | {Reason.TOMBSTONE}
+"""Reasons of whole batches of which there never were any bytes."""
+OF_BATCHES = WITHOUT_BYTES | {
+    Reason.EMPTY_BATCH,
+    Reason.NOT_A_BATCH,
+    Reason.CORRUPT_BATCH,
+    Reason.UNDECODABLE,
+    Reason.BATCH_TOO_LARGE,
+}
+"""Reasons of whole batches; the others are of records."""
+
+
+def reason_sets(reasons: Any) -> list[str]:
+    """Join the codes of the reasons of each unit, sorted, with ``+``, as the ledger writes them.
+
+    Parameters
+    ----------
+    reasons
+        An Arrow array of lists of reasons, as dead letters have them.
+    """
+    codes: list[str] = reasons.flatten().field("code").to_pylist()
+    lengths = reasons.value_lengths().to_pylist()
+    if all(length == 1 for length in lengths):
+        return codes
+    sets, begin = [], 0
+    for length in lengths:
+        end = begin + (length or 0)
+        sets.append(codes[begin] if length == 1 else "+".join(sorted(set(codes[begin:end]))))
+        begin = end
+    return sets

@@ -14,6 +14,7 @@ from typing import Self
 from tests.chaos.grid import Outcome
 from tests.chaos.kafka.lake import TopicLake
 from tests.chaos.lake import STREAM, Lake
+from tests.chaos.letters import MAX_ATTEMPTS
 from tests.chaos.mutants import Mutant
 from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import Process, wait_until
@@ -219,8 +220,13 @@ class Bench:
             arguments = (*arguments, "--to", self.options.mutant.layer)
         return self.start_victim("run", stream, *arguments)
 
-    def start_victim(self, *arguments: str) -> Process:
-        """Start a command of the consumer that can be hurt."""
+    def start_replay(self, *arguments: str, in_workers: bool = False) -> Process:
+        """Start a replay of all dead letters that may be replayed."""
+        options = ("--salvage", "--max-attempts", str(MAX_ATTEMPTS))
+        return self.start_victim("replay", STREAM, *options, *arguments, in_workers=in_workers)
+
+    def start_victim(self, *arguments: str, in_workers: bool = False) -> Process:
+        """Start a command of the consumer that can be hurt; also while Spark's workers work, if they have hooks."""
         environment = self.lake.environment(self._through_proxy) | {
             ORDERS: str(self.orders.file),
             # What a killed process leaves behind goes away with the lake.
@@ -231,7 +237,7 @@ class Bench:
             environment[LEASE_SECONDS] = str(self.options.lease_seconds)
         if self.options.mutant:
             environment[MUTANT] = self.options.mutant
-        if self.options.mutant and self.options.mutant.in_workers:
+        if in_workers or (self.options.mutant and self.options.mutant.in_workers):
             worker = Path(__file__).with_name("worker.sh")
             environment |= {"PYSPARK_PYTHON": str(worker), "CHAOS_PYTHON": sys.executable}
         return self._begin("consumer", ["tests.chaos.victim", *arguments], environment)

@@ -6,9 +6,9 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from tests.chaos.environment import ROOT, clean_environment
+from tests.chaos.letters import Letters, Tried, of_kind
+from tests.chaos.orders import write_whole
 
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
@@ -26,7 +28,10 @@ from lakeproof.settings import S3Settings, Settings, settings_of
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import s3_client
 from lakeproof.tables.names import (
+    ATTEMPT,
+    LETTER,
     MARKER,
+    OUTCOME,
     POSITION,
     SOURCE,
     gold_query,
@@ -48,12 +53,14 @@ TABLES = stream_tables(STREAM)
 SILVER = silver_tables(STREAM)
 GOLD = gold_table(PRODUCT)
 OF_BRONZE = (TABLES.bronze, TABLES.dead_letters, TABLES.ledger)
+OF_REPLAYS = (*OF_BRONZE, TABLES.attempts)
 OF_LAYERS = (SILVER.kept, SILVER.conflicts, SILVER.late, SILVER.ledger, GOLD)
 Unit = tuple[str, str, int]
 """Table, source, position."""
 
 _KEY = "event_id"
 _RECORDS = 20
+_ENUM = "        enum:\n"
 _CHANCES = Chances(corruption=0.15, invalid_schema=0.15, extra_field=0.1, duplicate=0.15)
 
 
@@ -132,6 +139,12 @@ class Lake:
         self._land_in(self.settings)
         self.expected: set[Unit] = set()
         self.files: list[str] = []
+        self.letters: Letters | None = None
+        """What becomes of dead letters, in a lake of which they are replayed."""
+        self.others: dict[str, str] = {}
+        """Other environment variables of the consumer."""
+        self.kinds: list[str] = []
+        """Kinds of events that the contract refuses, or has refused."""
         self._batches = self._make(seed)
 
     def environment(self, s3: S3Settings) -> dict[str, str]:
@@ -158,7 +171,7 @@ class Lake:
                 "AWS_SECRET_ACCESS_KEY": s3.secret_access_key.get_secret_value(),
                 "AWS_REGION": s3.region,
             }
-        return clean_environment() | own
+        return clean_environment() | own | self.others
 
     def change(self, settings: Settings) -> None:
         """Reach it from now on in another way: the same files, catalog and landing log."""
@@ -174,6 +187,32 @@ class Lake:
             self.expect(source, batch)
             landed.append(source)
         return landed
+
+    def land_refused(self, files: int, every: int = 3) -> str:
+        """Land batches in which each so-many-th record is of a kind that the contract refuses; return that kind.
+
+        Only the first one is cut short.
+        """
+        kind = f"kind_{len(self.kinds) + 1}"
+        self.kinds.append(kind)
+        for number in range(files):
+            batch = next(self._batches)
+            batch = of_kind(replace(batch, corrupt=number == 0), kind, every)
+            self.expect(self._put(batch), batch, kind)
+        return kind
+
+    def allow(self, kind: str) -> None:
+        """Let the contract accept a kind of events from now on."""
+        assert self.letters
+        self.letters.allow(kind)
+        self.write_contract(lambda text: text.replace(_ENUM, f"{_ENUM}          - value: {kind}\n", 1))
+
+    def write_contract(self, change: Callable[[str], str]) -> None:
+        """Change the contract, which gets the next version."""
+        file = self._contracts / f"{STREAM}.yaml"
+        major, minor, patch = load_contract(self._contracts, STREAM).version.split(".")
+        newer = f"version: {major}.{int(minor) + 1}.{patch}"
+        write_whole(file, change(file.read_text()).replace(f"version: {major}.{minor}.{patch}", newer, 1).encode())
 
     @contextmanager
     def producing(self, every: float = 0.4) -> Iterator[None]:
@@ -204,9 +243,11 @@ class Lake:
         expected = [(table, position) for table, source, position in self.expected if source == name]
         return self.land_as_it_is(again, self.landing.read(self.zone.uri_of(name)), expected)
 
-    def expect(self, source: str, batch: Batch) -> None:
-        """Take note of what should become of a batch."""
+    def expect(self, source: str, batch: Batch, kind: str | None = None) -> None:
+        """Take note of what should become of a batch; `kind` is one that the contract refuses."""
         self.files.append(source)
+        if self.letters:
+            self.letters.landed(source, batch, kind)
         if batch.corrupt:
             self.expected.add((TABLES.dead_letters, source, 0))
             return
@@ -274,30 +315,44 @@ class Lake:
             rows = catalog.load_table(table).scan(selected_fields=(SOURCE, POSITION)).to_arrow()
             sources, positions = rows[SOURCE].to_pylist(), rows[POSITION].to_pylist()
             found.update((table, source, position) for source, position in zip(sources, positions, strict=True))
+        expected, tried = Counter(self.expected), Count(0, 0)
+        if self.letters:
+            expected.update({(TABLES.bronze, *place): count for place, count in self.letters.bronze.items()})
+            expected.update({(TABLES.dead_letters, *place): count for place, count in self.letters.left.items()})
+            tried = self._count_attempts(self.letters.tried)
         layers = self._count_layers() if catalog.table_exists(GOLD) else Count(0, 0)
         return Count(
-            lost=len(self.expected - found.keys()) + layers.lost,
-            doubled=sum((found - Counter(self.expected)).values()) + layers.doubled,
+            lost=(expected - found).total() + layers.lost + tried.lost,
+            doubled=(found - expected).total() + layers.doubled + tried.doubled,
         )
+
+    def _count_attempts(self, expected: Counter[Tried]) -> Count:
+        """Compare the attempts with what was replayed."""
+        if not open_catalog(self.settings).table_exists(TABLES.attempts):
+            return Count(expected.total(), 0)
+        names = (SOURCE, POSITION, LETTER, ATTEMPT, OUTCOME)
+        found = Counter(zip(*(self.column(TABLES.attempts, name) for name in names), strict=True))
+        return Count((expected - found).total(), (found - expected).total())
 
     def _count_layers(self) -> Count:
         """Compare silver's keys and decided rows with bronze's, and what gold counted with silver's."""
-        bronze, kept = self._column(TABLES.bronze, _KEY), self._column(SILVER.kept, _KEY)
+        bronze, kept = self.column(TABLES.bronze, _KEY), self.column(SILVER.kept, _KEY)
         decided = Counter(
             place
             for table in (SILVER.kept, SILVER.conflicts, SILVER.late)
-            for place in zip(self._column(table, SOURCE), self._column(table, POSITION), strict=True)
+            for place in zip(self.column(table, SOURCE), self.column(table, POSITION), strict=True)
         )
-        duplicates = sum(self._column(SILVER.ledger, "duplicates"))
+        duplicates = sum(self.column(SILVER.ledger, "duplicates"))
         # Nothing is late here: a key of bronze is in silver once, and a row of bronze in one table, or a duplicate.
         undecided = len(bronze) - decided.total() - duplicates
-        booked = sum(self._column(SILVER.ledger, "bronze")) - len(bronze)
-        uncounted = len(kept) - sum(self._column(GOLD, "event_count"))
+        booked = sum(self.column(SILVER.ledger, "bronze")) - len(bronze)
+        uncounted = len(kept) - sum(self.column(GOLD, "event_count"))
         lost = len(set(bronze) - set(kept)) + max(undecided, -booked, 0) + max(uncounted, 0)
         twice = max(len(kept) - len(set(kept)), decided.total() - len(decided), -undecided, booked)
         return Count(lost, twice + max(-uncounted, 0))
 
-    def _column(self, table: str, name: str) -> list[Any]:
+    def column(self, table: str, name: str) -> list[Any]:
+        """The values of a column of a table."""
         scan = open_catalog(self.settings).load_table(table).scan(selected_fields=(name,))
         column: list[Any] = scan.to_arrow()[name].to_pylist()
         return column

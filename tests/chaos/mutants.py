@@ -1,6 +1,6 @@
 """Faults put into the consumer on purpose. Each must turn a scenario red, or the scenario proves nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from types import ModuleType
@@ -24,18 +24,44 @@ class Mutant(StrEnum):
     NEW_ROWS_ONLY_IN_GOLD = "new-rows-only-in-gold"
     NO_PATIENCE_WITH_BROKERS = "no-patience-with-brokers"
     COMMITS_TRIED_AGAIN = "commits-tried-again"
+    ATTEMPTS_LAST = "attempts-last"
+    NO_REPLAYS_IN_LEDGER = "no-replays-in-ledger"
+    CLOSED_TRIED_AGAIN = "closed-tried-again"
+    NO_MARKER_CHECK_IN_REPLAYS = "no-marker-check-in-replays"
+    INTERRUPTED_REPLAYS_FORGOTTEN = "interrupted-replays-forgotten"
+    REST_NOT_SALVAGED = "rest-not-salvaged"
+    NEVER_PARKED = "never-parked"
+    FAILED_CLOSED = "failed-closed"
+    PAUSES_FORGOTTEN = "pauses-forgotten"
 
     @property
     def in_workers(self) -> bool:
         """Whether it breaks Spark's workers, too."""
-        return self in (Mutant.TRAILING_GARBAGE, Mutant.NO_PATIENCE_WITH_BROKERS)
+        return self in (
+            Mutant.TRAILING_GARBAGE,
+            Mutant.NO_PATIENCE_WITH_BROKERS,
+            Mutant.REST_NOT_SALVAGED,
+            Mutant.FAILED_CLOSED,
+        )
 
     @property
     def layer(self) -> str:
         """The last layer that it is about: those behind would stop, and hide what it does."""
-        return "gold" if self in _OF_LAYERS else "bronze"
+        return "gold" if self in (*_OF_LAYERS, *_OF_REPLAYS) else "bronze"
 
 
+_OF_REPLAYS = (
+    Mutant.ATTEMPTS_LAST,
+    Mutant.NO_REPLAYS_IN_LEDGER,
+    Mutant.CLOSED_TRIED_AGAIN,
+    Mutant.NO_MARKER_CHECK_IN_REPLAYS,
+    Mutant.INTERRUPTED_REPLAYS_FORGOTTEN,
+    Mutant.REST_NOT_SALVAGED,
+    Mutant.NEVER_PARKED,
+    Mutant.FAILED_CLOSED,
+    Mutant.PAUSES_FORGOTTEN,
+)
+"""Those of replays, which fill all layers, and of lakes in which something is replayed."""
 _OF_LAYERS = (
     Mutant.NO_SILVER_LOOK_UP,
     Mutant.NO_MARKER_CHECK_IN_SILVER,
@@ -65,6 +91,15 @@ def install(mutant: Mutant) -> None:
         Mutant.NEW_ROWS_ONLY_IN_GOLD: _compute_from_new_rows,
         Mutant.NO_PATIENCE_WITH_BROKERS: _stop_reading,
         Mutant.COMMITS_TRIED_AGAIN: _let_iceberg_try_again,
+        Mutant.ATTEMPTS_LAST: _commit_attempts_after_bronze,
+        Mutant.NO_REPLAYS_IN_LEDGER: _keep_replays_from_the_ledger,
+        Mutant.CLOSED_TRIED_AGAIN: _take_all_letters_for_open,
+        Mutant.NO_MARKER_CHECK_IN_REPLAYS: _replay_without_looking,
+        Mutant.INTERRUPTED_REPLAYS_FORGOTTEN: _forget_interrupted_replays,
+        Mutant.REST_NOT_SALVAGED: _drop_the_rest_of_batches,
+        Mutant.NEVER_PARKED: _ignore_the_most_attempts,
+        Mutant.FAILED_CLOSED: _close_what_failed,
+        Mutant.PAUSES_FORGOTTEN: _forget_pauses,
     }[mutant]()
 
 
@@ -244,3 +279,102 @@ def _let_iceberg_try_again() -> None:
 
     wrap(append, "_prepare", around_prepare)
     wrap(append, "_commit", lambda _: lambda transaction: transaction.commitTransaction())
+
+
+def _commit_attempts_after_bronze() -> None:
+    """Bronze gets the rows of a replay before anything says which dead letters they are of."""
+    from consumer.layers.bronze.replay import ReplayLayer
+
+    def around(real: Callable[..., Any]) -> Callable[..., Any]:
+        def compute(*arguments: Any) -> Generator[Any, None, Any]:
+            commits = real(*arguments)
+            try:
+                attempts, bronze = next(commits), next(commits)
+            except StopIteration as end:
+                return end.value
+            yield bronze
+            yield attempts
+            return (yield from commits)
+
+        return compute
+
+    wrap(ReplayLayer, "compute", around)
+
+
+def _keep_replays_from_the_ledger() -> None:
+    """The ledger gets the marker of a replay, and none of its rows."""
+    from consumer.layers.bronze import replay
+
+    wrap(replay, "replay_rows", lambda real: lambda *arguments: real(*arguments).slice(0, 0))
+
+
+def _take_all_letters_for_open() -> None:
+    """A replay takes every dead letter, also those that are closed or parked."""
+    from pyspark.sql import functions
+
+    from consumer.layers.bronze import letters
+
+    def around(real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments, **others: real(*arguments, **others).withColumn("state", functions.lit("open"))
+
+    wrap(letters, "_with_state", around)
+
+
+def _replay_without_looking() -> None:
+    """No look for the marker of a replay: what was begun is appended again."""
+    from consumer.iceberg import append
+
+    def around(real: Callable[..., bool]) -> Callable[..., bool]:
+        return lambda newest, marker, table: not marker.is_replay and real(newest, marker, table)
+
+    wrap(append, "has_done", around)
+
+
+def _forget_interrupted_replays() -> None:
+    """Nothing asks whether the attempts have a replay that the ledger lacks."""
+    from consumer.iceberg import newest
+    from consumer.layers.bronze import replay
+
+    for module in (newest, replay):
+        wrap(module, "check_attempts", lambda _: lambda *_arguments: False)
+
+
+def _drop_the_rest_of_batches() -> None:
+    """What is behind the complete records of a batch that was cut short is in no table."""
+    from consumer.layers.bronze.replay_tasks import _Work
+
+    def around(real: Callable[..., None]) -> Callable[..., None]:
+        def take(work: Any, letters: Any, judged: Any, good_of: Any, bad_of: Any) -> None:
+            real(work, letters, judged, good_of, bad_of if good_of else [])
+
+        return take
+
+    wrap(_Work, "_take", around)
+
+
+def _ignore_the_most_attempts() -> None:
+    """A dead letter may fail as often as it does."""
+    from dataclasses import replace
+
+    from consumer.layers.bronze.replay import ReplayLayer
+
+    wrap(
+        ReplayLayer,
+        "_task",
+        lambda real: lambda *arguments: replace(real(*arguments), max_attempts=1_000_000),
+    )
+
+
+def _close_what_failed() -> None:
+    """A dead letter that fails again is closed, and its record is nowhere."""
+    from consumer.layers.bronze.replay_tasks import _Work
+    from lakeproof.tables.names import ReplayOutcome
+
+    wrap(_Work, "_fate", lambda _: lambda *_arguments: ReplayOutcome.CLOSED)
+
+
+def _forget_pauses() -> None:
+    """A run takes what landed as its trigger cuts it, whatever was paused."""
+    from consumer.app.landing import BronzeQuery
+
+    wrap(BronzeQuery, "_take_paused", lambda _: lambda *_arguments: None)

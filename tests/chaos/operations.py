@@ -96,7 +96,7 @@ def maintained_after_kill(step: Step, tool: str, lost: str, tables: Sequence[str
 
     def run(bench: Bench) -> Outcome:
         bench.kill_at(step)
-        hits = len(_done_by(bench, "once", ",".join(JOBS[tool]), *tables))
+        hits = len(done_by(bench, "once", ",".join(JOBS[tool]), *tables))
         if lost:
             bench.lake.lose_checkpoint()
         if "log" in lost:
@@ -112,7 +112,7 @@ def orphans_removed(step: Step, table: str) -> Run:
 
     def run(bench: Bench) -> Outcome:
         bench.order(step, Act.WAIT)
-        done = _done_by(bench, "once", "orphans", table)
+        done = done_by(bench, "once", "orphans", table)
         removed = sum(done.values())
         if not removed:
             bench.orders.take_back()
@@ -210,7 +210,7 @@ def undone(job: str, table: str = TABLES.bronze, advice: str = "CALL") -> Run:
         bench.ready()  # so that there is a commit to roll back to, also in a lake that is new
         bench.stop()
         bench.lake.land(3)
-        _done_by(bench, "once", job, table)
+        done_by(bench, "once", job, table)
         bench.consumer = bench.start()
         outcome = Outcome(hits=1)
         bench.consumer.wait(STRIKE_SECONDS)
@@ -225,7 +225,7 @@ def undone(job: str, table: str = TABLES.bronze, advice: str = "CALL") -> Run:
     return run
 
 
-def _done_by(bench: Bench, *arguments: str) -> dict[tuple[str, str], int]:
+def done_by(bench: Bench, *arguments: str) -> dict[tuple[str, str], int]:
     """Run maintenance to its end; return what it did, see :func:`_files_of`."""
     return _files_of(bench.run_program(_MAINTENANCE, *arguments))
 

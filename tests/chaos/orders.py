@@ -1,6 +1,7 @@
 """What the harness tells a victim to do, and where: a small file that the victim's hooks look into."""
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -34,13 +35,39 @@ class Step(StrEnum):
     GOLD_PREPARED = "between look and commit of gold"
     GOLD_UPSERTED = "after the commit of gold"
     REBUILD_FILLED = "before the new tables of a rebuild replace the old ones"
+    JUDGED_AGAIN = "while dead letters are judged again"
+    ATTEMPTS_PREPARED = "between look and commit of attempts"
+    ATTEMPTS_APPENDED = "between attempts and bronze"
+    PAUSING = "while a pause is recorded"
+    PAUSED = "after a pause was recorded"
+    ACCEPTING = "while an acceptance is recorded"
+    ACCEPTED = "after an acceptance was recorded"
+    PAUSE_ENDING = "while the end of a pause is recorded"
     DEAD_LETTERS_SENT = "between the messages of dead letters and their position"
     SILVER_SENT = "between silver's messages and their position"
     GOLD_SENT = "between gold's messages and their position"
 
 
+OF_BRONZE_STEPS = tuple(Step)[: list(Step).index(Step.SILVER_DECIDED)]
+"""Those of bronze."""
 LAYER_STEPS = tuple(Step)[list(Step).index(Step.SILVER_DECIDED) : list(Step).index(Step.REBUILD_FILLED)]
 """Those of silver and gold."""
+REPLAY_STEPS = (
+    Step.BEFORE_JUDGEMENT,
+    Step.JUDGED_AGAIN,
+    Step.AFTER_JUDGEMENT,
+    Step.ATTEMPTS_PREPARED,
+    Step.ATTEMPTS_APPENDED,
+    Step.BRONZE_PREPARED,
+    Step.BRONZE_APPENDED,
+    Step.DEAD_LETTERS_PREPARED,
+    Step.DEAD_LETTERS_APPENDED,
+    Step.LEDGER_PREPARED,
+    Step.LEDGER_APPENDED,
+)
+"""Those of a replay, in their order; some are of a micro-batch of what landed, too."""
+PAUSE_STEPS = tuple(Step)[list(Step).index(Step.PAUSING) : list(Step).index(Step.DEAD_LETTERS_SENT)]
+"""Those of a breaker that pauses."""
 SINK_STEPS = (Step.DEAD_LETTERS_SENT, Step.SILVER_SENT, Step.GOLD_SENT)
 """Those of sinks, which only lakes with sinks come to."""
 
@@ -54,6 +81,11 @@ class Act(StrEnum):
     """SIGSTOP to its own process group."""
     WAIT = "wait"
     """Wait until the order is taken back."""
+
+    @property
+    def number(self) -> signal.Signals:
+        """The signal that is sent to the process."""
+        return signal.SIGSTOP if self is Act.SUSPEND else signal.SIGKILL
 
 
 @dataclass(frozen=True)

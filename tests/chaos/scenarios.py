@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from tests.chaos import faults, kills, layers, operations
+from tests.chaos import breakers, faults, kills, layers, operations, replays
 from tests.chaos.bench import Bench, BrokenError, Catalog, NotStruckError
 from tests.chaos.grid import Outcome, Row
 from tests.chaos.kafka import brokers, modes, sinks
 from tests.chaos.lake import GOLD, OF_LAYERS, PRODUCT, SILVER, STREAM, TABLES
-from tests.chaos.orders import LAYER_STEPS, SINK_STEPS, Step
+from tests.chaos.orders import LAYER_STEPS, OF_BRONZE_STEPS, REPLAY_STEPS, SINK_STEPS, Step
+from tests.chaos.replays import By
 from tests.chaos.servers import Rule
 
 from lakeproof.errors import LakeproofError
@@ -24,7 +25,6 @@ FILES, KAFKA = "files", "kafka"
 _SQLITE = (Catalog.SQLITE,)
 _BOTH = (FILES, KAFKA)
 _EACH = tuple(Catalog)
-_BRONZE_STEPS = [step for step in Step if step not in (*LAYER_STEPS, *SINK_STEPS, Step.REBUILD_FILLED)]
 
 
 class Part(StrEnum):
@@ -36,6 +36,10 @@ class Part(StrEnum):
     """What operators and other tools do."""
     LAYERS = "layers"
     """All of that, to silver and gold."""
+    REPLAY = "replay"
+    """Replays of dead letters are killed, and what they read is maintained or lost."""
+    BREAKER = "breaker"
+    """The consumer is killed around a pause and its acceptance."""
     SINKS = "sinks"
     """The consumer is killed while it sends its tables on to topics."""
     MODES = "modes"
@@ -66,6 +70,8 @@ def scenarios(random_kills: int) -> list[Scenario]:
         *_brokers(),
         *_operations(),
         *_layers(),
+        *_replays(random_kills),
+        *_breakers(),
         *_sinks(random_kills),
         *_modes(random_kills),
     ]
@@ -74,7 +80,7 @@ def scenarios(random_kills: int) -> list[Scenario]:
 def _faults(random_kills: int) -> list[Scenario]:
     between = (Step.BRONZE_APPENDED, Step.DEAD_LETTERS_APPENDED)
     return [
-        *(Scenario(f"killed {step}", kills.at(step), sources=_BOTH) for step in _BRONZE_STEPS),
+        *(Scenario(f"killed {step}", kills.at(step), sources=_BOTH) for step in OF_BRONZE_STEPS),
         Scenario("killed during the append: manifest there, metadata not", kills.during_append, sources=_BOTH),
         Scenario(
             "killed while the checkpoint's offsets are written", kills.during_checkpoint("offsets"), sources=_BOTH
@@ -264,6 +270,111 @@ def _layers() -> list[Scenario]:
                 ("silver", Step.REBUILD_FILLED),
                 ("gold", Step.GOLD_COMPUTED),
             )
+        ),
+    ]
+
+
+def _replays(random_kills: int) -> list[Scenario]:
+    def listed(
+        name: str, run: replays.Run, sources: tuple[str, ...] = (FILES,), storages: tuple[str, ...] = (LOCAL,)
+    ) -> Scenario:
+        return Scenario(name, run, storages, part=Part.REPLAY, sources=sources)
+
+    def finished(number: int, by: By) -> tuple[str, ...]:
+        """Messages have every other combination: the two are alike from the dead letters on."""
+        return _BOTH if list(By).index(by) == number % len(By) else (FILES,)
+
+    losses = {"checkpoint": "checkpoint", "checkpoint and log": "checkpoint and landing log"}
+    lost_at = {Step.ATTEMPTS_APPENDED: By.RUN, Step.BRONZE_APPENDED: By.REPLAY, Step.DEAD_LETTERS_APPENDED: By.RUN}
+    kills = max(random_kills // 5, 2)
+    return [
+        *(
+            listed(f"a replay killed {step}, finished by {by}", replays.killed(step, by), finished(number, by))
+            for number, step in enumerate(REPLAY_STEPS)
+            for by in By
+            if step in replays.INTERRUPTED or list(By).index(by) == number % len(By)
+        ),
+        *(
+            listed(
+                f"a replay killed {step}, {words} lost, finished by {by}",
+                replays.killed(step, by, lost=lost),
+                _BOTH if step is Step.BRONZE_APPENDED else (FILES,),
+                (LOCAL, MINIO),
+            )
+            for step, by in lost_at.items()
+            for lost, words in losses.items()
+        ),
+        *(
+            listed(
+                f"a replay killed {step}, maintained by {tool}, finished by {by}",
+                replays.killed(step, by, lost=lost, tool=tool),
+            )
+            for step, tool, by, lost in (
+                (Step.ATTEMPTS_APPENDED, "plain Spark", By.RUN, "checkpoint and log"),
+                (Step.ATTEMPTS_APPENDED, "PyIceberg", By.REPLAY, ""),
+                (Step.DEAD_LETTERS_APPENDED, "plain Spark", By.REPLAY, ""),
+                (Step.DEAD_LETTERS_APPENDED, "PyIceberg", By.RUN, "checkpoint"),
+            )
+        ),
+        *(
+            listed(f"dead letters maintained by {tool} between two replays", replays.maintained_between(tool))
+            for tool in operations.JOBS
+        ),
+        *(
+            listed(f"a replay {step}, maintained by plain Spark meanwhile", replays.maintained_within(step))
+            for step in (Step.BEFORE_JUDGEMENT, Step.BRONZE_PREPARED)
+        ),
+        *(
+            listed(f"a run killed {step}, then a replay", replays.run_killed(step), sources)
+            for step, sources in (
+                (Step.BEFORE_JUDGEMENT, _BOTH),
+                (Step.BRONZE_APPENDED, _BOTH),
+                (Step.DEAD_LETTERS_APPENDED, (FILES,)),
+                (Step.LEDGER_APPENDED, _BOTH),
+            )
+        ),
+        Scenario(
+            "a replay whose commits are not answered",
+            replays.answers_lost,
+            (LOCAL,),
+            (Catalog.POSTGRES, Catalog.REST),
+            Part.REPLAY,
+        ),
+        listed("a replay refused beside the stream", replays.refused_beside_the_stream, _BOTH),
+        listed("two replays at once", replays.two_at_once, _BOTH),
+        listed(
+            f"a replay suspended past its lease {Step.BRONZE_PREPARED}, finished by a run, resumed",
+            replays.suspended(Step.BRONZE_PREPARED),
+        ),
+        listed("a replay killed again each time that it is to be finished", replays.killed_in_turn, _BOTH),
+        listed("a replay killed in its second micro-batch", replays.killed_in_its_second_micro_batch, _BOTH),
+        listed(f"replays killed at {kills} random moments", replays.killed_at_random(kills), _BOTH, (LOCAL, MINIO)),
+        listed("a replay killed, finished without the landing zone", replays.unmounted),
+        listed("a replay killed, finished without the brokers", replays.broker_away, (KAFKA,)),
+    ]
+
+
+def _breakers() -> list[Scenario]:
+    def listed(name: str, run: breakers.Run, sources: tuple[str, ...] = (FILES,)) -> Scenario:
+        return Scenario(name, run, (LOCAL,), part=Part.BREAKER, sources=sources)
+
+    return [
+        listed(f"killed {Step.PAUSING}", breakers.pause_killed(Step.PAUSING)),
+        listed(f"killed {Step.PAUSED}", breakers.pause_killed(Step.PAUSED), _BOTH),
+        listed(f"killed {Step.PAUSED}, checkpoint lost", breakers.pause_killed(Step.PAUSED, lost=True)),
+        *(listed(f"accept killed {step}", breakers.accept_killed(step)) for step in (Step.ACCEPTING, Step.ACCEPTED)),
+        *(
+            listed(f"accepted, killed {step}", breakers.accepted_and_killed(step), sources)
+            for step, sources in (
+                (Step.BRONZE_PREPARED, (FILES,)),
+                (Step.BRONZE_APPENDED, _BOTH),
+                (Step.LEDGER_APPENDED, (FILES,)),
+                (Step.PAUSE_ENDING, (FILES,)),
+            )
+        ),
+        listed(
+            f"accepted, killed {Step.BRONZE_APPENDED}, checkpoint lost",
+            breakers.accepted_and_killed(Step.BRONZE_APPENDED, lost=True),
         ),
     ]
 

@@ -5,39 +5,50 @@ Nothing in ``src/`` can be told to die; only a process that is started as this m
 
 import functools
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from threading import local
 from typing import Any
 
+from sqlalchemy import Engine, event
 from tests.chaos.mutants import Mutant, install, wrap
-from tests.chaos.orders import Act, Orders, Step
+from tests.chaos.orders import Orders, Step
 from tests.chaos.processes import groups_of, signal_groups
 
 from consumer import cli
 from consumer.iceberg import append
 from consumer.layers import base, rebuild
-from consumer.layers.bronze import land
+from consumer.layers.bronze import land, replay
 from consumer.layers.gold import aggregate
 from consumer.layers.silver import decide
 from consumer.layers.sinks.topic import TopicSink
 from lakeproof.state import lease
+from lakeproof.state.breaker_log import BreakerLog
+from lakeproof.state.schema import BREAKER_TRIPS
 from lakeproof.tables.names import REBUILDING
 
-ORDERS, LEASE_SECONDS, MUTANT = "CHAOS_ORDERS", "CHAOS_LEASE_SECONDS", "CHAOS_MUTANT"
-"""Environment variables: the file of orders; how long a lease lasts; what to break."""
+ORDERS, LEASE_SECONDS, MUTANT, DRIVER = "CHAOS_ORDERS", "CHAOS_LEASE_SECONDS", "CHAOS_MUTANT", "CHAOS_DRIVER"
+"""Environment variables: the file of orders; how long a lease lasts; what to break; the driver, for its workers."""
+MOST_LETTERS = "CHAOS_MOST_LETTERS"
+"""Environment variable: how many dead letters a micro-batch of a replay has at most."""
 
 _SENT = {"dead_letters": Step.DEAD_LETTERS_SENT, "silver": Step.SILVER_SENT, "gold": Step.GOLD_SENT}
-_STRIKES = {Act.KILL: signal.SIGKILL, Act.SUSPEND: signal.SIGSTOP}
+_RECORDED = {
+    "INSERT INTO": Step.PAUSING,
+    "SET accepted_at": Step.ACCEPTING,
+    "SET ended_at": Step.PAUSE_ENDING,
+}
 
 
 def main() -> None:
     """Run the consumer with hooks."""
     if seconds := os.environ.get(LEASE_SECONDS):
         lease.LEASE_SECONDS = float(seconds)
+    if letters := os.environ.get(MOST_LETTERS):
+        replay.MOST_LETTERS = int(letters)
     if mutant := os.environ.get(MUTANT):
         install(Mutant(mutant))
+    os.environ[DRIVER] = str(os.getpid())
     _install_hooks(Orders(Path(os.environ[ORDERS])))
     cli.main()
 
@@ -46,7 +57,7 @@ def _install_hooks(orders: Orders) -> None:
     tables = local()  # the one that each query is committing to
 
     def reach(step: Step) -> None:
-        orders.obey(step, lambda act: signal_groups(groups_of(os.getpid()), _STRIKES[act]))
+        orders.obey(step, lambda act: signal_groups(groups_of(os.getpid()), act.number))
 
     def between(before: Step | None, after: Step) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def around(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,6 +100,16 @@ def _install_hooks(orders: Orders) -> None:
         return record
 
     wrap(land, "write_judged", between(Step.BEFORE_JUDGEMENT, Step.AFTER_JUDGEMENT))
+    wrap(replay.ReplayLayer, "_work", between(Step.BEFORE_JUDGEMENT, Step.AFTER_JUDGEMENT))
+    wrap(BreakerLog, "pause", between(None, Step.PAUSED))
+    wrap(BreakerLog, "accept", between(None, Step.ACCEPTED))
+
+    @event.listens_for(Engine, "after_cursor_execute")
+    def executed(_connection: Any, _cursor: Any, statement: str, *_others: Any) -> None:
+        for part, step in _RECORDED.items():
+            if BREAKER_TRIPS.name in statement and part in statement and not statement.startswith("SELECT"):
+                reach(step)  # nothing of it is committed yet
+
     wrap(decide, "write_decided", between(None, Step.SILVER_DECIDED))
     wrap(rebuild, "replace_tables", between(Step.REBUILD_FILLED, None))
     wrap(aggregate, "write_windows", between(None, Step.GOLD_COMPUTED))
@@ -103,6 +124,7 @@ def _steps_of(table: str) -> tuple[Step, Step]:
     namespace, _, name = table.partition(".")
     _, _, kind = name.partition(REBUILDING)[0].partition("_")
     return {
+        ("dead_letters", "attempts"): (Step.ATTEMPTS_PREPARED, Step.ATTEMPTS_APPENDED),
         ("bronze", ""): (Step.BRONZE_PREPARED, Step.BRONZE_APPENDED),
         ("dead_letters", ""): (Step.DEAD_LETTERS_PREPARED, Step.DEAD_LETTERS_APPENDED),
         ("ledger", ""): (Step.LEDGER_PREPARED, Step.LEDGER_APPENDED),

@@ -27,6 +27,7 @@ from lakeproof.contracts import Contract
 from lakeproof.errors import UsageError
 from lakeproof.history.apply import adopt, plan
 from lakeproof.install.judges import judge_choice
+from lakeproof.judge.batch import MAX_BYTES, MAX_UNITS
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import Trip
@@ -48,7 +49,8 @@ class ReplayQuery(BronzeQuery):
         # The dead letters are joined with their attempts.
         "spark.sql.adaptive.enabled": "true",
         # A dead letter may be as large as a record.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(MAX_UNITS),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(MAX_BYTES),
     }
 
     def __init__(self, settings: Settings, stream: str, wanted: Replay) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import structlog
@@ -36,6 +37,7 @@ MAX_UNITS = 10_000
 """Units in an Arrow batch."""
 MAX_BYTES = 16 << 20
 """Bytes of the units in an Arrow batch, unless a single one has more."""
+_ONE_VALUE = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Judge:
@@ -121,7 +123,8 @@ class Judge:
             yield Together(found.judged, good_of, bad_of)
         left: list[_Unit] = []
         dead: list[_Dead] = []
-        for number in sorted(set(range(len(units))).difference(whole)):
+        others = sorted(set(range(len(units))).difference(whole)) if len(whole) < len(units) else []
+        for number in others:
             unit = units[number]
             if len(unit) > self.limits.record_bytes:
                 dead.append(self._too_large(_Unit(number, 0, None), len(unit)))
@@ -280,6 +283,13 @@ _Dead = tuple[_Unit, list[Fault]]
 def _is_object(unit: bytes) -> bool:
     if not unit.startswith(b"{"):
         return False
+    if unit.endswith(b"}"):
+        try:  # faster, and stricter: what it refuses may be an object for the judge
+            _ONE_VALUE.decode(unit)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        else:
+            return True
     try:
         return container_end(unit, 0, len(unit))[0] == len(unit)
     except StructureError:

@@ -19,7 +19,7 @@ from lakeproof.history.applied import applied_contracts
 from lakeproof.judge.batch import Judge
 from lakeproof.judge.judged import ArrowColumn
 from lakeproof.judge.split import Refused, split
-from lakeproof.reasons import Reason
+from lakeproof.reasons import OF_BATCHES, WITHOUT_BYTES, Reason, reason_sets
 from lakeproof.settings import Limits, Settings
 from lakeproof.tables.names import (
     ATTEMPT,
@@ -40,16 +40,9 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 MAX_EXAMPLES = 3
+_GZIP_MAGIC = b"\x1f\x8b"
 _LARGEST_RECORD = 1 << 30
 """Bytes of a record from bronze that is judged: as JSON of ours it may be longer than it was."""
-_WITHOUT_BYTES = {Reason.CHANGED.value, Reason.ABSENT.value, Reason.TOMBSTONE.value}
-_OF_BATCHES = _WITHOUT_BYTES | {
-    Reason.EMPTY_BATCH.value,
-    Reason.NOT_A_BATCH.value,
-    Reason.CORRUPT_BATCH.value,
-    Reason.UNDECODABLE.value,
-    Reason.BATCH_TOO_LARGE.value,
-}
 _EPOCH = date(1970, 1, 1)
 ResultT = TypeVar("ResultT")
 Advance = Callable[[int], None]
@@ -291,16 +284,16 @@ def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Coun
     for index, (old, raw) in enumerate(zip(now, raws, strict=True)):
         codes = old.split("+")
         # What a replay could not read of a batch, it has made a dead letter that is a record.
-        is_batch = not _OF_BATCHES.isdisjoint(codes) and (landed_so is None or landed_so[index])
-        if is_batch and not _WITHOUT_BYTES.isdisjoint(codes):
+        is_batch = not OF_BATCHES.isdisjoint(codes) and (landed_so is None or landed_so[index])
+        if is_batch and not WITHOUT_BYTES.isdisjoint(codes):
             continue
         if raw is None:
             moves[index] = (Change.NOT_JUDGED, old, old)
         elif not is_batch:
             records.append(index)
         elif isinstance(found := split(raw, judge.limits.record_bytes), Refused):
-            # What cannot be unpacked is not split, either: a replay leaves its reason as it is.
-            if found.code != old and Reason.UNDECODABLE not in codes:
+            # Of gzip that cannot be unpacked, a replay leaves the reason as it is.
+            if found.code != old and not (Reason.UNDECODABLE in codes and raw.startswith(_GZIP_MAGIC)):
                 moves[index] = (Change.OTHER_REASONS, old, found.code.value)
         else:
             moves[index] = (Change.SPLIT, old, "")
@@ -341,16 +334,3 @@ def _count(
 def _days(rows: pa.RecordBatch) -> Any:
     """Days since 1970 when rows landed."""
     return rows.column(LANDED_AT).cast(pa.timestamp("us")).cast(pa.date32(), safe=False).cast(pa.int32())
-
-
-def reason_sets(reasons: Any) -> list[str]:
-    """The set of reasons of each unit, as the ledger writes it: sorted, joined by ``+``."""
-    codes: list[str] = reasons.flatten().field("code").to_pylist()
-    lengths = pc.list_value_length(reasons).fill_null(0).to_pylist()
-    if all(length == 1 for length in lengths):
-        return codes
-    sets, begin = [], 0
-    for length in lengths:
-        sets.append("+".join(sorted(set(codes[begin : begin + length]))))
-        begin += length
-    return sets

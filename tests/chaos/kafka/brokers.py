@@ -18,7 +18,7 @@ def killed_at(step: Step) -> Callable[[Bench], Outcome]:
 
     def run(bench: Bench) -> Outcome:
         bench.order(step, Act.WAIT)
-        with _dead(bench):
+        with dead(bench):
             bench.orders.take_back()
             time.sleep(_AWAY_SECONDS)
         return bench.recover(Outcome(hits=1), may_end=True)
@@ -31,7 +31,7 @@ def both_killed(step: Step, *, checkpoint_lost: bool) -> Callable[[Bench], Outco
 
     def run(bench: Bench) -> Outcome:
         bench.kill_at(step)
-        with _dead(bench):
+        with dead(bench):
             pass
         if checkpoint_lost:
             bench.lake.lose_checkpoint()
@@ -47,7 +47,7 @@ def again_and_again(bench: Bench) -> Outcome:
     with bench.lake.producing(every=0.1):
         for _ in range(_TIMES):
             time.sleep(2)
-            with _dead(bench):
+            with dead(bench):
                 time.sleep(2)
             outcome.hits += 1
     return bench.recover(outcome, may_end=True)
@@ -62,7 +62,7 @@ def away_too_long(*, at_start: bool) -> Callable[[Bench], Outcome]:
         if at_start:
             bench.stop()
         outcome = Outcome(hits=1)
-        with _dead(bench):
+        with dead(bench):
             if at_start:
                 bench.consumer = bench.start()
             code = bench.consumer.wait(PATIENCE_SECONDS + STRIKE_SECONDS)
@@ -86,7 +86,7 @@ def partition_added(bench: Bench) -> Outcome:
 
 
 @contextmanager
-def _dead(bench: Bench) -> Iterator[None]:
+def dead(bench: Bench) -> Iterator[None]:
     """The broker is dead in the context, by SIGKILL, and has started again after it."""
     bench.broker.kill()
     try:

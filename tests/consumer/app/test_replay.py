@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import SessionOf, rows
@@ -117,6 +118,24 @@ def test_what_a_wrong_contract_refused_ends_as_if_it_had_been_right(
     for row in rows(settings, "ledger.orders"):
         booked[row["replay"]] += row["bronze"]
     assert booked == {None: 21, 1: 24}
+
+
+def test_dead_letters_without_the_number_of_their_attempt_landed_so(
+    settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(settings, "0.json", batch(*values(100)) + b",")
+    landed(settings, session_of)
+    table = open_catalog(settings).load_table("dead_letters.orders")
+    letters = table.scan().to_arrow()
+    at = letters.schema.get_field_index("_attempt")
+    table.overwrite(letters.set_column(at, letters.schema.field(at), pa.nulls(len(letters), pa.int32())))
+    crash_before(monkeypatch)(1)  # so that the attempts are read again, too
+    with pytest.raises(LakeproofError, match="crashed, as asked"):
+        replay(settings, session_of, Replay(salvage=True))
+    replay(settings, session_of, Replay(salvage=True))
+    assert places(settings, "bronze.orders") == [(f"{name}.json", at) for name in (0, 1) for at in range(9)]
+    attempts = [row for row in rows(settings, "dead_letters.orders_attempts") if row["outcome"] == "closed"]
+    assert [row["_letter"] for row in attempts] == [1] * 7
 
 
 def landed(settings: Settings, session_of: SessionOf, *, put_right: bool = True) -> None:

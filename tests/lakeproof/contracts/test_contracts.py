@@ -1,6 +1,7 @@
 """What a contract may say, and what is said to its author when it may not."""
 
 import hashlib
+from dataclasses import astuple
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -24,7 +25,9 @@ from lakeproof.contracts import (
     load_contract,
     parse_contract,
 )
+from lakeproof.contracts.read.names import OTHER_TABLES
 from lakeproof.errors import UsageError
+from lakeproof.tables.names import silver_tables, stream_tables
 
 FOLDER = Path(__file__).parents[3] / "contracts"
 
@@ -399,6 +402,24 @@ def test_a_file_is_the_contract_of_its_name(tmp_path):
     (tmp_path / "things.yaml").write_bytes((FOLDER / "events.yaml").read_bytes())
     with pytest.raises(UsageError, match=r"things.yaml:\d+:\d+: the schema object is named 'events'"):
         load_contract(tmp_path, "things")
+
+
+@pytest.mark.parametrize("ending", OTHER_TABLES)
+def test_no_stream_has_the_name_of_a_table_of_another_one(tmp_path, ending):
+    text = (FOLDER / "events.yaml").read_text()
+    name = f"events{ending}"
+    (tmp_path / f"{name}.yaml").write_text(text.replace("- name: events\n", f"- name: {name}\n"))
+    assert load_contract(tmp_path, name).stream == name
+    (tmp_path / "events.yaml").write_text(text)
+    assert load_contract(tmp_path, "events").stream == "events"
+    with pytest.raises(UsageError, match=f"cannot be named {name} beside a stream events") as caught:
+        load_contract(tmp_path, name)
+    assert "Rename" in caught.value.hint
+
+
+def test_the_names_that_no_stream_may_have_are_those_of_its_tables():
+    tables = [*astuple(stream_tables("x")), *astuple(silver_tables("x"))]
+    assert {name.partition(".")[2] for name in tables} == {"x", *(f"x{ending}" for ending in OTHER_TABLES)}
 
 
 @given(st.binary(max_size=200))

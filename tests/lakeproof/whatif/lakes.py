@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from consumer.layers.bronze.ledger import MicroBatch, ledger_rows
-from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
 from consumer.sources.envelope import Envelope, Message
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.history.apply import carry_out, plan
 from lakeproof.judge.batch import Judge
+from lakeproof.reasons import reason_sets
 from lakeproof.settings import Limits, Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandedFile
@@ -109,6 +110,13 @@ class Lake:
             table = self.catalog.load_table(self.tables.ledger)
             row = {"source": "s", "micro_batch_id": self._micro_batch, "replay": 1, "_ingested_at": LANDED}
             table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
+
+    def without_attempts(self) -> None:
+        """Let the dead letters have null in place of the number of their attempt, as another tool may write them."""
+        table = self.catalog.load_table(self.tables.dead_letters)
+        rows = table.scan().to_arrow()
+        at = rows.schema.get_field_index("_attempt")
+        table.overwrite(rows.set_column(at, rows.schema.field(at), pa.nulls(len(rows), pa.int32())))
 
     def append(self, name: str, rows: pa.RecordBatch) -> None:
         table = self.catalog.load_table(name)

@@ -193,6 +193,20 @@ def test_a_record_is_judged_as_one_and_never_split(lake: Lake) -> None:
     }
 
 
+def test_a_dead_letter_without_the_number_of_its_attempt_landed_so(lake: Lake) -> None:
+    lake.land(batch({"kind": "c"}, {"kind": "c"}), b"[{]")
+    lake.without_attempts()
+    assert moves(ask(lake, changed(ENUM))) == {
+        ("to_bronze", "not_allowed", ""): 2,
+        ("stays", "corrupt_batch", "corrupt_batch"): 1,
+    }
+    lake.close([letter | {"_attempt": 1} for letter in lake.letters() if letter["_position"] == 1])
+    assert moves(ask(lake, changed(ENUM))) == {
+        ("to_bronze", "not_allowed", ""): 1,
+        ("stays", "corrupt_batch", "corrupt_batch"): 1,
+    }
+
+
 def test_closed_dead_letters_count_in_bronze_only(lake: Lake) -> None:
     lake.land(batch({"kind": "c"}, {"kind": "c"}, {"kind": "d"}))
     first, second, third = sorted(lake.letters(), key=lambda each: each["_position"])

@@ -16,23 +16,26 @@ from pyspark.sql import DataFrame, SparkSession
 
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.marker import Committed, Marker, check_attempts, unfinished
+from consumer.iceberg.scan import Scan, read, spread
 from consumer.iceberg.tasks import write_batches, write_in_tasks
 from consumer.layers.base import Commits, Computing, append
 from consumer.layers.bronze.ledger import MicroBatch, replay_rows
 from consumer.layers.bronze.letters import (
     Choice,
+    as_chosen,
     attempts_of,
     begun,
     chosen,
     first,
     transformed,
+    untouched,
     with_etags,
 )
 from consumer.layers.bronze.replay_tasks import Replayed, ReplayTask, replay
 from consumer.layers.bronze.transform import Transform
 from consumer.layers.upstream import recorded_contract
 from consumer.sources.source import Source
-from lakeproof.catalog import open_catalog
+from lakeproof.catalog import open_catalog, table_or_none
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
@@ -62,9 +65,10 @@ class Replay:
 class Letters:
     """The dead letters of a micro-batch."""
 
-    rows: DataFrame
+    rows: DataFrame | Scan
     marker: Marker
     is_repeated: bool = False  # whether it finishes what an interrupted replay has begun
+    are_last: bool = False  # whether a command takes no more of them
 
 
 class ReplayLayer(Computing[Letters]):
@@ -92,11 +96,12 @@ class ReplayLayer(Computing[Letters]):
         self._asked = Replay()
         self._since: tuple[int, int] | None = None
         self._left: int | None = None
+        self._has_all = False
         self.done = Replayed()
 
     def ask(self, asked: Replay) -> None:
         """Say what is to be replayed."""
-        self._asked, self._left = asked, asked.choice.limit
+        self._asked, self._left, self._has_all = asked, asked.choice.limit, False
 
     def prepare(self) -> None:
         """Create the table of attempts."""
@@ -115,7 +120,9 @@ class ReplayLayer(Computing[Letters]):
 
     def next(self, spark: SparkSession, contract: str) -> Letters | None:
         """The dead letters of the next micro-batch, to be judged by the contract with this digest; None if none is."""
-        rows, size = self._chosen(spark, tried=True)
+        if self._has_all:
+            return None
+        rows, size, are_last = self._chosen(spark, tried=True)
         if not size:
             return None
         ledger = self._open(spark, self._tables.ledger).newest()
@@ -123,13 +130,13 @@ class ReplayLayer(Computing[Letters]):
             raise RuntimeError("There are no dead letters without a ledger.")
         place, number = ledger.marker.end, ledger.marker.replays + 1
         marker = Marker(CHECKPOINT, 0, contract, place, place, self._settings.limits, replays=number)
-        return Letters(rows, marker)
+        return Letters(rows, marker, are_last=are_last)
 
     def preview(self, spark: SparkSession, contract: Contract, *, tried: bool) -> Replayed:
         """Judge the dead letters that are asked for, without a change to any table."""
         batch = MicroBatch(0, CHECKPOINT, contract, datetime.now(UTC), self._schema_id_of(contract))
-        rows, _ = self._chosen(spark, tried=tried)
-        return self._work(rows, self._task(batch, 0, self._settings.limits))
+        rows, _, _ = self._chosen(spark, tried=tried)
+        return self._work(spark, rows, self._task(batch, 0, self._settings.limits))
 
     def compute(self, spark: SparkSession, work: Letters) -> Commits:
         """Judge dead letters; yield the commits of attempts, bronze, dead letters and, last, the ledger."""
@@ -160,7 +167,7 @@ class ReplayLayer(Computing[Letters]):
             dead_letters=dead_letters.target(marker),
             is_repeated=work.is_repeated,
         )
-        done = self._work(work.rows, task)
+        done = self._work(spark, work.rows, task)
         if work.is_repeated:
             self._check_whole(spark, done, marker.replays)
         yield append(attempts, of_attempts, done.attempts)
@@ -170,7 +177,7 @@ class ReplayLayer(Computing[Letters]):
         yield append(ledger, marker, write_batches([rows], rows_of_ledger, self._settings.s3).files)
         self.done.add(replace(done, attempts=[], bronze=[], dead_letters=[]))
         if not work.is_repeated:
-            self._since = self._since or (marker.replays, number)
+            self._since, self._has_all = self._since or (marker.replays, number), work.are_last
             if self._left is not None:
                 self._left -= done.letters
         outcomes = Counter[str]()
@@ -182,18 +189,37 @@ class ReplayLayer(Computing[Letters]):
     def _open(self, spark: SparkSession, name: str) -> OpenTable:
         return open_table(spark, name, self._query)
 
-    def _chosen(self, spark: SparkSession, *, tried: bool) -> tuple[DataFrame, int]:
-        """What is asked for and was not taken yet, and how many there are; at most those of a micro-batch."""
+    def _chosen(self, spark: SparkSession, *, tried: bool) -> tuple[DataFrame | Scan, int, bool]:
+        """What is asked for and was not taken yet, how many there are, and whether that is all.
+
+        At most those of a micro-batch.
+        """
         asked = self._asked
+        if found := self._untouched():
+            return found
         rows = chosen(spark, self._tables, asked.choice, self._since, tried=tried)
         most = MOST_LETTERS if self._left is None else min(MOST_LETTERS, self._left)
         if not most:
-            return rows, 0
+            return rows, 0, True
         size = rows.count()
-        if size > most:
+        are_last = size <= most
+        if not are_last:
             rows, size = first(rows, most), most
         name = asked.transform.name if asked.transform else ""
-        return with_etags(spark, self._tables, transformed(rows, asked.expression, name)), size
+        return with_etags(spark, self._tables, transformed(rows, asked.expression, name)), size, are_last
+
+    def _untouched(self) -> tuple[Scan, int, bool] | None:
+        """All dead letters, if that is what is asked for, and none of them was ever tried."""
+        asked = self._asked
+        if asked.choice.where or asked.expression:
+            return None
+        catalog = open_catalog(self._settings)
+        attempts = table_or_none(catalog, self._tables.attempts)
+        scan = untouched(catalog.load_table(self._tables.dead_letters), attempts, of_topic=self._of_topic)
+        size = sum(each.file.record_count for each in scan.files) if scan else 0
+        if scan is None or size > (MOST_LETTERS if self._left is None else min(MOST_LETTERS, self._left)):
+            return None
+        return scan, size, True
 
     def _task(self, batch: MicroBatch, number: int, limits: Limits) -> ReplayTask:
         asked, settings = self._asked, self._settings
@@ -210,9 +236,13 @@ class ReplayLayer(Computing[Letters]):
             asked.transform,
         )
 
-    def _work(self, rows: DataFrame, task: ReplayTask) -> Replayed:
-        done = Replayed()
-        for each in write_in_tasks(rows, partial(replay, task=task)):
+    def _work(self, spark: SparkSession, rows: DataFrame | Scan, task: ReplayTask) -> Replayed:
+        work, done = partial(replay, task=task), Replayed()
+        if isinstance(rows, Scan):
+            found = spread(spark, rows, lambda part: work(map(as_chosen, read(part))))
+        else:
+            found = write_in_tasks(rows, work)
+        for each in found:
             done.add(each)
         return done
 

@@ -8,22 +8,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from consumer.iceberg.data_files import DataFile, Target
 from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
-from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
 from consumer.layers.bronze.tasks import writer_for
 from consumer.layers.bronze.transform import Apply, Transform
 from consumer.sources.envelope import Recovered
 from consumer.sources.source import Reader
 from lakeproof.errors import LakeproofError
 from lakeproof.install.judges import JudgeName
-from lakeproof.judge.batch import MAX_UNITS, Judge
+from lakeproof.judge.batch import MAX_BYTES, MAX_UNITS, Judge
 from lakeproof.judge.judged import Fault, Judged, reasons_column
 from lakeproof.judge.split import Refused, complete_units, salvage, split
 from lakeproof.kafka.offsets import partition_name
-from lakeproof.reasons import Reason
+from lakeproof.reasons import OF_BATCHES, WITHOUT_BYTES, Reason, reason_sets
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.tables import names as tables
 from lakeproof.tables.names import ReplayOutcome
@@ -35,19 +34,6 @@ TRANSFORMED = "transformed"
 ETAG = "etag"
 """Column of the letters without bytes: the storage's tag of what landed."""
 
-_OF_BATCHES = frozenset(
-    {
-        Reason.EMPTY_BATCH,
-        Reason.NOT_A_BATCH,
-        Reason.CORRUPT_BATCH,
-        Reason.UNDECODABLE,
-        Reason.CHANGED,
-        Reason.ABSENT,
-        Reason.TOMBSTONE,
-        Reason.BATCH_TOO_LARGE,
-    }
-)
-_WITHOUT_BYTES = frozenset({Reason.CHANGED, Reason.ABSENT, Reason.TOMBSTONE})
 _VALUES = (tables.SOURCE, tables.POSITION, tables.RAW, tables.ATTEMPT, TRIED)
 _EXAMPLES = 3
 _EXCERPT = 200
@@ -129,8 +115,9 @@ def replay(batches: Iterable[pa.RecordBatch], task: ReplayTask) -> Replayed:
     """Judge dead letters again, and write the data files."""
     work = _Work(task)
     for batch in batches:
-        for start in range(0, batch.num_rows, MAX_UNITS):
-            work.take(batch.slice(start, MAX_UNITS))
+        most = max(1, min(MAX_UNITS, batch.num_rows * MAX_BYTES // max(batch.nbytes, 1)))
+        for start in range(0, batch.num_rows, most):
+            work.take(batch.slice(start, most))
     return work.close()
 
 
@@ -146,7 +133,7 @@ class _Letters:
         self.raws: list[bytes | None] = values[tables.RAW]
         self.parts = [partition_name(source) if of_topic else source for source in self.sources]
         letters = values[tables.ATTEMPT]
-        of_batch = {each: not _OF_BATCHES.isdisjoint(each.split("+")) for each in set(self.sets)}
+        of_batch = {each: not OF_BATCHES.isdisjoint(each.split("+")) for each in set(self.sets)}
         self.of_batch = [letter == 1 and of_batch[each] for letter, each in zip(letters, self.sets, strict=True)]
         # Attempt 1 is that of what landed.
         self.tried: list[int] = [1 if number is None else number for number in values[TRIED]]
@@ -164,7 +151,7 @@ class _Letters:
 
 @dataclass
 class _Outcome:
-    """What became of a letter."""
+    """What became of a letter. A record that was judged as it landed, and passed, has none."""
 
     reasons: list[Fault] | None = None  # why it failed
     salvaged: int | None = None
@@ -185,10 +172,17 @@ class _Work:
     def take(self, rows: pa.RecordBatch) -> None:
         """Judge dead letters, at most as many as are judged at once."""
         letters = _Letters(rows, of_topic=self._task.of_topic)
+        taken = self._taken(letters)
         outcomes: dict[int, _Outcome] = {}
         units: list[int] = []
         values: list[bytes] = []
-        for index in self._taken(letters):
+        as_landed = not self._task.transform and not self._task.is_repeated
+        for index in taken:
+            raw = letters.raws[index]
+            if as_landed and raw is not None and not letters.of_batch[index]:
+                units.append(index)
+                values.append(raw)
+                continue
             outcome = outcomes[index] = _Outcome()
             value = self._bytes(letters, index, outcome)
             if value is None:
@@ -204,8 +198,8 @@ class _Work:
             good = replace(found.judged.good, positions=positions)
             self._take(letters, replace(found.judged, good=good), good_of, None)
             for index, reasons in zip(bad_of, found.judged.bad.reasons.to_pylist(), strict=True):
-                outcomes[index].reasons = _faults(reasons)
-        self._note(letters, outcomes)
+                outcomes.setdefault(index, _Outcome()).reasons = _faults(reasons)
+        self._note(letters, taken, outcomes)
 
     def close(self) -> Replayed:
         """Finish the data files."""
@@ -215,10 +209,10 @@ class _Work:
         done.dead_letters = self._dead_letters.close() if self._dead_letters else []
         return done
 
-    def _taken(self, letters: _Letters) -> list[int]:
+    def _taken(self, letters: _Letters) -> Sequence[int]:
         """Which letters are judged: of an interrupted replay, those that it has closed."""
         if not self._task.is_repeated:
-            return list(range(len(letters)))
+            return range(len(letters))
         outcomes = [ReplayOutcome(str(each)) for each in letters.rows.column(tables.OUTCOME).to_pylist()]
         for index, outcome in enumerate(outcomes):
             if outcome is not ReplayOutcome.CLOSED:
@@ -235,7 +229,7 @@ class _Work:
         codes = letters.sets[index].split("+")
         transform = self._task.transform
         # What an operator makes of nothing may be something: a batch that is gone, from a copy of it.
-        if not transform and letters.of_batch[index] and not _WITHOUT_BYTES.isdisjoint(codes):
+        if not transform and letters.of_batch[index] and not WITHOUT_BYTES.isdisjoint(codes):
             known_reasons: Any = letters.rows.column(tables.REASONS)
             outcome.reasons = _faults(known_reasons[index].as_py())
             return None
@@ -356,49 +350,74 @@ class _Work:
                 origins = letters.origins.columns_of(bad_of, len(bad))
                 self._dead_letters.write(dead_letter_rows(bad, origins, self._task.batch, attempt=2))
 
-    def _note(self, letters: _Letters, outcomes: dict[int, _Outcome]) -> None:
+    def _note(self, letters: _Letters, taken: Sequence[int], outcomes: dict[int, _Outcome]) -> None:
         """Count what became of letters, and write their attempts."""
-        fates: list[ReplayOutcome] = []
+        fates: dict[int, ReplayOutcome] = {}  # of those that failed
         for index, outcome in outcomes.items():
-            fate = self._fate(letters, index, outcome)
-            fates.append(fate)
-            self._count(letters, index, fate, outcome.reasons or [])
-        if self._attempts and outcomes:
-            self._attempts.write(self._attempt_rows(letters, outcomes, fates))
+            if outcome.reasons is not None:
+                fates[index] = self._fate(letters, index, outcome)
+                self._count(letters, index, fates[index], outcome.reasons)
+        self._count_closed(letters, [index for index in taken if index not in fates] if fates else taken)
+        if self._attempts and taken:
+            self._attempts.write(self._attempt_rows(letters, taken, outcomes, fates))
 
     def _fate(self, letters: _Letters, index: int, outcome: _Outcome) -> ReplayOutcome:
-        if outcome.reasons is None:
-            return ReplayOutcome.CLOSED
         if self._task.is_repeated:
             where = f"{letters.sources[index]}, position {letters.positions[index]}"
             raise JudgedOtherwiseError(
                 f"An interrupted replay closed the dead letter at {where}, which now fails: "
-                f"{'; '.join(fault.detail for fault in outcome.reasons)}.",
+                f"{'; '.join(fault.detail for fault in outcome.reasons or [])}.",
                 "If what landed is missing, restore it. Then run the command again, with the version that began it.",
             )
         attempts = letters.tried[index]  # 1 before the first replay: as many as there are with this one
         return ReplayOutcome.PARKED if attempts >= self._task.max_attempts else ReplayOutcome.FAILED
 
+    def _count_closed(self, letters: _Letters, closed: Sequence[int]) -> None:
+        done = self._done
+        sets = [letters.sets[index] for index in closed]
+        parts = [letters.parts[index] for index in closed]
+        done.closed.update(zip(parts, sets, strict=True))
+        for part, source in zip(parts, (letters.sources[index] for index in closed), strict=True):
+            if source <= done.parts.get(part, source):
+                done.parts[part] = source
+        for each, units in Counter(sets).items():
+            key = each, ReplayOutcome.CLOSED, ""
+            done.fates[key] += units
+            if len(done.examples.get(key, [])) < _EXAMPLES:
+                found = [index for index, other in zip(closed, sets, strict=True) if other == each]
+                for index in found[:_EXAMPLES]:
+                    self._show(letters, index, key, [])
+
     def _count(self, letters: _Letters, index: int, fate: ReplayOutcome, reasons: list[Fault]) -> None:
+        """Count a letter that was not closed."""
         done, part, source = self._done, letters.parts[index], letters.sources[index]
         done.parts[part] = min(source, done.parts.get(part, source))
-        if fate is ReplayOutcome.CLOSED:
-            done.closed[part, letters.sets[index]] += 1
         key = letters.sets[index], fate, "+".join(sorted({fault.code for fault in reasons}))
         done.fates[key] += 1
-        examples = done.examples.setdefault(key, [])
+        self._show(letters, index, key, reasons)
+
+    def _show(self, letters: _Letters, index: int, key: Fate, reasons: list[Fault]) -> None:
+        examples = self._done.examples.setdefault(key, [])
         if len(examples) < _EXAMPLES:
             raw = (letters.raws[index] or b"")[:_EXCERPT]
-            examples.append(Example(source, letters.positions[index], raw, reasons))
+            examples.append(Example(letters.sources[index], letters.positions[index], raw, reasons))
 
     def _attempt_rows(
-        self, letters: _Letters, outcomes: dict[int, _Outcome], fates: list[ReplayOutcome]
+        self,
+        letters: _Letters,
+        taken: Sequence[int],
+        outcomes: dict[int, _Outcome],
+        fates: dict[int, ReplayOutcome],
     ) -> pa.RecordBatch:
         """Rows of ``dead_letters.<stream>_attempts``."""
-        task, rows, found = self._task, letters.rows.take(pa.array(list(outcomes), pa.int64())), outcomes.values()
-        reasons: Any = reasons_column([each.reasons or [] for each in found])
-        failed = pa.array([each.reasons is not None for each in found])
-        nothing: Any = pa.scalar(None, reasons.type)
+        task, indexes = self._task, pa.array(taken, pa.int64())
+        names = {tables.SOURCE: tables.SOURCE, tables.POSITION: tables.POSITION, tables.LETTER: tables.ATTEMPT}
+        of_letters: dict[str, Any] = {name: letters.rows.column(column).take(indexes) for name, column in names.items()}
+        failed = {index: number for number, index in enumerate(fates)}
+        reasons: Any = reasons_column([outcomes[index].reasons or [] for index in failed])
+        found = [outcomes.get(index, _PASSED) for index in taken] if outcomes else []
+        # Of a letter that lacks them, the bytes are only needed if it was closed.
+        judged = [each.raw if task.transform or not each.reasons else None for each in found]
         of_transform = (task.transform.name, task.transform.digest) if task.transform else (None, None)
         same: dict[str, Any] = {
             tables.REPLAY: pa.scalar(task.number, pa.int64()),
@@ -409,21 +428,25 @@ class _Work:
             tables.CONTRACT_VERSION: pa.scalar(task.batch.contract.version, pa.string()),
         }
         return pa.RecordBatch.from_pydict(
-            {
-                tables.SOURCE: rows.column(tables.SOURCE),
-                tables.POSITION: rows.column(tables.POSITION),
-                tables.LETTER: rows.column(tables.ATTEMPT),
-                tables.LETTER_REASONS: pa.array([letters.sets[index] for index in outcomes], pa.string()),
-                tables.ATTEMPT: pa.array([letters.tried[index] + 1 for index in outcomes], pa.int32()),
-                tables.OUTCOME: pa.array([str(fate) for fate in fates], pa.string()),
-                tables.REASONS: pc.if_else(failed, reasons, nothing),
-                tables.SALVAGED: pa.array([each.salvaged for each in found], pa.int64()),
-                tables.RAW: pa.array(
-                    [each.raw if task.transform or not each.reasons else None for each in found], pa.binary()
-                ),
-                **{name: pa.repeat(value, len(rows)) for name, value in same.items()},
+            of_letters
+            | {
+                tables.LETTER_REASONS: pa.array([letters.sets[index] for index in taken], pa.string()),
+                tables.ATTEMPT: pa.array([letters.tried[index] + 1 for index in taken], pa.int32()),
+                tables.OUTCOME: pa.array([str(fates.get(index, ReplayOutcome.CLOSED)) for index in taken], pa.string()),
+                tables.REASONS: reasons.take(pa.array([failed.get(index) for index in taken], pa.int64())),
+                tables.SALVAGED: _column([each.salvaged for each in found], len(taken), pa.int64()),
+                tables.RAW: _column(judged, len(taken), pa.binary()),
             }
+            | {name: pa.repeat(value, len(taken)) for name, value in same.items()}
         )
+
+
+_PASSED = _Outcome()
+
+
+def _column(values: list[Any], rows: int, kind: Any) -> Any:
+    """A column of some values; null if there are none."""
+    return pa.array(values, kind) if values else pa.nulls(rows, kind)
 
 
 def _salvaged(value: bytes, recovered: Recovered | None) -> tuple[list[bytes], bytes] | None:

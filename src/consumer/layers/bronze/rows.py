@@ -86,16 +86,6 @@ def dead_letter_rows(bad: Bad, origins: dict[str, Any], batch: MicroBatch, attem
     return pa.RecordBatch.from_pydict(columns)
 
 
-def reason_sets(reasons: Any) -> list[str]:
-    """The set of reasons of each bad unit, as the ledger writes it: sorted, joined by ``+``."""
-    codes = reasons.flatten().field("code").to_pylist()
-    sets, begin = [], 0
-    for length in reasons.value_lengths().to_pylist():
-        sets.append("+".join(sorted(set(codes[begin : begin + length]))))
-        begin += length
-    return sets
-
-
 def drift_sets(good: Good) -> list[list[str]]:
     """The sets of reasons of the values that were rescued or discarded, as the ledger writes them, by record."""
     if good.drift is None or good.drift.null_count == len(good):

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from consumer.iceberg.data_files import DataFile, DataFileWriter, Target
 from consumer.layers.bronze.examples import note_examples
 from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
-from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets, reason_sets
+from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
 from consumer.layers.bronze.trips import Example
 from consumer.sources.envelope import SMALL_BYTES, Envelope, Messages
 from consumer.sources.source import PartT, Reader
@@ -28,11 +28,9 @@ from consumer.spreading import in_tasks
 from lakeproof.install.judges import JudgeName
 from lakeproof.judge.batch import MAX_BYTES, Judge
 from lakeproof.judge.judged import Judged
-from lakeproof.reasons import Reason
+from lakeproof.reasons import NOT_READ, reason_sets
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.storage import open_storage
-
-_NOT_READ = (Reason.CHANGED, Reason.ABSENT)
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ def write_group(parts: list[PartT], task: Task[PartT]) -> JudgedParts[PartT]:
             if len(small) == MAX_BYTES // SMALL_BYTES:
                 work.take_small(small)
                 small = []
-        elif envelope.failure[0] in _NOT_READ and task.bronze is None and not envelope.message:
+        elif envelope.failure[0] in NOT_READ and task.bronze is None and not envelope.message:
             written.changed.append(envelope.source)
         else:
             work.take(work.judge.refuse(*envelope.failure, envelope.value), envelope)

@@ -13,7 +13,7 @@ from lakeproof.contracts.read.breaker import read_breaker
 from lakeproof.contracts.read.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names, custom_values, one_of
 from lakeproof.contracts.read.derived import check_derived
 from lakeproof.contracts.read.fields import read_fields
-from lakeproof.contracts.read.names import RESERVED, identifier
+from lakeproof.contracts.read.names import OTHER_TABLES, RESERVED, identifier
 from lakeproof.contracts.read.problems import (
     ContractError,
     Problems,
@@ -53,6 +53,13 @@ def contract_text(folder: Path, stream: str) -> bytes:
             f"No contract found for the stream {stream!r} at {path}.",
             f"Contracts in this folder: {known}. Run in the project's folder, or set LAKE_CONTRACTS.",
         )
+    for ending in OTHER_TABLES:
+        other = stream.removesuffix(ending)
+        if other != stream and (folder / f"{other}.yaml").is_file():
+            raise UsageError(
+                f"A stream cannot be named {stream} beside a stream {other}, which has tables of that name.",
+                f"Rename {path}, and the stream in it.",
+            )
     return path.read_bytes()
 
 

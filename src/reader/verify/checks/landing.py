@@ -14,7 +14,7 @@ from sqlalchemy import select
 from lakeproof.checkpoint import Checkpoint, bronze_query, read_checkpoint
 from lakeproof.errors import UnavailableError
 from lakeproof.landing.zone import LandingZone, is_hidden, landing_zone
-from lakeproof.reasons import Reason
+from lakeproof.reasons import NOT_READ, Reason
 from lakeproof.settings import Limits, Settings
 from lakeproof.state.landing_log import Position
 from lakeproof.state.schema import FILES
@@ -37,8 +37,6 @@ from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import Account, Booking, difference, settle
 from reader.verify.tables.files import Positions, TablesOfFiles
 from reader.verify.tables.layers import marker_in, read_state
-
-_NOT_READ = {Reason.CHANGED, Reason.ABSENT}
 
 Letters = Mapping[str, Mapping[int, Sequence[str | None]]]
 """SHA-256 of the bytes of dead letters, by source and position."""
@@ -299,7 +297,7 @@ def _of_file(tables: TablesOfFiles, found: _Recount, name: str) -> list[tuple[St
 
 def _is_repaired(tables: TablesOfFiles, name: str) -> bool:
     """Whether a file was not what was listed when it was read, and a replay with a transform had its bytes."""
-    return name in tables.recovered and not _NOT_READ.isdisjoint(tables.landed.get(name, Account()).dead)
+    return name in tables.recovered and not NOT_READ.isdisjoint(tables.landed.get(name, Account()).dead)
 
 
 def _is_changed(
@@ -309,7 +307,7 @@ def _is_changed(
 
     A copy of the file, or a restored one, may have another tag: then `content_hash` of its bytes decides.
     """
-    if account and not _NOT_READ.isdisjoint(account.dead):
+    if account and not NOT_READ.isdisjoint(account.dead):
         return True
     if not landed or not booking or landed.etag == booking.etag or (account and account.by_reference):
         return bool(landed and booking and landed.size != booking.size)

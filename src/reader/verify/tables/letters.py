@@ -1,6 +1,6 @@
 """Dead letters that were replayed, and the rows of bronze that replays appended, side by side; counted by DuckDB."""
 
-from lakeproof.reasons import Reason
+from lakeproof.reasons import OF_BATCHES
 from lakeproof.tables.names import (
     ATTEMPT,
     INGESTED_AT,
@@ -24,19 +24,7 @@ LETTERS = f"{MEMORY}.main.verify_replayed_letters"
 """Dead letters of the sources that were replayed, with the outcome of their newest attempt (null without one)."""
 ROWS = f"{MEMORY}.main.verify_replayed_rows"
 """Rows of bronze of the sources that were replayed, and of the micro-batches of replays."""
-_WHOLE = ", ".join(
-    f"'{code}'"
-    for code in (
-        Reason.EMPTY_BATCH,
-        Reason.NOT_A_BATCH,
-        Reason.CORRUPT_BATCH,
-        Reason.UNDECODABLE,
-        Reason.CHANGED,
-        Reason.ABSENT,
-        Reason.TOMBSTONE,
-        Reason.BATCH_TOO_LARGE,
-    )
-)
+_WHOLE = ", ".join(f"'{code}'" for code in sorted(OF_BATCHES))
 _IS_BATCH = f"dead.letter = 1 AND list_has_any(string_split(dead.codes, '+'), [{_WHOLE}])"
 """SQL of whether a dead letter is a whole batch. One that is too large to be kept has that reason beside another."""
 _CLOSED = f"outcome = '{ReplayOutcome.CLOSED}'"

@@ -1,0 +1,378 @@
+"""Scenarios of replays of dead letters: killed at each step, and finished by another replay or by a run.
+
+Each lands batches of which the contract refuses some records, and puts the contract right. A model says what must then
+become of every dead letter, and how often it must have been tried.
+"""
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from datetime import datetime
+from enum import StrEnum
+
+from tests.chaos.bench import PROGRAM_SECONDS, Bench, BrokenError, NotStruckError
+from tests.chaos.grid import Outcome
+from tests.chaos.kafka import brokers
+from tests.chaos.lake import OF_REPLAYS, STREAM, TABLES
+from tests.chaos.letters import Key, Letters
+from tests.chaos.operations import JOBS, done_by
+from tests.chaos.orders import REPLAY_STEPS, Act, Step
+from tests.chaos.processes import Process, wait_until
+from tests.chaos.victim import MOST_LETTERS
+from tests.operations import landing_zone
+
+from lakeproof.catalog import open_catalog
+from lakeproof.checkpoint import bronze_query
+from lakeproof.state.lease import LEASE_SECONDS
+from lakeproof.tables.names import ATTEMPT, INGESTED_AT, POSITION, SOURCE
+
+Run = Callable[[Bench], Outcome]
+COMMITTED = REPLAY_STEPS[REPLAY_STEPS.index(Step.ATTEMPTS_APPENDED) :]
+"""Steps behind the commit of attempts: what was begun must be finished."""
+INTERRUPTED = COMMITTED[: COMMITTED.index(Step.LEDGER_APPENDED)]
+"""Those before the commit of the ledger: the next command has something to finish."""
+IN_TURN = (Step.ATTEMPTS_APPENDED, Step.BRONZE_PREPARED, Step.BRONZE_APPENDED, Step.DEAD_LETTERS_APPENDED)
+_LETTERS = 15
+_FINISHED = "finished an interrupted replay"
+
+
+class By(StrEnum):
+    """What comes after a kill."""
+
+    REPLAY = "a replay"
+    RUN = "a run"
+
+
+def killed(step: Step, by: By, *, lost: str = "", tool: str = "") -> Run:
+    """Killed at a step, with the stream stopped; then pieces are lost and tables are maintained, and it is finished."""
+
+    def run(bench: Bench) -> Outcome:
+        _prepare(bench)
+        _kill(bench, step)
+        hits = len(done_by(bench, "once", ",".join(JOBS[tool]), *OF_REPLAYS)) if tool else 1
+        if lost:
+            bench.lake.lose_checkpoint()
+        if "log" in lost:
+            bench.lake.lose_landing_log()
+        return _finish(bench, by, Outcome(hits=hits), interrupted=step in INTERRUPTED)
+
+    return run
+
+
+def run_killed(step: Step) -> Run:
+    """The stream is killed at a step, with more to take, and a replay comes before its next run."""
+
+    def run(bench: Bench) -> Outcome:
+        _, kind = _land(bench)
+        bench.lake.allow(kind)
+        bench.kill_at(step)
+        bench.calm()
+        _replay(bench)
+        return bench.recover(Outcome(hits=1))
+
+    return run
+
+
+def answers_lost(bench: Bench) -> Outcome:
+    """Every commit of a replay lands, and is answered with an error, or not at all."""
+    letters, proxy = _prepare(bench), bench.catalog_proxy
+    assert proxy is not None
+    before, begun = len(proxy.lost), _begun(bench)
+    bench.loses_answers = True
+    replaying = bench.start_replay()
+    code = replaying.wait(PROGRAM_SECONDS)
+    replaying.end_all()
+    bench.calm()
+    outcome = Outcome(hits=len(proxy.lost) - before)
+    if code != 0:
+        outcome.notes.append(f"it ended with {code}: {replaying.last_words()}")
+        outcome.problems += [] if replaying.said("failed") else ["it ended without a clear line"]
+    if _begun(bench) > begun:
+        letters.replayed()
+    return _finish(bench, By.REPLAY, outcome)
+
+
+def killed_in_turn(bench: Bench) -> Outcome:
+    """A replay is killed, then the run and the replay that are to finish it, each a step later."""
+    _prepare(bench)
+    _kill(bench, IN_TURN[0])
+    for number, step in enumerate(IN_TURN[1:]):
+        bench.orders.give(step, Act.KILL)
+        _end_by_kill(bench, bench.start_replay() if number % 2 else bench.start(), step)
+    return _finish(bench, By.REPLAY, Outcome(hits=len(IN_TURN)), interrupted=True)
+
+
+def killed_in_its_second_micro_batch(bench: Bench) -> Outcome:
+    """A replay of several micro-batches is killed within the second one."""
+    letters = _prepare(bench)
+    bench.lake.others[MOST_LETTERS] = str(_LETTERS)
+    try:
+        first, second = _in_order(bench, letters.open())
+        bench.orders.give(Step.BRONZE_APPENDED, Act.WAIT)
+        replaying = bench.start_replay()
+        _await(bench, replaying)
+        bench.orders.give(Step.BRONZE_APPENDED, Act.KILL)
+        _end_by_kill(bench, replaying, Step.BRONZE_APPENDED)
+        letters.replayed(first)
+        letters.replayed(second)
+        _replay(bench)
+    finally:
+        del bench.lake.others[MOST_LETTERS]
+    return bench.recover(Outcome(hits=1))
+
+
+def killed_at_random(kills: int) -> Run:
+    """Replays are killed at random moments, and finished by replays and runs in turn."""
+
+    def run(bench: Bench) -> Outcome:
+        outcome, chance, within = Outcome(), random.Random(bench.options.seed), 0
+        for number in range(kills):
+            letters = _prepare(bench)
+            before = _begun(bench)
+            replaying = bench.start_replay()
+            # Its start takes a few seconds, in which nothing is judged; a quarter of the kills are within it.
+            if number % 4:
+                _await_start(replaying)
+            time.sleep(chance.uniform(0, 4))
+            within += replaying.alive
+            replaying.end_all()
+            if _begun(bench) > before:
+                letters.replayed()
+            outcome.hits += 1
+            if _finish(bench, list(By)[number % 2], outcome).problems:
+                break
+        outcome.notes.append(f"{within} before its end")
+        return outcome
+
+    return run
+
+
+def maintained_between(tool: str) -> Run:
+    """Tables are compacted and expired between two replays: the first fails, the second does not."""
+
+    def run(bench: Bench) -> Outcome:
+        letters, kind = _land(bench)
+        bench.stop()
+        _replay(bench)
+        hits = len(done_by(bench, "once", ",".join(JOBS[tool]), *OF_REPLAYS))
+        bench.lake.allow(kind)
+        _replay(bench)
+        outcome = Outcome(hits=hits, notes=[f"{len(letters.open())} open in the end"])
+        return bench.recover(outcome)
+
+    return run
+
+
+def maintained_within(step: Step) -> Run:
+    """Tables are compacted, expired and cleared of old orphans while a replay is at a step."""
+
+    def run(bench: Bench) -> Outcome:
+        letters = _prepare(bench)
+        bench.orders.give(step, Act.WAIT)
+        replaying = bench.start_replay()
+        _await(bench, replaying)
+        hits = len(done_by(bench, "once", ",".join(JOBS["plain Spark"]), *OF_REPLAYS))
+        bench.orders.take_back()
+        outcome = Outcome(hits=hits)
+        code = replaying.wait(PROGRAM_SECONDS)
+        replaying.end_all()
+        if code != 0:  # files that it was to read were removed
+            outcome.notes.append(f"it ended with {code}: {replaying.last_words()}")
+            if not replaying.said("failed"):
+                outcome.problems.append("it ended without a clear line")
+        if code == 0 or step in COMMITTED:
+            letters.replayed()
+        return _finish(bench, By.REPLAY, outcome)
+
+    return run
+
+
+def refused_beside_the_stream(bench: Bench) -> Outcome:
+    """A replay is refused while the stream runs, and the stream runs on."""
+    _, kind = _land(bench)
+    bench.lake.allow(kind)
+    outcome = Outcome(hits=1)
+    with bench.lake.producing():
+        _refused(bench.start_replay(), outcome)
+    return bench.recover(outcome)
+
+
+def two_at_once(bench: Bench) -> Outcome:
+    """Of two replays that start at once, and a run beside them, one replay is let in."""
+    letters = _prepare(bench)
+    bench.orders.give(Step.ATTEMPTS_PREPARED, Act.WAIT)
+    both = [bench.start_replay(), bench.start_replay()]
+    if not wait_until(lambda: bench.orders.struck() and not all(each.alive for each in both), PROGRAM_SECONDS):
+        raise NotStruckError("neither has ended, or none has come to its commit")
+    outcome = Outcome(hits=1)
+    left = next((each for each in both if each.alive), None)
+    for each in both:
+        if each is not left:
+            _refused(each, outcome)
+    _refused(bench.start(), outcome)
+    bench.orders.take_back()
+    if left is None or left.wait(PROGRAM_SECONDS) != 0:
+        outcome.problems.append(f"the other one ended: {left.last_words() if left else 'both did'}")
+    else:
+        letters.replayed()
+    return bench.recover(outcome)
+
+
+def suspended(step: Step) -> Run:
+    """Suspended past its lease in the middle of a commit, finished by a run, and woken up."""
+
+    def run(bench: Bench) -> Outcome:
+        letters = _prepare(bench)
+        bench.orders.give(step, Act.SUSPEND)
+        first = bench.start_replay()
+        _await(bench, first)
+        if locked := bench.lake.locked():
+            bench.give_up()
+            raise NotStruckError(f"it was suspended while it held the lock of {locked}")
+        time.sleep((bench.options.lease_seconds or LEASE_SECONDS) + 2)
+        if step in COMMITTED:
+            letters.replayed()
+        outcome = _finish(bench, By.RUN, Outcome(hits=1), interrupted=step in INTERRUPTED)
+        if outcome.problems:
+            return outcome
+        first.signal_group(signal.SIGCONT)
+        code = first.wait(60)
+        outcome.notes.append(f"the one that woke up ended with {code}: {first.last_words()}")
+        if code not in (1, 3) or "took over" not in first.text():
+            outcome.problems.append("the one that woke up was not stopped with a clear line")
+        first.end_all()
+        return bench.recover(outcome)
+
+    return run
+
+
+def unmounted(bench: Bench) -> Outcome:
+    """Killed, and finished without the landing zone: dead letters have what landed."""
+    _prepare(bench)
+    _kill(bench, Step.BRONZE_APPENDED)
+    with landing_zone.unmounted(bench.lake.settings):
+        _replay(bench)
+    return bench.recover(Outcome(hits=1))
+
+
+def broker_away(bench: Bench) -> Outcome:
+    """Killed, and finished without the brokers: dead letters have what was sent."""
+    _prepare(bench)
+    _kill(bench, Step.BRONZE_APPENDED)
+    with brokers.dead(bench):
+        _replay(bench)
+    return bench.recover(Outcome(hits=1))
+
+
+def _land(bench: Bench) -> tuple[Letters, str]:
+    """Let a stream that runs take batches with dead letters of a new kind."""
+    if not (bench.has_lake and bench.lake.letters):
+        bench.new_lake().letters = Letters()
+        bench.lake.land(4)
+    lake = bench.ready()
+    assert lake.letters
+    kind = lake.land_refused(4)
+    if problem := bench.drain():
+        bench.give_up()
+        raise BrokenError(problem)
+    return lake.letters, kind
+
+
+def _prepare(bench: Bench) -> Letters:
+    """Have a stream that is stopped, with dead letters that the contract has been corrected for."""
+    letters, kind = _land(bench)
+    bench.stop()
+    bench.lake.allow(kind)
+    return letters
+
+
+def _kill(bench: Bench, step: Step) -> None:
+    """SIGKILL to a replay at a step."""
+    letters = bench.lake.letters
+    assert letters
+    bench.orders.give(step, Act.KILL)
+    _end_by_kill(bench, bench.start_replay(in_workers=step is Step.JUDGED_AGAIN), step)
+    if step in COMMITTED:
+        letters.replayed()
+
+
+def _end_by_kill(bench: Bench, process: Process, step: Step) -> None:
+    code = process.wait(PROGRAM_SECONDS)
+    process.end_all()
+    bench.calm()
+    if code != -signal.SIGKILL:
+        bench.give_up()
+        raise NotStruckError(f"it was not killed {step}: {process.last_words()}")
+
+
+def _await(bench: Bench, process: Process) -> None:
+    """Wait until a replay has come to the step of the order."""
+    if not wait_until(lambda: bench.orders.struck() or not process.alive, PROGRAM_SECONDS, every=0.01):
+        raise NotStruckError("it did not come to its step")
+    if not bench.orders.struck():
+        bench.give_up()
+        raise NotStruckError(f"it ended by itself: {process.last_words()}")
+
+
+def _await_start(process: Process) -> None:
+    wait_until(lambda: bool(process.said("started")) or not process.alive, PROGRAM_SECONDS)
+
+
+def _replay(bench: Bench) -> None:
+    """Replay all that is open and has been taken by the stream, to the end."""
+    letters = bench.lake.letters
+    assert letters
+    replaying = bench.start_replay()
+    code = replaying.wait(PROGRAM_SECONDS)
+    replaying.end_all()
+    if code != 0:
+        raise BrokenError(f"a replay ended with {code}: {replaying.last_words()}")
+    letters.replayed(letters.open().intersection(key for _, key in _dead_letters(bench)))
+
+
+def _finish(bench: Bench, by: By, outcome: Outcome, *, interrupted: bool = False) -> Outcome:
+    """Replay, or start the stream alone; then let the stream run on, and check everything."""
+    if by is By.REPLAY:
+        try:
+            _replay(bench)
+        except BrokenError as error:
+            outcome.problems.append(str(error))
+            bench.check(outcome)
+            bench.give_up()
+            return outcome
+        return bench.recover(outcome)
+    bench.recover(outcome)
+    if interrupted and bench.consumer and not bench.consumer.said(_FINISHED):
+        outcome.problems.append("the run did not say that it has finished a replay")
+    return outcome
+
+
+def _refused(process: Process, outcome: Outcome) -> None:
+    code = process.wait(90)
+    process.end_all()
+    outcome.notes.append(f"refused with {code}: {process.last_words()}")
+    if code != 3 or "already" not in process.last_words() or "Traceback" in process.text():
+        outcome.problems.append("it was not refused with a clear line")
+
+
+def _begun(bench: Bench) -> int:
+    """How many micro-batches of replays have committed their attempts."""
+    if not open_catalog(bench.lake.settings).table_exists(TABLES.attempts):
+        return 0
+    return int(bench.lake.marker(TABLES.attempts, bronze_query(STREAM)).get("end", 0))
+
+
+def _in_order(bench: Bench, keys: set[Key]) -> tuple[list[Key], list[Key]]:
+    """The dead letters of the first micro-batch of a replay, and of the second: they are taken as they came."""
+    found = [key for _, key in sorted(_dead_letters(bench)) if key in keys]
+    if len(found) <= _LETTERS:
+        raise NotStruckError(f"there are only {len(found)} dead letters")
+    return found[:_LETTERS], found[_LETTERS : 2 * _LETTERS]
+
+
+def _dead_letters(bench: Bench) -> list[tuple[datetime, Key]]:
+    """The dead letters that the table has, and when each was judged."""
+    names = (INGESTED_AT, SOURCE, POSITION, ATTEMPT)
+    columns = (bench.lake.column(TABLES.dead_letters, name) for name in names)
+    return [(at, tuple(key)) for at, *key in zip(*columns, strict=True)]
