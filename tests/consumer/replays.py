@@ -183,7 +183,8 @@ def verify(settings: Settings, stream: str = STREAM, **options: Any) -> Verifica
 def check_clean(found: Verification) -> None:
     """All of it was checked, and nothing is wrong."""
     results = [result for each in found.results.values() for result in each]
-    assert [(result.faults, result.problems) for result in results if not result.clean] == []
+    wrong = [(result.name, result.faults, result.problems) for result in results if not result.clean]
+    assert wrong == [], wrong
     assert found.complete
     facts = found.landed.facts
     assert facts["landed_units"] == facts["bronze_rows"] + facts["dead_letters"]

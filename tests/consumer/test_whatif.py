@@ -136,7 +136,8 @@ def test_a_replay_does_what_the_forecast_says(session_of: SessionOf, lake_settin
     odd = [b"[7]", b'"x"', b"nul", b'{"id": }', b'{"id": "\\ud800"}', b'{"amount": 1e400, "note": 7}']
     land(settings, "1.json", batch(*(order(number, **WRONG_ORDERS[number % 3]) for number in range(30))))
     land(settings, "2.json", batch(*odd, order(100), order(101, kind="none"), order(102, kind="used", amount="x")))
-    for name, content in (("cut", b"[{}, {"), ("empty", b""), ("scalar", b"7"), ("packed.gz", b"\x1f\x8b no")):
+    whole = {"cut": b"[{}, {", "empty": b"", "scalar": b"7", "packed.gz": b"\x1f\x8b no", "plain.gz": b"no"}
+    for name, content in whole.items():
         land(settings, f"{name}.json" if "." not in name else name, content)
     drain(settings, session_of)
     write_contract(settings, right=True)

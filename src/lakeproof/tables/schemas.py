@@ -139,7 +139,7 @@ _ATTEMPTS: list[Column] = [
     (SALVAGED, "long", "of a batch: how many records were split from it; null for a record"),
     (TRANSFORM, "string", "name of the file with the transform; null without one"),
     (TRANSFORM_DIGEST, "string", "SHA-256 of the file with the transform"),
-    (RAW, "binary", "the bytes that were judged, if a transform changed them"),
+    (RAW, "binary", "the bytes that were judged, if a transform changed them, or if the dead letter has none"),
     (MICRO_BATCH_ID, "long", "micro-batch that made the attempt"),
     (INGESTED_AT, "timestamptz", "when the attempt was made"),
     (CONTRACT_VERSION, "string", "contract version that judged it"),

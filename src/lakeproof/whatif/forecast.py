@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 MAX_EXAMPLES = 3
+_GZIP_MAGIC = b"\x1f\x8b"
 _LARGEST_RECORD = 1 << 30
 """Bytes of a record from bronze that is judged: as JSON of ours it may be longer than it was."""
 _EPOCH = date(1970, 1, 1)
@@ -291,8 +292,8 @@ def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Coun
         elif not is_batch:
             records.append(index)
         elif isinstance(found := split(raw, judge.limits.record_bytes), Refused):
-            # What cannot be unpacked is not split, either: a replay leaves its reason as it is.
-            if found.code != old and Reason.UNDECODABLE not in codes:
+            # Of gzip that cannot be unpacked, a replay leaves the reason as it is.
+            if found.code != old and not (Reason.UNDECODABLE in codes and raw.startswith(_GZIP_MAGIC)):
                 moves[index] = (Change.OTHER_REASONS, old, found.code.value)
         else:
             moves[index] = (Change.SPLIT, old, "")

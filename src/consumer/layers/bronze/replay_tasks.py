@@ -155,7 +155,7 @@ class _Outcome:
 
     reasons: list[Fault] | None = None  # why it failed
     salvaged: int | None = None
-    raw: bytes | None = None  # what was judged, if a transform changed it
+    raw: bytes | None = None  # what was judged, if a transform changed it or the letter lacks it
 
 
 class _Work:
@@ -237,6 +237,9 @@ class _Work:
             raw = self._read_again(letters, index, outcome)
             if raw is None:
                 return None
+            if len(raw) <= self._task.limits.record_bytes:
+                # Where it landed may be gone when this replay is finished after a crash.
+                outcome.raw = raw
         if transform is None or self._task.is_repeated:
             return raw or b""
         return self._transformed(raw or b"", letters, index, outcome)
@@ -413,6 +416,8 @@ class _Work:
         failed = {index: number for number, index in enumerate(fates)}
         reasons: Any = reasons_column([outcomes[index].reasons or [] for index in failed])
         found = [outcomes.get(index, _PASSED) for index in taken] if outcomes else []
+        # Of a letter that lacks them, the bytes are only needed if it was closed.
+        judged = [each.raw if task.transform or not each.reasons else None for each in found]
         of_transform = (task.transform.name, task.transform.digest) if task.transform else (None, None)
         same: dict[str, Any] = {
             tables.REPLAY: pa.scalar(task.number, pa.int64()),
@@ -430,7 +435,7 @@ class _Work:
                 tables.OUTCOME: pa.array([str(fates.get(index, ReplayOutcome.CLOSED)) for index in taken], pa.string()),
                 tables.REASONS: reasons.take(pa.array([failed.get(index) for index in taken], pa.int64())),
                 tables.SALVAGED: _column([each.salvaged for each in found], len(taken), pa.int64()),
-                tables.RAW: _column([each.raw for each in found], len(taken), pa.binary()),
+                tables.RAW: _column(judged, len(taken), pa.binary()),
             }
             | {name: pa.repeat(value, len(taken)) for name, value in same.items()}
         )

@@ -34,7 +34,7 @@ from reader.verify.landed.values import Sample
 from reader.verify.silver.compare import place
 from reader.verify.tables.accounts import CODES, settle, value_columns
 from reader.verify.tables.letters import ReplayedLetters
-from reader.verify.tables.replays import ATTEMPTS, BOOKED
+from reader.verify.tables.replays import ATTEMPTS, BOOKED, CHANGED
 from reader.views import MEMORY, identifier
 
 LEFT_BEHIND = "records of a batch that were left behind"
@@ -51,7 +51,9 @@ _LISTED_TRANSFORMED = 100
 _GZIP = b"\x1f\x8b"
 _BETWEEN = b", \t\r\n"
 _BYTES = f"coalesce(attempt.{RAW}, letter.{RAW})"
-"""SQL of the bytes that were judged: those of the attempt if a transform changed them."""
+"""SQL of the bytes that were judged: those of the attempt if a transform changed them, or the dead letter has none."""
+_CHANGED = f"(attempt.{RAW} IS NOT NULL AND attempt.{TRANSFORM} IS NOT NULL)"
+"""SQL of whether a transform changed them."""
 
 _Letter = tuple[bytes | None, str]
 """Bytes and reasons of a dead letter."""
@@ -158,7 +160,7 @@ class _Batches:
 
     def _batches(self, sources: Sequence[str]) -> Iterator[_Batch]:
         for source, content, is_changed, salvaged in self._session.fetch(
-            f"SELECT attempt.{SOURCE}, {_BYTES}, attempt.{RAW} IS NOT NULL, attempt.{SALVAGED} "  # noqa: S608
+            f"SELECT attempt.{SOURCE}, {_BYTES}, {_CHANGED}, attempt.{SALVAGED} "  # noqa: S608
             f"FROM {_closed(self._tables)} AND attempt.{SALVAGED} IS NOT NULL "
             f"AND attempt.{SOURCE} IN (SELECT unnest(?::VARCHAR[]))",
             [list(sources)],
@@ -278,7 +280,7 @@ class _Values:
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_COMPARED} AS WITH pairs AS ("  # noqa: S608
             f"SELECT attempt.{SOURCE} AS source, attempt.{POSITION} AS position, "
-            f"attempt.{MICRO_BATCH_ID} AS micro_batch, {_BYTES} AS bytes, attempt.{RAW} IS NOT NULL AS changed "
+            f"attempt.{MICRO_BATCH_ID} AS micro_batch, {_BYTES} AS bytes, {_CHANGED} AS changed "
             f"FROM {_closed(self._tables)} AND attempt.{SALVAGED} IS NULL AND bytes IS NOT NULL) "
             "SELECT *, row_number() OVER () AS number FROM "
             f"(SELECT * FROM pairs WHERE changed {sampled if self._scope.values else ''})"
@@ -302,7 +304,7 @@ class _Values:
         """How many records were closed with bytes that a transform changed."""
         ((records,),) = self._session.fetch(
             f"SELECT coalesce(sum(coalesce(salvaged, 1)), 0)::BIGINT FROM {ATTEMPTS} "  # noqa: S608
-            f"WHERE outcome = '{ReplayOutcome.CLOSED}' AND raw_hash IS NOT NULL"
+            f"WHERE outcome = '{ReplayOutcome.CLOSED}' AND {CHANGED}"
         )
         return int(records)
 
@@ -313,7 +315,7 @@ class _Values:
             f"SELECT attempt.{SOURCE}, attempt.{POSITION}, attempt.{TRANSFORM}, "  # noqa: S608
             f"coalesce(attempt.{TRANSFORM_DIGEST}, ''), attempt.{SALVAGED}, "
             f"{MEMORY}.main.as_text(letter.{RAW}), {MEMORY}.main.as_text(attempt.{RAW}) "
-            f"FROM {_closed(self._tables)} AND attempt.{RAW} IS NOT NULL ORDER BY ALL LIMIT {_LISTED_TRANSFORMED}"
+            f"FROM {_closed(self._tables)} AND {_CHANGED} ORDER BY ALL LIMIT {_LISTED_TRANSFORMED}"
         )
         return [dict(zip(names, row, strict=True)) for row in rows]
 

@@ -26,7 +26,7 @@ def unpack(content: bytes, most: int) -> bytes | None:
 
 
 def unpack_beginning(content: bytes, most: int) -> bytes | None:
-    """What a damaged file is known to begin with: its whole members, and the part of one without an end.
+    """What a damaged file is known to begin with: its whole members, and the beginning of one without an end.
 
     None if it is not damaged, or has more than `most` bytes.
     """

@@ -25,6 +25,8 @@ LETTERS = f"{MEMORY}.main.verify_replayed_letters"
 ROWS = f"{MEMORY}.main.verify_replayed_rows"
 """Rows of bronze of the sources that were replayed, and of the micro-batches of replays."""
 _WHOLE = ", ".join(f"'{code}'" for code in sorted(OF_BATCHES))
+_IS_BATCH = f"dead.letter = 1 AND list_has_any(string_split(dead.codes, '+'), [{_WHOLE}])"
+"""SQL of whether a dead letter is a whole batch. One that is too large to be kept has that reason beside another."""
 _CLOSED = f"outcome = '{ReplayOutcome.CLOSED}'"
 _OF_LETTER = "source, position, letter"
 
@@ -94,7 +96,7 @@ class ReplayedLetters:
         same = "dead.source = attempt.source AND dead.position = attempt.position AND dead.letter = attempt.letter"
         each = f"SELECT attempt.source, attempt.position, {{}} AS text FROM {ATTEMPTS} AS attempt"  # noqa: S608
         joined = f"JOIN (SELECT DISTINCT ON ({_OF_LETTER}) * FROM {LETTERS}) AS dead ON {same}"  # noqa: S608
-        is_batch = f"(dead.letter = 1 AND dead.codes IN ({_WHOLE}))"
+        is_batch = f"({_IS_BATCH})"
         wrong = {
             "an outcome that does not exist": "attempt.outcome NOT IN ('closed', 'failed', 'parked') "
             "OR attempt.outcome IS NULL",
@@ -106,7 +108,8 @@ class ReplayedLetters:
             "AND attempt.salvaged IS NULL",
             "a transform without a digest, or a digest alone": "(attempt.transform IS NULL) "
             "<> (attempt.digest IS NULL)",
-            "changed bytes, without a transform": "attempt.raw_hash IS NOT NULL AND attempt.transform IS NULL",
+            "changed bytes, without a transform": "attempt.raw_hash IS NOT NULL AND attempt.transform IS NULL "
+            "AND dead.raw_hash IS NOT NULL",
             "changed bytes that are those of the dead letter": "attempt.raw_hash = dead.raw_hash",
             "reasons that are not those of the dead letter": "attempt.letter_reasons IS DISTINCT FROM dead.codes",
         }
@@ -169,7 +172,7 @@ class ReplayedLetters:
                 f"SELECT source, position, coalesce(outcome, 'not replayed') AS text FROM {LETTERS} AS dead "  # noqa: S608
                 f"WHERE outcome IS DISTINCT FROM '{ReplayOutcome.CLOSED}' AND EXISTS (FROM {ROWS} AS kept "
                 "WHERE kept.source = dead.source AND (kept.position = dead.position "
-                f"OR dead.letter = 1 AND dead.codes IN ({_WHOLE})))",
+                f"OR {_IS_BATCH}))",
             )
         )
         found.append(

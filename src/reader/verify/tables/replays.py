@@ -38,6 +38,8 @@ BATCHES = f"{MEMORY}.main.verify_replay_batches"
 """Numbers of the micro-batches of replays, as ``micro_batch``."""
 KNOWN = f"{MEMORY}.main.verify_known_batches"
 """Numbers of all micro-batches of the ledger, as ``micro_batch``."""
+CHANGED = "raw_hash IS NOT NULL AND transform IS NOT NULL"
+"""SQL of whether a transform changed the bytes of an attempt. It also has those that a dead letter lacks."""
 STATES = f"{MEMORY}.main.verify_letter_states"
 """Of each dead letter that was replayed: ``source``, ``position``, ``letter``, ``outcome`` of its newest attempt."""
 
@@ -93,7 +95,7 @@ class Replays:
             source: (units, changed)
             for source, units, changed in self._session.fetch(
                 "SELECT batch.source, max(salvaged + (rest.source IS NOT NULL)::BIGINT)::BIGINT, "  # noqa: S608
-                f"bool_or(raw_hash IS NOT NULL) FROM {ATTEMPTS} AS batch LEFT JOIN "
+                f"bool_or({CHANGED}) FROM {ATTEMPTS} AS batch LEFT JOIN "
                 f"(SELECT DISTINCT {SOURCE} AS source, {POSITION} AS position FROM {self._tables.dead_letters} "
                 f"WHERE {ATTEMPT} > 1) AS rest ON rest.source = batch.source AND rest.position = batch.salvaged "
                 f"WHERE made AND outcome = '{ReplayOutcome.CLOSED}' AND salvaged IS NOT NULL AND letter = 1 "
@@ -117,7 +119,7 @@ class Replays:
         closed = f"SELECT 1 FROM {ATTEMPTS} AS attempt WHERE attempt.source = {SOURCE} AND outcome = 'closed' AND "  # noqa: S608
         return (
             f"NOT EXISTS ({closed} salvaged IS NOT NULL) "
-            f"AND NOT EXISTS ({closed} raw_hash IS NOT NULL AND attempt.position = {POSITION})"
+            f"AND NOT EXISTS ({closed} {CHANGED} AND attempt.position = {POSITION})"
         )
 
     def _load_ledger(self) -> None:
