@@ -225,9 +225,9 @@ def _table(name: str, sides: dict[str, Sample], files: int) -> Table:
             f"{sample.figures['command_seconds']:.2f}",
             f"{sample.cpu_seconds:.2f}",
             f"{sample.peak_rss_mib:,.0f}",
-            f"{sample.figures['bronze']:,}",
-            f"{sample.figures['dead_letters']:,}",
-            f"{sample.figures['bronze_files']:,}",
+            f"{sample.figures['bronze']:,.0f}",
+            f"{sample.figures['dead_letters']:,.0f}",
+            f"{sample.figures['bronze_files']:,.0f}",
         ]
         for side, sample in sides.items()
     ]
