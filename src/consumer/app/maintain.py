@@ -139,7 +139,7 @@ def maintain_table(
 
 def _preview(table: OpenTable, settings: MaintenanceSettings, done: Maintained) -> None:
     """Say what would be done."""
-    done.to_compact = work(table, _options(settings)).files
+    done.to_compact = work(table, options_of(settings)).files
     _find_expiring(table, settings, done)
     done.orphans = remove_orphans(table, _before(settings.orphan_hours), dry_run=True)
 
@@ -149,8 +149,10 @@ def _carry_out(table: OpenTable, settings: MaintenanceSettings, done: Maintained
     for _ in range(_TRIES):
         done.busy = ""
         try:
-            while found := compact(table, _options(settings)):
+            while found := compact(table, options_of(settings)):
                 done.compacted.append(found)
+                if found.before.files < _MOST_FILES:
+                    break
             break
         except CollisionError as error:
             done.busy = str(error)
@@ -171,10 +173,12 @@ def _before(hours: float) -> datetime:
     return datetime.now(UTC) - timedelta(hours=hours)
 
 
-def _options(settings: MaintenanceSettings) -> dict[str, str]:
+def options_of(settings: MaintenanceSettings) -> dict[str, str]:
     """Options of Iceberg's ``rewrite_data_files``."""
     return {
         "target-file-size-bytes": str(settings.file_mib << 20),
+        # By default three quarters of it: two files of a bit more than half would be rewritten again each time.
+        "min-file-size-bytes": str(settings.file_mib << 19),
         "min-input-files": str(_LEAST_FILES),
         "max-files-to-rewrite": str(_MOST_FILES),
     }

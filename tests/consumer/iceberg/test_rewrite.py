@@ -9,9 +9,11 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from tests.consumer.iceberg.upserts import Upserts
 
+from consumer.app.maintain import options_of
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.rewrite import BRANCH, CollisionError, Compacted, NotEqualError, compact, work
+from lakeproof.settings import MaintenanceSettings
 
 pytestmark = pytest.mark.spark
 
@@ -103,6 +105,24 @@ def test_rows_are_the_same_in_fewer_files(table: Table) -> None:
     for file in files:
         times = [row["at"] for row in table.spark.read.parquet(file).collect()]
         assert times == sorted(times)
+
+
+def test_what_was_compacted_is_left_alone(spark: SparkSession) -> None:
+    name = f"gold.t{uuid.uuid4().hex}"
+    spark.sql(f"create table lake.{name} (bytes string, at timestamp) using iceberg partitioned by (days(at))")
+    for _ in range(6):  # 1.3 MB in all, for two files of less than three quarters of their size
+        spark.sql(
+            f"insert into lake.{name} select concat(uuid(), uuid(), uuid()), "
+            "timestamp'2026-11-20' + make_interval(0, 0, 0, 0, 0, 0, id) from range(3600)"
+        )
+    options = options_of(MaintenanceSettings(file_mib=1))
+    table = open_table(spark, name, "maintenance")
+    done = compact(table, options)
+    assert done
+    assert done.before.files == 6
+    assert 1 < done.after.files < 6
+    assert work(table, options).files == 0
+    assert work(table, {**options, "min-file-size-bytes": str(3 << 18)}).files > 0  # as Iceberg's default
 
 
 MUTANTS = {
