@@ -212,7 +212,7 @@ def replay_dead_letters(
     """
     settings = load_settings()
     asked = asked_to_run(settings, [stream], None)
-    condition = spark_condition("--where", where) if where else None
+    condition = spark_condition("--where", where) if where is not None else None
     from consumer.layers.bronze.transform import read_transform
 
     read = read_transform(transform) if transform else None

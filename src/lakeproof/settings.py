@@ -49,6 +49,7 @@ _ORIGIN = re.compile(r"https?://[^/\s,*?#@]+")
 _WEB = re.compile(r"https?://[^/\s?#@]+(/[^\s?#]*)?")
 _MEGABYTES = {"m": 1, "g": 1024, "t": 1024**2}
 _LEAST_MEGABYTES = 512
+_LONGEST_HOURS = 87_600  # ten years
 
 
 @contextmanager
@@ -357,13 +358,22 @@ class MaintenanceSettings(_Concern, title="Maintenance", alias_generator=_with_p
     """How tables are maintained."""
 
     every_minutes: float = Field(
-        15.0, gt=0, description="time between two maintenances beside a stream, with `consumer run --maintain`"
+        15.0,
+        gt=0,
+        le=_LONGEST_HOURS * 60,
+        description="time between two maintenances beside a stream, with `consumer run --maintain`",
     )
     keep_hours: float = Field(
-        1.0, gt=0, description="how long a snapshot is kept that is no longer the newest of its table"
+        1.0,
+        gt=0,
+        le=_LONGEST_HOURS,
+        description="how long a snapshot is kept that is no longer the newest of its table",
     )
     orphan_hours: float = Field(
-        72.0, ge=24, description="age from which on files are removed that no snapshot needs, at least a day"
+        72.0,
+        ge=24,
+        le=_LONGEST_HOURS,
+        description="age from which on files are removed that no snapshot needs, at least a day",
     )
     file_mib: int = Field(128, ge=1, le=4096, description="size that data files are compacted to, in MiB")
 

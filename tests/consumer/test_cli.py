@@ -101,6 +101,24 @@ def test_silver_that_cannot_be_filled_is_refused(
     assert "--to bronze" in result.stderr
 
 
+def test_an_empty_condition_is_not_that_all_dead_letters_are_replayed(lake_settings: Settings) -> None:
+    result = consumer(lake_settings, "replay", "events", "--where", "")
+    assert result.returncode == 2
+    assert failure(result.stderr)["message"] == "--where: expected a condition, got ''."
+
+
+@pytest.mark.spark
+def test_a_wrong_condition_is_one_error_without_a_stack_trace(lake_settings: Settings) -> None:
+    land(lake_settings, 1, 1)
+    assert consumer(lake_settings, "run", "events", "--available-now", "--to", "bronze").returncode == 0
+    result = consumer(lake_settings, "replay", "events", "--dry-run", "--where", "nope = 1")
+    assert result.returncode == 2, result.stderr
+    assert "`nope` cannot be resolved" in str(failure(result.stderr)["message"])
+    assert "_contract_version" in str(failure(result.stderr)["hint"])
+    assert "QueryContextLogger" not in result.stderr
+    assert "org.apache.spark" not in result.stderr
+
+
 def test_help_names_every_option(lake_settings: Settings) -> None:
     text = consumer(lake_settings, "run", "--help", COLUMNS="120").stdout
     assert all(option in text for option in ("--data-source", "--available-now", "--trigger"))

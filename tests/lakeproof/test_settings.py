@@ -66,6 +66,8 @@ def test_the_environment_wins_over_the_file_and_empty_is_unset(monkeypatch, tmp_
         ("LAKE_JUDGE", "rust"),
         ("LAKE_CATALOG_URI", "sqlite://"),
         ("LAKE_LANDING_LOG_URI", "http://there"),
+        *((f"LAKE_MAINTENANCE_{name}", "inf") for name in ("EVERY_MINUTES", "KEEP_HOURS", "ORPHAN_HOURS")),
+        ("LAKE_MAINTENANCE_KEEP_HOURS", "1e9"),
         ("LAKE_HOME", "s3://bucket"),
         ("LAKE_LANDING", "s3:/bucket"),
         *(

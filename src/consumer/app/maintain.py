@@ -8,16 +8,19 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
+from posixpath import normpath
+from urllib.parse import urlsplit
 
 import structlog
 from py4j.protocol import Py4JError
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.expire import expire, references, remove_orphans, snapshots
-from consumer.iceberg.jvm import failed_outside, first_cause
+from consumer.iceberg.jvm import failed_outside, first_cause, is_missing
 from consumer.iceberg.rewrite import CollisionError, Compacted, NotEqualError, compact, drop_branch, work
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import load_contract
@@ -66,6 +69,8 @@ class Maintained:
     to_expire: int = 0
     """Snapshots that are old enough to expire."""
     orphans: int = 0
+    shared_with: list[str] = field(default_factory=list)
+    """Tables that have files in the same folder, so that none there is known to be an orphan."""
     kept_by: list[str] = field(default_factory=list)
     """Branches and tags that keep snapshots older than those that are kept anyway."""
     busy: str = ""
@@ -82,15 +87,52 @@ def maintain(
         tables = tables_of(settings, names)
         if not tables:
             raise UsageError("There are no tables yet.", "Run `consumer run STREAM`.")
+        with catalog_errors():
+            shared = sharing(open_catalog(settings))
         spark = session()
         prepare(spark)
-        return [maintain_table(spark, name, settings.maintenance, dry_run=dry_run) for name in tables]
+        return [maintain_table(spark, name, settings.maintenance, shared, dry_run=dry_run) for name in tables]
 
 
 def tables_of(settings: Settings, names: Sequence[str]) -> list[str]:
     """Names of the tables of streams, or of all tables of the lake if none is named."""
     with catalog_errors():
         return list(_tables(open_catalog(settings), settings, names))
+
+
+def sharing(catalog: Catalog) -> Callable[[str], list[str]]:
+    """Find the tables that have files in the folder of another one.
+
+    A table that is renamed keeps its folder, and the next one of its old name gets the same. One that cannot be read
+    may have files anywhere.
+    """
+    folders = {
+        name: _folders(catalog, name)
+        for namespace in catalog.list_namespaces()
+        for name in map(".".join, catalog.list_tables(namespace))
+    }
+
+    def with_files_in(name: str) -> list[str]:
+        own, *_ = folders.get(name) or [""]
+        others = {other: found for other, found in folders.items() if other != name and found != []}
+        return sorted(
+            other for other, found in others.items() if found is None or any(each.startswith(own) for each in found)
+        )
+
+    return with_files_in
+
+
+def _folders(catalog: Catalog, name: str) -> list[str] | None:
+    """Where a table has files, its own folder first; nothing if it was dropped, None if it cannot be read."""
+    try:
+        table = catalog.load_table(name)
+    except NoSuchTableError:
+        return []
+    except Exception:  # noqa: BLE001 - whatever PyIceberg raises for a table of any writer
+        return None
+    others = (table.properties.get(f"write.{part}.path") for part in ("data", "metadata"))
+    places = (urlsplit(each) for each in (table.location(), *others) if each)
+    return [f"{place.netloc}{normpath(place.path)}/" for place in places]
 
 
 def prepare(spark: SparkSession) -> None:
@@ -103,31 +145,37 @@ def maintain_table(
     spark: SparkSession,
     name: str,
     settings: MaintenanceSettings,
+    shared: Callable[[str], list[str]] | None,
     *,
     dry_run: bool = False,
-    with_orphans: bool = True,
 ) -> Maintained:
     """Maintain one table. What fails is noted, so that the others are maintained.
 
-    To find orphan files, all files in the folder of the table are listed.
+    To find orphan files, all files in the folder of the table are listed, unless others have files there, as `shared`
+    says. Without it, orphan files are left alone.
     """
-    table = open_table(spark, name, _QUERY)
-    size = _size(table)
-    done = Maintained(name, size, size)
-    if not size.snapshots:
-        return done
+    nothing = Size(0, 0, 0)
+    done = Maintained(name, nothing, nothing)
     try:
+        table = open_table(spark, name, _QUERY)
+        done.before = done.after = _size(table)
+        if not done.before.snapshots:
+            return done
         if dry_run:
             _preview(table, settings, done)
         else:
             _carry_out(table, settings, done)
-            if with_orphans:
-                done.orphans = remove_orphans(table, _before(settings.orphan_hours), dry_run=False)
-            done.after = _size(table)
+        if shared:
+            done.shared_with = shared(name)
+            if not done.shared_with:
+                done.orphans = remove_orphans(table, _before(settings.orphan_hours), dry_run=dry_run)
+        done.after = _size(table)
     except NotEqualError as error:
         done.problem = f"A compaction would have changed rows, so it was not published: {error}"
     except (Py4JError, PySparkException) as error:
-        if isinstance(error, Py4JError) and failed_outside(error):
+        # A file that is missing or damaged is a problem of its table. If the table cannot be opened for another
+        # reason, others cannot be either.
+        if failed_outside(error) and not _can_be_read(spark, name):
             raise UnavailableError(f"Cannot maintain {name}: {first_cause(error)}", "Run it again later.") from error
         done.problem = first_cause(error)
     if done.problem:
@@ -137,11 +185,19 @@ def maintain_table(
     return done
 
 
+def _can_be_read(spark: SparkSession, name: str) -> bool:
+    """Whether the catalog and the storage answer, if only that a table is missing."""
+    try:
+        _size(open_table(spark, name, _QUERY))
+    except (Py4JError, PySparkException) as error:
+        return is_missing(error)
+    return True
+
+
 def _preview(table: OpenTable, settings: MaintenanceSettings, done: Maintained) -> None:
     """Say what would be done."""
     done.to_compact = work(table, options_of(settings)).files
     _find_expiring(table, settings, done)
-    done.orphans = remove_orphans(table, _before(settings.orphan_hours), dry_run=True)
 
 
 def _carry_out(table: OpenTable, settings: MaintenanceSettings, done: Maintained) -> None:
@@ -248,6 +304,8 @@ def lines(done: Sequence[Maintained], *, dry_run: bool) -> Iterator[str]:
             yield f"  Some files are left for the next time, because a writer changed them: {each.busy}"
         if each.kept_by:
             yield f"  Older snapshots are kept by {', '.join(each.kept_by)}."
+        if each.shared_with:
+            yield f"  Orphan files are not looked for: the folder may have files of {', '.join(each.shared_with)}."
         if each.problem:
             yield f"  {each.problem}"
     if dry_run:

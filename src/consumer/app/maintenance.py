@@ -61,7 +61,7 @@ class MaintenanceQuery(Query):
                 for name in tables_of(self._settings, self._streams):
                     if bulletin.stop_file.exists():
                         return
-                    maintain_table(spark, name, self._settings.maintenance, with_orphans=False)
+                    maintain_table(spark, name, self._settings.maintenance, None)
             self.micro_batches += 1
         except LeaseHeldError:
             log.info("another maintenance is running")

@@ -132,7 +132,8 @@ def report(done: Replayed, wanted: Replay, *, dry_run: bool = False) -> str:
     lines = [f"{count_of(done.letters, 'dead letter')} {words} replayed: {each}."]
     lines.append(f"Bronze {'would get' if dry_run else 'got'} {count_of(landed, 'row')}.")
     if left:
-        lines.append(f"Of batches, {count_of(left, 'part')} {'would be' if dry_run else 'became'} new dead letters.")
+        new = "a new dead letter" if left == 1 else "new dead letters"
+        lines.append(f"{count_of(left, 'part')} of batches {'would be' if dry_run else 'became'} {new}.")
     for fate, count in sorted(done.fates.items(), key=lambda item: (-item[1], item[0])):
         had, outcome, why = fate
         lines.append(f"  {had}: {count:,} {outcome}{f' by {why}' if why and why != had else ''}")

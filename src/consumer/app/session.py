@@ -203,13 +203,16 @@ def _end_jvm(gateway: JavaGateway, session: SparkSession) -> None:
 
 
 def _silence(context: SparkContext) -> None:
-    """When the JVM is gone, both print a stack trace. Whoever calls the JVM gets an error, and reports it."""
+    """Leave stack traces out: whoever calls the JVM gets an error, and reports it. Both print one when it is gone."""
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     root, own = logging.getLogger(), logging.getLogger("py4j")
     root.addFilter(_is_not_py4j)
     _ENDS.callback(root.removeFilter, _is_not_py4j)
     own.propagate = False
     _ENDS.callback(setattr, own, "propagate", True)
+    # PySpark would print each error of a condition or expression, with Java's stack trace, before we report it.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:

@@ -23,7 +23,7 @@ from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import DataFile, Target
-from consumer.iceberg.jvm import elements, exception_class, java_class
+from consumer.iceberg.jvm import MISSING, elements, exception_class, java_class
 from consumer.iceberg.marker import Committed, Marker, check_history, has_done, property_of
 from consumer.iceberg.newest import newest_marker, spark_state
 from lakeproof.catalog import CATALOG
@@ -40,11 +40,6 @@ _ATTEMPTS = 10
 _LONGEST_WAIT = 1.0
 # The only exception that says that a commit did not land. After any other, the table is looked at, too.
 _REFUSED = "org.apache.iceberg.exceptions.CommitFailedException"
-_GONE = (
-    "org.apache.iceberg.exceptions.NotFoundException",
-    "java.nio.file.NoSuchFileException",
-    "java.io.FileNotFoundException",
-)
 
 
 @dataclass(frozen=True)
@@ -172,7 +167,7 @@ def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
         try:
             snapshot = _prepare(transaction, table.query, marker, change)
         except Py4JJavaError as error:
-            if exception_class(error) in _GONE:
+            if exception_class(error) in MISSING:
                 raise _gone(table, error.java_exception.getMessage()) from error
             raise
         try:

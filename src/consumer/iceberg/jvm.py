@@ -17,6 +17,13 @@ _OUTSIDE = (
     "software.amazon.awssdk.core.exception.SdkException",
 )
 
+MISSING = (
+    "org.apache.iceberg.exceptions.NotFoundException",
+    "java.nio.file.NoSuchFileException",
+    "java.io.FileNotFoundException",
+)
+"""Errors of a file that is missing."""
+
 
 def java_class(spark: SparkSession, name: str) -> Any:
     """Find a class of the JVM by its full name."""
@@ -64,6 +71,11 @@ def exception_class(error: Py4JJavaError) -> str:
 def failed_outside(error: Exception) -> bool:
     """Whether a disk, a network, a database, a catalog or S3 failed."""
     return any(name in _OUTSIDE for name in _exception_classes(error))
+
+
+def is_missing(error: Exception) -> bool:
+    """Whether a file is missing."""
+    return any(name in MISSING for name in _exception_classes(error))
 
 
 def _exception_classes(error: Exception) -> Iterator[str]:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.replays import STREAM, WRONG, apply, batch, drain, land, order, replay, write_contract
 from tests.lakes import changed
 
+from consumer.app import maintain as maintain_module
 from consumer.app.maintain import LEASE, Maintained, as_json, lines, maintain
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import open_table
@@ -139,7 +141,7 @@ def test_what_others_need_is_kept_and_named(filled: Settings, session_of: Sessio
     assert [row["id"] for row in after.collect()] == old
 
 
-def test_snapshots_are_kept_for_a_day_and_orphans_for_three(filled: Settings, session_of: SessionOf) -> None:
+def test_snapshots_are_kept_for_an_hour_and_orphans_for_three_days(filled: Settings, session_of: SessionOf) -> None:
     (folder,) = (filled.home / "warehouse" / "bronze").iterdir()
     new, old = folder / "data" / "new.parquet", folder / "data" / "old.parquet"
     for path, age in ((new, timedelta(days=2)), (old, timedelta(days=4))):
@@ -172,6 +174,43 @@ def test_a_compaction_that_is_not_proven_is_a_problem_of_its_table(
     assert done["silver.orders"].compacted
     assert all_rows_of(filled, "bronze.orders") == before
     assert list(open_table(session_of(filled), "bronze.orders", "").loaded.refs().keySet()) == ["main"]
+
+
+def test_what_is_wrong_with_a_table_does_not_keep_others_from_maintenance(
+    filled: Settings, session_of: SessionOf
+) -> None:
+    table = open_catalog(filled).load_table("bronze.orders")
+    lost = Path(urlsplit(next(iter(table.scan().plan_files())).file.file_path).path)
+    lost.rename(lost.with_suffix(".away"))
+    opened = maintain_module.tables_of
+
+    def one_that_is_dropped_meanwhile(settings: Settings, names: Any) -> list[str]:
+        return ["bronze.dropped", *opened(settings, names)]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(maintain_module, "tables_of", one_that_is_dropped_meanwhile)
+        done = {each.table: each for each in maintain(filled, [], lambda: session_of(filled))}
+    assert "bronze.dropped" in done["bronze.dropped"].problem
+    assert lost.name in done["bronze.orders"].problem
+    assert {each.table for each in done.values() if each.problem} == {"bronze.dropped", "bronze.orders"}
+    assert done["silver.orders"].compacted
+
+
+def test_files_of_a_table_in_the_same_folder_are_no_orphans(filled: Settings, session_of: SessionOf) -> None:
+    session = session_of(filled)
+    kept = "lake.bronze.orders_kept"
+    session.sql("alter table lake.bronze.orders rename to bronze.orders_kept").collect()
+    folder = urlsplit(open_catalog(filled).load_table("bronze.orders_kept").location()).path
+    session.sql(f"create table lake.bronze.orders using iceberg location '{folder}' as select 1 as id").collect()
+    for path in Path(folder).rglob("*"):
+        os.utime(path, (0, 0))
+    rows_before = session.table(kept).count()
+    done = maintained(filled, session_of)
+    assert session_of(filled).table(kept).count() == rows_before
+    assert done["bronze.orders"].shared_with == ["bronze.orders_kept"]
+    assert done["silver.orders"].shared_with == []
+    said = "  Orphan files are not looked for: the folder may have files of bronze.orders_kept."
+    assert said in list(lines([done["bronze.orders"]], dry_run=False))
 
 
 def all_rows_of(settings: Settings, table: str) -> list[dict[str, Any]]:

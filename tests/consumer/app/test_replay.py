@@ -449,6 +449,14 @@ def test_a_condition_that_cannot_be_evaluated_is_refused(settings: Settings, ses
     before = snapshots(settings)
     with pytest.raises(UsageError, match=r"--where cannot be evaluated: .*nothing_like_it"):
         replay(settings, session_of, Replay(Choice(spark_condition("--where", "nothing_like_it = 1"))))
+    text = "json_extract_string(raw, '$.kind')::int = 1"
+    with pytest.raises(UsageError, match=r"--where cannot be evaluated for one of the dead letters: .*CAST") as caught:
+        replay(settings, session_of, Replay(Choice(spark_condition("--where", text))))
+    assert "try_cast" in caught.value.hint
+    correction = Transform("number.sql", "cast(raw as int)")
+    expression = spark_expression("--transform number.sql", correction.text)
+    with pytest.raises(UsageError, match=r"--transform number\.sql cannot be evaluated for one of the dead letters"):
+        replay(settings, session_of, Replay(transform=correction, expression=expression))
     assert snapshots(settings) == before
 
 

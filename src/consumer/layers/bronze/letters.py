@@ -3,15 +3,18 @@
 Those of a stream without attempts need no join: tasks read them from the data files, at a fifth of the time.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from consumer.condition import COLUMNS
 from consumer.iceberg.scan import Scan, plan
 from consumer.layers.bronze.replay_tasks import ETAG, TRANSFORMED, TRIED
 from lakeproof.catalog import CATALOG
@@ -40,6 +43,8 @@ _BYTES = "__bytes"
 _LETTER_KEY = "__letter"
 _KEYS = [SOURCE, POSITION, ATTEMPT]
 _LARGE_BYTES = 64 << 20
+_NAMED = f"The columns are {', '.join(COLUMNS)}; of a topic also _key and _headers."
+_DATA_EXCEPTION = "22"  # class of SQLSTATE
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ def transformed(letters: DataFrame, expression: str | None, name: str = "") -> D
     try:
         made = hidden.withColumn(TRANSFORMED, F.expr(expression).cast("string").cast("binary"))
     except AnalysisException as error:
-        raise _unusable(f"--transform: {name}", error) from error
+        raise _unusable(f"--transform {name}", error, "It is an expression over raw.") from error
     return made.withColumn(RAW, F.col(_BYTES)).drop(_BYTES)
 
 
@@ -183,7 +188,7 @@ def _where(letters: DataFrame, condition: str) -> DataFrame:
     try:
         found = visible.where(F.expr(condition))
     except AnalysisException as error:
-        raise _unusable("--where", error) from error
+        raise _unusable("--where", error, _NAMED) from error
     return found.withColumn(RAW, F.col(_BYTES)).drop(_BYTES, "codes", "attempts")
 
 
@@ -191,8 +196,25 @@ def _code(reason: Column) -> Column:
     return reason["code"]
 
 
-def _unusable(option: str, error: AnalysisException) -> UsageError:
-    said = str(error).splitlines()[0].rstrip(".")
-    return UsageError(
-        f"{option} cannot be evaluated: {said}.", "Correct it. `consumer replay --help` names the columns."
-    )
+@contextmanager
+def evaluated(option: str) -> Iterator[None]:
+    """Report what a condition or an expression cannot do with the bytes of a dead letter, such as a cast."""
+    try:
+        yield
+    except PySparkException as error:
+        if not option or not (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
+            raise
+        raise UsageError(
+            f"{option} cannot be evaluated for one of the dead letters: {_first_sentence(error)}.",
+            "Correct it. `try_cast` gives NULL where a value cannot be converted.",
+        ) from error
+
+
+def _unusable(option: str, error: AnalysisException, hint: str) -> UsageError:
+    return UsageError(f"{option} cannot be evaluated: {_first_sentence(error)}.", f"Correct it. {hint}")
+
+
+def _first_sentence(error: PySparkException) -> str:
+    """What Spark says, without the names of columns that it suggests: some are not for a condition."""
+    said = str(error).splitlines()[0]
+    return said.partition(" Did you mean ")[0].partition(" SQLSTATE: ")[0].rstrip(".")

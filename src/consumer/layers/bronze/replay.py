@@ -26,6 +26,7 @@ from consumer.layers.bronze.letters import (
     attempts_of,
     begun,
     chosen,
+    evaluated,
     first,
     transformed,
     untouched,
@@ -59,6 +60,12 @@ class Replay:
     salvage: bool = False
     transform: Transform | None = None
     expression: str | None = None  # a transform in SQL, in that of Spark
+
+    @property
+    def evaluates(self) -> str:
+        """The options with SQL that Spark evaluates for each dead letter."""
+        of_transform = [f"--transform {self.transform.name}"] if self.transform and self.expression else []
+        return " or ".join([*["--where"] * bool(self.choice.where), *of_transform])
 
 
 @dataclass(frozen=True)
@@ -197,6 +204,11 @@ class ReplayLayer(Computing[Letters]):
         asked = self._asked
         if found := self._untouched():
             return found
+        with evaluated(asked.evaluates):
+            return self._counted(spark, tried=tried)
+
+    def _counted(self, spark: SparkSession, *, tried: bool) -> tuple[DataFrame | Scan, int, bool]:
+        asked = self._asked
         rows = chosen(spark, self._tables, asked.choice, self._since, tried=tried)
         most = MOST_LETTERS if self._left is None else min(MOST_LETTERS, self._left)
         if not most:
@@ -241,7 +253,8 @@ class ReplayLayer(Computing[Letters]):
         if isinstance(rows, Scan):
             found = spread(spark, rows, lambda part: work(map(as_chosen, read(part))))
         else:
-            found = write_in_tasks(rows, work)
+            with evaluated(self._asked.evaluates):
+                found = write_in_tasks(rows, work)
         for each in found:
             done.add(each)
         return done
