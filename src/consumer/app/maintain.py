@@ -5,11 +5,11 @@ changed no row.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
 from posixpath import normpath
-from urllib.parse import urlsplit
 
 import structlog
 from py4j.protocol import Py4JError
@@ -45,6 +45,7 @@ _PARTITIONS = 4  # for each core
 # Files that one compaction replaces at most: the driver holds a task for each of them.
 _MOST_FILES = 10_000
 _LEAST_FILES = 5
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*")
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,9 @@ def _folders(catalog: Catalog, name: str) -> list[str] | None:
     except Exception:  # noqa: BLE001 - whatever PyIceberg raises for a table of any writer
         return None
     others = (table.properties.get(f"write.{part}.path") for part in ("data", "metadata"))
-    places = (urlsplit(each) for each in (table.location(), *others) if each)
-    return [f"{place.netloc}{normpath(place.path)}/" for place in places]
+    # `file:/a`, `file:///a` and `/a` are the same folder. A name may have `#` or `?`, so this is no URL to split.
+    places = (_SCHEME.sub("", each) for each in (table.location(), *others) if each)
+    return [f"{normpath(f'/{place}')}/" for place in places]
 
 
 def prepare(spark: SparkSession) -> None:

@@ -28,6 +28,12 @@ BRANCH = "lakeproof-maintenance"
 """Where files are rewritten. A branch of this name is left behind by a maintenance that was killed."""
 
 _NESTED = (ArrayType, MapType, StructType, VariantType)
+_TO_THE_MICROSECOND = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # the default drops them
+_WHOLE = {
+    "ignoreNullFields": "false",
+    "timestampFormat": f"{_TO_THE_MICROSECOND}XXX",
+    "timestampNTZFormat": _TO_THE_MICROSECOND,
+}
 _COLLECTIONS = "org.apache.iceberg.relocated.com.google.common.collect"
 _SWAPPED = "lakeproof.maintenance"  # in the summary of the snapshot that swaps files
 # What a writer did to the table between the look at it and the commit.
@@ -198,7 +204,7 @@ def row_hash(rows: DataFrame) -> Column:
 def _comparable(column: Column, field: StructField) -> Column:
     """A column as something that Spark can hash: it hashes no maps."""
     if isinstance(field.dataType, _NESTED):
-        return sf.to_json(sf.struct(column), {"ignoreNullFields": "false"})
+        return sf.to_json(sf.struct(column), _WHOLE)
     return column
 
 

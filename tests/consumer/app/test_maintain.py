@@ -5,16 +5,18 @@ import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
+from pyiceberg.catalog import Catalog
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.replays import STREAM, WRONG, apply, batch, drain, land, order, replay, write_contract
 from tests.lakes import changed
 
 from consumer.app import maintain as maintain_module
-from consumer.app.maintain import LEASE, Maintained, as_json, lines, maintain
+from consumer.app.maintain import LEASE, Maintained, as_json, lines, maintain, sharing
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import open_table
 from lakeproof.catalog import open_catalog
@@ -211,6 +213,38 @@ def test_files_of_a_table_in_the_same_folder_are_no_orphans(filled: Settings, se
     assert done["silver.orders"].shared_with == []
     said = "  Orphan files are not looked for: the folder may have files of bronze.orders_kept."
     assert said in list(lines([done["bronze.orders"]], dry_run=False))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shares"),
+    [
+        ("file:///a/b", "/a/b/", True),
+        ("file:///a/b", "file:/a//b/c", True),
+        ("s3://a/b", "s3a://a/b", True),
+        ("file:///a/b", "file:///a/bc", False),
+        ("file:///a#b?c/d", "file:///a#b?c/e", False),
+        ("s3://a/b", "s3://b/b", False),
+    ],
+)
+def test_folders_are_compared_however_they_are_written(one: str, other: str, shares: bool) -> None:
+    assert sharing(cast(Catalog, Located({"one": one, "other": other})))("bronze.one") == ["bronze.other"] * shares
+
+
+class Located:
+    """A catalog of tables that are anywhere."""
+
+    def __init__(self, locations: Mapping[str, str]) -> None:
+        self.locations = locations
+
+    def list_namespaces(self) -> list[tuple[str]]:
+        return [("bronze",)]
+
+    def list_tables(self, namespace: tuple[str]) -> list[tuple[str, str]]:
+        return [(*namespace, name) for name in self.locations]
+
+    def load_table(self, name: str) -> SimpleNamespace:
+        location = self.locations[name.removeprefix("bronze.")]
+        return SimpleNamespace(location=lambda: location, properties={})
 
 
 def all_rows_of(settings: Settings, table: str) -> list[dict[str, Any]]:

@@ -107,6 +107,13 @@ def test_rows_are_the_same_in_fewer_files(table: Table) -> None:
         assert times == sorted(times)
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_microseconds_of_nested_times_are_proven(spark: SparkSession, kind: str) -> None:
+    text = f"select array(struct({kind}'2026-11-21 06:00:00.00000%s' as at)) as times"
+    one, other = (spark.sql(text % digit) for digit in (1, 2))
+    assert one.select(rewrite.row_hash(one)).collect() != other.select(rewrite.row_hash(other)).collect()
+
+
 def test_what_was_compacted_is_left_alone(spark: SparkSession) -> None:
     name = f"gold.t{uuid.uuid4().hex}"
     spark.sql(f"create table lake.{name} (bytes string, at timestamp) using iceberg partitioned by (days(at))")
