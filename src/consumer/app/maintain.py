@@ -87,7 +87,8 @@ def maintain(
     with lease(settings.state.database, LEASE):
         tables = tables_of(settings, names)
         if not tables:
-            raise UsageError("There are no tables yet.", "Run `consumer run STREAM`.")
+            missing = f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'}" if names else "There are"
+            raise UsageError(f"{missing} no tables yet.", f"Run `consumer run {' '.join(names) or 'STREAM'}`.")
         with catalog_errors():
             shared = sharing(open_catalog(settings))
         spark = session()
