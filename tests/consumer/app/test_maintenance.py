@@ -23,7 +23,7 @@ from reader.verify.driver import verify
 
 pytestmark = [pytest.mark.spark, pytest.mark.all]
 
-KILLS = 4
+KILLS = 2
 _DEADLINE_SECONDS = 180
 
 
