@@ -26,6 +26,7 @@ from lakeproof.tables.names import stream_tables
 from reader.connect import connect
 from reader.verify import registry
 from reader.verify.check import Result, Scope, Section, Verification
+from reader.verify.hold import holding_streams
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -63,6 +64,7 @@ def verify(
         with (
             Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress,
             connect(settings) as session,
+            holding_streams(settings, names),
         ):
             task = progress.add_task("")
 
