@@ -95,7 +95,14 @@ def run_rebuild(asked: Asked) -> str:
 
 
 def _run(settings: Settings, queries: Sequence[Query], what: str, trigger: Trigger, urgent: Sequence[str] = ()) -> None:
-    start = partial(start_session, settings, f"lakeproof consumer {what}", PLANNING_ONLY, urgent=urgent)
+    start = partial(
+        start_session,
+        settings,
+        f"lakeproof consumer {what}",
+        PLANNING_ONLY,
+        urgent=urgent,
+        weights={each.name: each.weight for each in queries},
+    )
     try:
         with screen(available_now=trigger.available_now):
             run_queries(settings, queries, start, available_now=trigger.available_now)
