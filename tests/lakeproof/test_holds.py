@@ -58,7 +58,6 @@ def test_a_reader_keeps_its_snapshot_when_the_deadline_is_extended(catalog: Cata
 
 def test_a_deadline_that_has_passed_holds_nothing(catalog: Catalog) -> None:
     hold(catalog, NAME, "late", datetime.now(UTC) + timedelta(milliseconds=300))
-    assert list(held(catalog)) == ["late"]
     time.sleep(0.4)
     assert held(catalog) == {}
 
@@ -122,7 +121,7 @@ def test_the_command(catalog: Catalog, lake_settings: Settings, tmp_path: Path) 
     for arguments, message in {
         (NAME, "--for", "6h"): "--as is missing",
         (NAME, "--as", "report"): "Expected either --for or --until",
-        (NAME, "--as", "report", "--for", "6"): "--for: expected a duration",
+        (NAME, "--as", "report", "--for", "6"): "Expected a duration",
         (NAME, "--as", "report", "--until", "2026-11-22"): "--until: expected a time",
         (NAME, "--as", "report", "--until", "2020-11-22T06:00:00Z"): "is in the past",
         ("bronze.none", "--as", "report", "--for", "1d"): "There is no table bronze.none",

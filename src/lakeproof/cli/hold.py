@@ -1,21 +1,17 @@
 """The command `lakeproof hold`: registered readers."""
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeproof.contracts.duration import MAX_DURATION
+from lakeproof.contracts.duration import read_option
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings, load_settings
 from lakeproof.topics import time_with_zone
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-
-_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
-_DURATION = re.compile(r"([1-9]\d{0,6})([dhm])", re.ASCII)
 
 
 def hold(
@@ -27,7 +23,7 @@ def hold(
         str | None, typer.Option("--as", metavar="NAME", help="Name of the reader.", show_default=False)
     ] = None,
     duration: Annotated[
-        str | None, typer.Option("--for", metavar="6h", help="How long: days, hours or minutes.", show_default=False)
+        str | None, typer.Option("--for", metavar="6h", help="How long, like 6h, 30m or 2d.", show_default=False)
     ] = None,
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Until when. Instead of --for.", show_default=False)
@@ -99,11 +95,7 @@ def _deadline(duration: str | None, until: str | None) -> datetime:
     if (duration is None) == (until is None):
         raise UsageError("Expected either --for or --until.", "Add one, like --for 6h.")
     if duration is not None:
-        found = _DURATION.fullmatch(duration)
-        length = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
-        if length is None or length > MAX_DURATION:
-            raise UsageError(f"--for: expected a duration, got {duration!r}.", "Write it like 6h, 30m or 2d.")
-        return now + length
+        return now + read_option(duration)
     time = time_with_zone(until or "")
     if time is None:
         hint = "Write it like 2026-11-22T06:00:00Z."
