@@ -19,6 +19,7 @@ from consumer.app.maintain import maintain_table, prepare
 from consumer.app.session import start_session
 from consumer.iceberg.append import open_table
 from consumer.iceberg.data_files import DataFile, DataFileWriter
+from consumer.iceberg.jvm import java_class
 from lakeproof.catalog import CATALOG, open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, load_settings
@@ -91,7 +92,8 @@ def _ask(spark: SparkSession, settings: Settings, table: str, event_time: str) -
         opened = open_table(spark, table, QUERY)
         planned = opened.loaded.newScan().planFiles()
         try:
-            return sum(1 for _ in planned)
+            lists = java_class(spark, "org.apache.iceberg.relocated.com.google.common.collect.Lists")
+            return int(lists.newArrayList(planned).size())
         finally:
             planned.close()
 
