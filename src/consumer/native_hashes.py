@@ -1,4 +1,4 @@
-"""Hashes of rows by the native judge's package: what it is given, and whether it is there.
+"""Hashes of rows by the native judge's package, if that is installed.
 
 It makes the texts of :mod:`consumer.texts`, and the hashes of these, 20 times as fast. Without it, or where it fails,
 Python makes the same.
