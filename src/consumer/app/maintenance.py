@@ -12,6 +12,7 @@ from consumer.app.application import Query
 from consumer.app.failures import explained
 from consumer.app.following import Following, follow
 from consumer.app.maintain import LEASE, maintain_table, prepare, tables_of
+from consumer.app.retain import lines, retain_all, streams_with_retention
 from consumer.bulletin import Bulletin
 from consumer.iceberg.append import open_table
 from consumer.iceberg.growth import growth
@@ -23,11 +24,12 @@ from lakeproof.state.lease import Lease, LeaseHeldError, lease, maintenance_leas
 log = structlog.get_logger()
 
 _LOOK_SECONDS = 30.0
+_RETENTION_SECONDS = 3_600.0  # it lists the whole landing zone
 _TAG = "lakeproof-maintenance"  # of its jobs in Spark
 
 
 class MaintenanceQuery(Query):
-    """Maintains the tables of streams every so often, and one that has grown much at once.
+    """Maintains the tables of streams every so often, and one that has grown much at once; retains landed files.
 
     What fails is logged, and tried again the next time.
 
@@ -41,6 +43,7 @@ class MaintenanceQuery(Query):
         self._settings = settings
         self._streams = streams
         self._seen: dict[str, int] = {}  # sequence number of the newest commit after its last maintenance, by table
+        self._retained_at: float | None = None
         self.lease_name = maintenance_lease(streams)
 
     def prepare(self) -> None:
@@ -64,6 +67,9 @@ class MaintenanceQuery(Query):
             if is_time:
                 next_time = now + every
             self._maintain(session, bulletin, is_time=is_time)
+            if is_time and (self._retained_at is None or now >= self._retained_at + _RETENTION_SECONDS):
+                self._retained_at = now
+                self.retain(bulletin)
             return False
 
         look = min(every, _LOOK_SECONDS)
@@ -94,6 +100,18 @@ class MaintenanceQuery(Query):
             log.warning("maintenance failed", problem=error.message)
         except (Py4JError, PySparkException) as error:
             log.warning("maintenance failed", problem=first_cause(error))
+
+    def retain(self, bulletin: Bulletin) -> None:
+        """Remove landed files of the streams whose contracts say how long these are kept."""
+        try:
+            for stream in streams_with_retention(self._settings, self._streams):
+                (done,) = retain_all(self._settings, [stream], None, None, is_ending=bulletin.stop_file.exists)
+                if done.removed or done.problem:
+                    log.info("retention", stream=stream, said=" ".join(map(str.strip, lines([done], dry_run=False))))
+        except LeaseHeldError:
+            log.info("another retention is running")
+        except LakeproofError as error:
+            log.warning("retention failed", problem=error.message)
 
     def _has_grown(self, spark: SparkSession, name: str, own: MaintenanceSettings) -> bool:
         """Whether so much was committed since the last compaction, or the last look of ours, that it is worth one."""
