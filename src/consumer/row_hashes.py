@@ -1,0 +1,37 @@
+"""Hashes of the rows of a table, and of sets of them: what the ledger records of an append.
+
+The hash of a row is the first 64 bits of MD5 of its text (:mod:`consumer.texts`): of all columns that are not null, by
+their first names. That of a set of rows is the sum of theirs: it depends on no order and no data file, and a row that
+is doubled changes it. ``reader.verify.tables.row_hash`` has the same in SQL, and shares no code with this.
+"""
+
+from collections.abc import Iterable
+from hashlib import md5
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from consumer.texts import texts_of_fields
+from lakeproof.contracts import Field
+
+
+def row_hashes(rows: pa.RecordBatch, fields: Iterable[Field]) -> Any:
+    """Hash of each row as uint64, of a table with the fields of a contract and columns of its own."""
+    known = {name: field for field in fields for name in (field.name, *field.former_names)}
+    columns: dict[str, Any] = {}
+    for name, values in zip(rows.schema.names, rows.columns, strict=True):
+        field = known.get(name)
+        columns[field.first_name if field else name] = (values, field.type if field else None)
+    texts: list[Any] = texts_of_fields(dict(sorted(columns.items()))).to_pylist()
+    return np.frombuffer(b"".join(md5(text, usedforsecurity=False).digest()[:8] for text in texts), "<u8")
+
+
+def sum_of(hashes: Any) -> int:
+    """Hash of a set of rows: the sum of their hashes, as a signed number of 64 bits."""
+    return signed(int(np.add.reduce(hashes, dtype=np.uint64)))
+
+
+def signed(value: int) -> int:
+    """A number modulo 2^64, as a signed one."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
