@@ -47,6 +47,8 @@ def _stream_as_json(found: "Verification") -> dict[str, Any]:
             told |= members[0]
         else:
             told[section.key] = members if section.is_list else members[0] if members else None
+    if found.proof and told.get("proof"):
+        told["proof"]["number"] = found.proof.number or None
     return told
 
 

@@ -21,6 +21,7 @@ from lakeproof.state.schema import FILES
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import LANDING_ROOT
+from reader.verify.book.since import old_sources
 from reader.verify.check import Check, Finding, Result, Scope, Status
 from reader.verify.checks.sources import (
     SECTION,
@@ -52,10 +53,12 @@ def check(scope: Scope) -> tuple[Result, ...]:
     ledger = scope.ledger_properties()
     marker = marker_in(ledger, bronze_query(stream))
     accounted = Position.parse(marker["end"]) if marker else None  # before the first micro-batch
-    tables = TablesOfFiles(scope.session, stream, replays := replays_of(scope))
+    tables = TablesOfFiles(scope.session, scope.book.tables, replays := replays_of(scope))
     settle(tables)
     if replays.is_lost:
         return (result_of([], [lost_attempts(stream)]),)
+    proven = old_sources(scope.session, scope.book.tables, scope.book.proven) if scope.book.since else set()
+    tables.trust(proven)
     listed = dict(zone.list())
     landed = {name: file for name, file in listed.items() if not is_hidden(name)}
     _check_folder(zone, ledger.get(LANDING_ROOT), tables, landed)
@@ -65,14 +68,15 @@ def check(scope: Scope) -> tuple[Result, ...]:
     letters: dict[str, dict[int, list[str | None]]] = {}
     for source, position, raw_hash in tables.letters():
         letters.setdefault(source, {}).setdefault(position, []).append(raw_hash)
-    found = _Recount(zone, tables, landed, letters, sample, settings.limits)
+    found = _Recount(zone, tables, landed, letters, sample, settings.limits, proven)
     found.read(lambda done, due: scope.show(f"{stream}: landing zone", done, due))
     accounts = tables.accounts.values()
     return (
         result_of(
             _findings(tables, found, passed),
             problems,
-            units=sum(found.expected(name, units.count) for name, units in found.units.items()),
+            units=sum(found.expected(name, units.count) for name, units in found.units.items())
+            + sum(tables.bookings[name].units for name in proven & found.landed.keys() - found.units.keys()),
             bronze=sum(account.bronze for account in accounts),
             dead_letters=sum(account.rows - account.bronze for account in accounts),
             sampled=len(sample) if sample else 0,
@@ -133,6 +137,7 @@ class _Recount:
     letters: Letters
     sample: Sample | None
     limits: Limits
+    proven: AbstractSet[str] = frozenset()  # names of files that need not be read if they are what was read
     units: dict[str, Units] = field(default_factory=dict)
     contents: dict[str, list[str]] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
@@ -183,6 +188,7 @@ class _Recount:
         wanted: dict[str, AbstractSet[int]] = {}
         sizes = {booking.size for booking in self.gone.values() if booking.content_hash}
         hashed = same_size(self.landed) | {name for name, file in self.landed.items() if file.size in sizes}
+        hashed = self._without_proven(hashed)
         for name, file in self.landed.items():
             account, booking = self.tables.accounts.get(name), self.tables.bookings.get(name)
             copied = _may_be_a_copy(file, booking)
@@ -192,11 +198,22 @@ class _Recount:
                 if account and account.by_reference:
                     self.units[name] = Units(1, whole=True)
             elif not _is_repaired(self.tables, name) and (
-                (account or booking) and (copied or not _is_changed(file, account, booking))
+                (account or booking)
+                and (copied or (name not in self.proven and not _is_changed(file, account, booking)))
             ):
                 sampled = self.sample.positions(name) if self.sample else frozenset()
                 wanted[name] = self.letters.get(name, {}).keys() | sampled
         return wanted, hashed
+
+    def _without_proven(self, hashed: set[str]) -> set[str]:
+        """The ledger has the hashes of files that were proven: those that may be copies of new ones are compared."""
+        new = hashed - self.proven
+        sizes = {self.landed[name].size for name in new}
+        for name in hashed & self.proven:
+            content_hash = self.tables.bookings[name].content_hash
+            if content_hash and self.landed[name].size in sizes:
+                self.hashes[name] = content_hash
+        return new
 
     def _compare(self, name: str, file: StoredFile, units: Units) -> None:
         account, booking = self.tables.accounts.get(name), self.tables.bookings.get(name)

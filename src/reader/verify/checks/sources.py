@@ -80,7 +80,7 @@ def replays_of(scope: Scope) -> Replays:
         with catalog_errors():
             return bool(scope.catalog.table_exists(stream_tables(scope.stream).attempts))
 
-    return Replays(scope.session, scope.stream, exists)
+    return Replays(scope.session, scope.book.tables, exists)
 
 
 def lost_attempts(stream: str) -> str:
@@ -97,7 +97,7 @@ def sample_of(scope: Scope, replays: Replays) -> Sample | None:
     if not scope.values:
         return None
     contracts = contracts_of(scope)
-    bronze, where = stream_tables(scope.stream).bronze, replays.landed_as_it_is() if replays.attempts else "true"
+    bronze, where = scope.book.tables.bronze, replays.landed_as_it_is() if replays.attempts else "true"
     return Sample(contracts, sampled_rows(scope.session, bronze, columns_of(contracts), SAMPLED_ROWS, where))
 
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from lakeproof.checkpoint import bronze_query, read_checkpoint
-from lakeproof.kafka.offsets import Offsets, source_name
+from lakeproof.kafka.offsets import Offsets, source_name, without
 from lakeproof.kafka.topic import Extent, Topic
 from lakeproof.settings import Limits
 from lakeproof.wording import are
+from reader.verify.book.since import messages_again
 from reader.verify.check import Check, Finding, Result, Scope, Status
 from reader.verify.checks.sources import (
     SECTION,
@@ -45,7 +46,8 @@ def check(scope: Scope) -> tuple[Result, ...]:
     settings, query = scope.settings, bronze_query(scope.stream)
     checkpoint = read_checkpoint(settings, query, Offsets.from_spark)
     replays = replays_of(scope)
-    tables = TablesOfTopic(scope.session, scope.stream, recorded.topic, scope.ledger_properties, replays)
+    book = scope.book
+    tables = TablesOfTopic(scope.session, book.tables, recorded.topic, scope.ledger_properties, replays, book.proven)
     settle(tables)
     if replays.is_lost:
         return (result_of([], [lost_attempts(scope.stream)]),)
@@ -58,7 +60,8 @@ def check(scope: Scope) -> tuple[Result, ...]:
     sample = sample_of(scope, replays)
     recount = _Recount(settings.limits, tables, recorded.topic, sample)
     taken = {partition: _taken(recorded.start, accounted, partition) for partition in partitions}
-    ranges = {partition: _left(taken[partition], extents[partition]) for partition in partitions}
+    unread = _unread(scope, taken)
+    ranges = {partition: _left(unread.get(partition, []), extents[partition]) for partition in partitions}
     due, done = sum(max(end - first, 0) for each in ranges.values() for first, end in each), 0
     contents: dict[int, list[str]] = {partition: [] for partition in partitions}
     for partition, first, end in [(number, *each) for number in partitions for each in ranges[number]]:
@@ -68,9 +71,19 @@ def check(scope: Scope) -> tuple[Result, ...]:
             scope.show(f"{scope.stream}: topic {recorded.topic}, offsets", done, due)
     has_gaps = topic.is_compacted()
     findings = [
-        _judge(tables, f"{recorded.topic}/{number}", number, taken[number], extents[number], contents[number], has_gaps)
+        _judge(
+            tables,
+            f"{recorded.topic}/{number}",
+            number,
+            taken[number],
+            ranges[number],
+            extents[number],
+            contents[number],
+            has_gaps,
+        )
         for number in partitions
     ]
+    book.note("offsets", [[number, *each] for number in partitions for each in taken[number]])
     bronze, dead, foreign = tables.totals()
     problems = []
     if foreign:
@@ -146,6 +159,19 @@ def _taken(start: Offsets, accounted: Offsets, partition: int) -> list[Range]:
     return [*past, (begin, end)]
 
 
+def _unread(scope: Scope, taken: Mapping[int, list[Range]]) -> dict[int, list[Range]]:
+    """The offsets that were not proven, and those of old messages of which something has come again."""
+    proven = scope.book.noted("offsets")
+    if proven is None:
+        return dict(taken)
+    wanted = without([(number, *each) for number, ranges in taken.items() for each in ranges], map(tuple, proven))
+    wanted += [(number, at, at + 1) for number, at in messages_again(scope.session)]
+    found: dict[int, list[Range]] = {}
+    for number, first, end in without(wanted, []):
+        found.setdefault(number, []).append((first, end))
+    return found
+
+
 def _is_ahead(passed: Offsets, accounted: Offsets) -> bool:
     return any(offset > accounted.next(partition) for partition, offset in passed.entries)
 
@@ -160,6 +186,7 @@ def _judge(
     source: str,
     partition: int,
     taken: list[Range],
+    read: list[Range],
     extent: Extent,
     contents: Sequence[str],
     has_gaps: bool,
@@ -169,7 +196,7 @@ def _judge(
     told: list[tuple[Status, str]] = []
     if (missing := tables.missing(partition))[0]:
         told.append((Status.LOST, f"{_listed(missing)} in the topic are in no table"))
-    if (surplus := tables.surplus(partition, _left(taken, extent), has_gaps=has_gaps))[0]:
+    if (surplus := tables.surplus(partition, read, has_gaps=has_gaps))[0]:
         told.append((Status.DOUBLED, f"{_listed(surplus)} in the tables have no message of their own"))
     if (unbooked := tables.unbooked(partition))[0]:
         told.append((Status.LOST, f"{_listed(unbooked)} in the tables are in no row of the ledger"))
