@@ -200,8 +200,13 @@ def verify(
         typer.Option("--new/--all", help="Prove only what came since the last clean proof, or everything."),
     ] = False,
     values: Annotated[
-        bool, typer.Option("--values", help="Also compare the values of a sample of bronze rows with the landed files.")
+        bool,
+        typer.Option("--values", help="Also compare the values of all bronze rows that are read with what landed."),
     ] = False,
+    sample: Annotated[
+        int | None,
+        typer.Option(metavar="ROWS", min=1, help="Compare the values of so many random rows only.", show_default=False),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Prove what is new again and again, with a line for each proof.")
     ] = False,
@@ -250,13 +255,14 @@ def verify(
 
     settings = load_settings()
     warn_of_tables(settings)
+    values = values or sample is not None
     if follow:
         from reader.verify.follow import follow as follow_streams
 
         if receipts:
             raise UsageError("--follow cannot be used with --receipts.", "Remove one of them.")
-        raise typer.Exit(follow_streams(settings, stream, every, values, report_format))
-    found = verify_streams(settings, stream, values, receipts, Kind.NEW if only_new else Kind.ALL)
+        raise typer.Exit(follow_streams(settings, stream, every, report_format, values, sample))
+    found = verify_streams(settings, stream, values, receipts, Kind.NEW if only_new else Kind.ALL, sample)
     write_report(found, report_format, sys.stdout)
     raise typer.Exit(not all(verification.clean for verification in found))
 

@@ -124,7 +124,8 @@ class Scope:
     session: "Session"
     stream: str
     book: "Book"
-    values: bool = False  # whether to compare the values of a sample of bronze rows
+    values: bool = False  # whether to compare the values of rows of bronze with what landed
+    sample: int | None = None  # of how many random ones; None for all that are read
     receipts: Path | None = None  # file of the collector's receipts
     show: Show = lambda *_: None  # told of the progress
 

@@ -52,13 +52,14 @@ def verify(
     values: bool = False,
     receipts: Path | None = None,
     kind: Kind = Kind.ALL,
+    sample: int | None = None,
 ) -> list[Verification]:
     """Verify a stream, or each one that has a contract and tables; shows its progress on a terminal.
 
     By default everything is proven, otherwise what came since the last clean proof; the book in the state database
-    says what was proven. With `values`, the values of a sample of bronze rows are compared, too; with a file of
-    `receipts` of the collector, each of them is looked for. If something that is needed cannot be read, a
-    CannotCheckError is raised.
+    says what was proven. With `values`, the values of all rows of bronze that are read, or of a random `sample` of
+    them, are compared with what landed; with a file of `receipts` of the collector, each of them is looked for. If
+    something that is needed cannot be read, a CannotCheckError is raised.
     """
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
@@ -80,7 +81,7 @@ def verify(
 
             return [
                 verify_stream(
-                    Scope(settings, session, name, Book(settings, session, name, kind), values, receipts, show)
+                    Scope(settings, session, name, Book(settings, session, name, kind), values, sample, receipts, show)
                 )
                 for name in names
             ]

@@ -21,7 +21,14 @@ class _EndedError(BaseException):
     """A signal came during a proof, of which nothing is in the book then."""
 
 
-def follow(settings: Settings, stream: str | None, every: float, values: bool, report_format: ReportFormat) -> int:
+def follow(
+    settings: Settings,
+    stream: str | None,
+    every: float,
+    report_format: ReportFormat,
+    values: bool = False,
+    sample: int | None = None,
+) -> int:
     """Verify every so many seconds until a signal; return the exit code of the last proof.
 
     An error, such as a catalog that cannot be reached, ends a proof and not the program.
@@ -38,7 +45,7 @@ def follow(settings: Settings, stream: str | None, every: float, values: bool, r
             began = monotonic()
             try:
                 is_proving = True
-                found = verify(settings, stream, values, kind=Kind.NEW)
+                found = verify(settings, stream, values, kind=Kind.NEW, sample=sample)
                 is_proving = False
                 code = int(not all(each.clean for each in found))
                 for each in found:

@@ -8,7 +8,7 @@ files that came or went since then have to be compared again.
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from getpass import getuser
@@ -278,16 +278,16 @@ class Book:
         self,
         table: "Table",
         snapshot: "Snapshot | None",
-        locations: Iterable[str],
+        locations: Collection[str],
         fields: Iterable[Field],
         column: str,
     ) -> None:
-        if snapshot is None:
+        if snapshot is None or not locations:
             self._session.fetch(
                 f"CREATE OR REPLACE TABLE {HASHES} (location VARCHAR, micro_batch BIGINT, rows BIGINT, hash BIGINT)"
             )
         else:
-            read_hashes(self._session, table, snapshot, list(locations), fields, column)
+            read_hashes(self._session, table, snapshot, locations, fields, column)
 
     def _table_then(self, table: "Table", name: str) -> Mapping[str, Any] | None:
         """What the book has of a table; None if it has nothing of this one."""

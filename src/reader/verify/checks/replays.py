@@ -27,7 +27,7 @@ from lakeproof.tables.names import (
 )
 from lakeproof.wording import count_of
 from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
-from reader.verify.checks.sources import SAMPLED_ROWS, columns_of, contracts_of, lost_attempts, replays_of
+from reader.verify.checks.sources import columns_of, contracts_of, lost_attempts, replays_of
 from reader.verify.landed.units import complete_units, find_units, salvage
 from reader.verify.landed.unpack import unpack_beginning
 from reader.verify.landed.values import Sample
@@ -275,10 +275,12 @@ class _Values:
         self._found = found
 
     def compare(self) -> None:
-        """Compare all transformed records and, if values are asked for, some of the others."""
+        """Compare all transformed records and, if values are asked for, all or some of the others."""
         contracts = contracts_of(self._scope)
         names = value_columns(self._session, self._tables.bronze, columns_of(contracts))
-        sampled = f"UNION ALL (SELECT * FROM pairs WHERE NOT changed USING SAMPLE reservoir({SAMPLED_ROWS} ROWS))"  # noqa: S608
+        some = self._scope.sample
+        sample = "" if some is None else f" USING SAMPLE reservoir({some} ROWS)"
+        sampled = f"UNION ALL (SELECT * FROM pairs WHERE NOT changed{sample})"  # noqa: S608
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_COMPARED} AS WITH pairs AS ("  # noqa: S608
             f"SELECT attempt.{SOURCE} AS source, attempt.{POSITION} AS position, "

@@ -13,16 +13,18 @@ from lakeproof.checkpoint import bronze_query, read_checkpoint
 from lakeproof.kafka.offsets import Offsets, source_name, without
 from lakeproof.kafka.topic import Extent, Topic
 from lakeproof.settings import Limits
+from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE
 from lakeproof.wording import are
 from reader.verify.book.since import messages_again
 from reader.verify.check import Check, Finding, Result, Scope, Status
 from reader.verify.checks.sources import (
+    ROWS_AT_ONCE,
     SECTION,
+    Compared,
     first_of,
     lost_attempts,
     replays_of,
     result_of,
-    sample_of,
     worst_of,
 )
 from reader.verify.landed.messages import Message, messages
@@ -57,8 +59,8 @@ def check(scope: Scope) -> tuple[Result, ...]:
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
     extents = topic.extents(partitions)
-    sample = sample_of(scope, replays)
-    recount = _Recount(settings.limits, tables, recorded.topic, sample)
+    compared = Compared(scope, replays)
+    recount = _Recount(settings.limits, tables, recorded.topic, compared)
     taken = {partition: _taken(recorded.start, accounted, partition) for partition in partitions}
     unread = _unread(scope, taken)
     ranges = {partition: _left(unread.get(partition, []), extents[partition]) for partition in partitions}
@@ -93,25 +95,27 @@ def check(scope: Scope) -> tuple[Result, ...]:
             f"The checkpoint is at {passed}, but the tables are at {accounted}. The messages in between will not be "
             f"read. Run `consumer reset {scope.stream}`, then the consumer."
         )
-    sampled = len(sample) if sample else 0
-    units = tables.counted()
-    return (result_of(findings, problems, units=units, bronze=bronze, dead_letters=dead, sampled=sampled),)
+    units, rows = tables.counted(), compared.rows
+    return (result_of(findings, problems, units=units, bronze=bronze, dead_letters=dead, sampled=rows),)
 
 
 class _Recount:
     """Counts the units of messages, and compares what the tables keep of them."""
 
-    def __init__(self, limits: Limits, tables: TablesOfTopic, topic: str, sample: Sample | None) -> None:
+    def __init__(self, limits: Limits, tables: TablesOfTopic, topic: str, compared: Compared) -> None:
         self._limits = limits
         self._tables = tables
         self._topic = topic
         self._letters: Letters = tables.letters()
-        self._sample = sample
+        self._compared = compared
+        self._sample: Sample | None = None
+        self._sampled = (-1, 0)  # partition, and the offset before which the sample has its rows
         self._discarded = tables.discarded()
 
     def take(self, partition: int, group: Sequence[Message]) -> list[str]:
         """Count the units of messages; return in what the tables differ from them, in words."""
         counts, told = [], []
+        self._find_rows(partition, group)
         for message in group:
             offset, value = message.offset, message.value
             letters = self._letters.get((partition, offset), {})
@@ -130,6 +134,18 @@ class _Recount:
                 told += [f"offset {offset:,}: {text}" for text in differences]
         self._tables.expect(partition, counts)
         return told
+
+    def _find_rows(self, partition: int, group: Sequence[Message]) -> None:
+        """Find the rows of bronze to compare with messages, and with some of those that follow."""
+        first, last = group[0].offset, group[-1].offset
+        if self._sampled[0] == partition and last < self._sampled[1]:
+            return
+        end = max(first + ROWS_AT_ONCE, last + 1)
+        low, high = (source_name(self._topic, partition, each) for each in (first, end))
+        # Rows of a replay are compared with what was replayed.
+        condition = f"{MICRO_BATCH_ID} BETWEEN ? AND ? AND {SOURCE} >= ? AND {SOURCE} < ?"
+        self._sample = self._compared.of(condition, [*self._tables.micro_batches(partition, first, end), low, high])
+        self._sampled = (partition, end)
 
 
 def _units(value: bytes | None, wanted: AbstractSet[int], limits: Limits) -> Units:

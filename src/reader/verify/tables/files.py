@@ -99,13 +99,23 @@ class TablesOfFiles:
         landed = f"WHERE {REPLAY} IS NULL" if REPLAY in known else ""
         rows = self._session.fetch(
             "SELECT source, count(*), any_value(size), any_value(etag), any_value(units), any_value(bronze), "  # noqa: S608
-            f"any_value(dead_letters), {drift}, {content_hash} FROM {self._tables.ledger} {landed} GROUP BY source"
+            f"any_value(dead_letters), {drift}, {content_hash}, any_value(micro_batch_id) "
+            f"FROM {self._tables.ledger} {landed} GROUP BY source"
         )
         return {
             str(source): Booking(
-                count, size, etag, units or 0, bronze or 0, dead or {}, rescued or 0, discarded or 0, content_hash
+                count,
+                size,
+                etag,
+                units or 0,
+                bronze or 0,
+                dead or {},
+                rescued or 0,
+                discarded or 0,
+                content_hash,
+                number,
             )
-            for source, count, size, etag, units, bronze, dead, rescued, discarded, content_hash in rows
+            for source, count, size, etag, units, bronze, dead, rescued, discarded, content_hash, number in rows
         }
 
     def _load_accounts(self) -> float | None:

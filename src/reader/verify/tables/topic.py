@@ -67,7 +67,8 @@ class TablesOfTopic:
             f"CREATE OR REPLACE TABLE {_RANGES} AS SELECT {self._place('source')}, etag::BIGINT AS behind, "  # noqa: S608
             "units, bronze, dead_letters, list_sum(map_values(rescued))::BIGINT AS rescued, "
             f"list_sum(map_values(discarded))::BIGINT AS discarded, "
-            f"{self._proven.is_beyond('micro_batch_id')} AS is_new FROM {tables.ledger} {landed}"
+            f"{self._proven.is_beyond('micro_batch_id')} AS is_new, micro_batch_id AS micro_batch "
+            f"FROM {tables.ledger} {landed}"
         )
         attempted = replays.load()
         self.recovered = replays.recovered()
@@ -175,6 +176,15 @@ class TablesOfTopic:
                 [partition],
             )
         ]
+
+    def micro_batches(self, partition: int, first: int, end: int) -> tuple[int, int]:
+        """The first and the last micro-batch that took messages of a range of offsets."""
+        ((low, high),) = self._session.fetch(
+            f"SELECT min(micro_batch), max(micro_batch) FROM {_RANGES} "  # noqa: S608
+            "WHERE part = ? AND place < ? AND behind > ?",
+            [partition, end, first],
+        )
+        return low or 0, high or 0
 
     def discarded(self) -> int:
         """How many values were discarded, as the ledger says."""
