@@ -153,6 +153,10 @@ def test_the_commands_of_operations_do_what_the_pages_say(walked: tuple[dict[str
     asked = shell(page.replace("target/", f"{tmp_path}/"), walked[0])
     assert re.search(r"│ stopped +│ +3 │", asked)
     assert json.loads((tmp_path / "verify.json").read_text())
+    retained = shell(
+        "\n".join(blocks("docs/operations/retention.md", "sh")).replace("target/", f"{tmp_path}/"), walked[0]
+    )
+    assert retained.count("events: 0 of 20 landed files") == 2
     again = shell("consumer run events --available-now && reader verify", walked[0])
     assert "Clean: each landed unit is in exactly one table, once." in again
 

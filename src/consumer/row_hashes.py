@@ -5,6 +5,7 @@ their first names. That of a set of rows is the sum of theirs: it depends on no 
 is doubled changes it. ``reader.verify.tables.row_hash`` has the same in SQL, and shares no code with this.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from hashlib import md5
 from typing import Any
@@ -16,8 +17,8 @@ from consumer.texts import texts_of_fields
 from lakeproof.contracts import Field
 
 
-def row_hashes(rows: pa.RecordBatch, fields: Iterable[Field]) -> Any:
-    """Hash of each row as uint64, of a table with the fields of a contract and columns of its own."""
+def row_hashes(rows: pa.RecordBatch, fields: Iterable[Field] = ()) -> Any:
+    """Hash of each row as uint64, of a table with columns of its own, and maybe the fields of a contract."""
     known = {name: field for field in fields for name in (field.name, *field.former_names)}
     columns: dict[str, Any] = {}
     for name, values in zip(rows.schema.names, rows.columns, strict=True):
@@ -25,6 +26,14 @@ def row_hashes(rows: pa.RecordBatch, fields: Iterable[Field]) -> Any:
         columns[field.first_name if field else name] = (values, field.type if field else None)
     texts: list[Any] = texts_of_fields(dict(sorted(columns.items()))).to_pylist()
     return np.frombuffer(b"".join(md5(text, usedforsecurity=False).digest()[:8] for text in texts), "<u8")
+
+
+def sums_by(keys: Any, hashes: Any) -> Counter[str]:
+    """Sum of the hashes of the rows with each key."""
+    encoded = keys.dictionary_encode()
+    sums = np.zeros(len(encoded.dictionary), np.uint64)
+    np.add.at(sums, encoded.indices.to_numpy(), hashes)
+    return Counter(dict(zip(encoded.dictionary.to_pylist(), sums.tolist(), strict=True)))
 
 
 def sum_of(hashes: Any) -> int:

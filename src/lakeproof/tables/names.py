@@ -42,7 +42,9 @@ SCHEMA_IDS = "lakeproof.schema-ids"
 """Property of a ledger: JSON with the schema registry's ids of contracts, by digest."""
 RENAMED = "lakeproof.renamed-columns"
 """Property of a table: JSON with the current names of renamed columns, by former name."""
-HASH_KIND = "lakeproof.content-hash"  # property of a silver table: version of its row hashes
+HASH_KIND = "lakeproof.content-hash"  # property of a silver table: version of its content hashes
+ROW_HASH = "lakeproof.row-hash"  # property of a ledger: version of the hashes of rows in it
+HASH_OF = "_hash"  # suffix of a ledger's columns with the hash of the rows that went to a table
 SCHEMA_CHANGES = "ops.schema_changes"  # one row per contract that was applied to the tables of a stream
 
 
