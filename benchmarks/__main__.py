@@ -31,6 +31,7 @@ NAMES = (
     "samples",
     "start",
     "verify",
+    "verify-new",
     "what-if",
 )
 

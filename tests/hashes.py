@@ -55,6 +55,6 @@ def _sums(catalog: Catalog, table: str, source: str, number: str, hashed: str, *
     with duckdb.connect() as connection:
         connection.register("rows", catalog.load_table(table).scan().to_arrow())
         found: list[Any] = connection.execute(
-            f"SELECT {part}, {number}, {sum_sql(hashed)} FROM rows AS r GROUP BY ALL"  # noqa: S608
+            f"SELECT {part}, {number}, {sum_sql(hashed)} FROM rows AS r GROUP BY ALL"
         ).fetchall()
     return {(name, batch): value for name, batch, value in found}

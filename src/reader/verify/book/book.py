@@ -27,7 +27,8 @@ from lakeproof.state import proofs
 from lakeproof.state.database import open_database
 from lakeproof.state.proofs import Kind, Outcome, Proof, ProvenFile
 from lakeproof.state.schema import is_current
-from lakeproof.tables.names import MICRO_BATCH_ID, StreamTables, stream_tables
+from lakeproof.tables.names import HASH_OF, MICRO_BATCH_ID, ROW_HASH, StreamTables, stream_tables
+from lakeproof.tables.schemas import ROW_HASH_KIND
 from reader.connect import Session
 from reader.verify.book.files import data_files
 from reader.verify.book.hashes import (
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-HASH_KIND = "netstrings-md5-64"
 OTHER_THAN_PROVEN = "other rows than were proven"
 OTHER_THAN_BOOKED = "other rows than the ledger has"
 FILES_CHANGED = "data files with other rows than were proven"
@@ -79,7 +79,7 @@ class Book:
         self._base: Proof | None = None
         self._known: dict[str, dict[str, ProvenFile]] = {}
         self._files: list[ProvenFile] = []
-        self._reached: dict[str, Any] = {"hash": HASH_KIND, "tables": {}}
+        self._reached: dict[str, Any] = {"hash": ROW_HASH_KIND, "tables": {}}
         self.why = ""  # why everything is proven, although only the new was asked for
         self.tables = stream_tables(stream)  # what the checks read of bronze, dead letters and attempts
         self.looked: list[Looked] = []
@@ -107,13 +107,12 @@ class Book:
             self.why = f"{names.ledger} has other rows than were proven: it was restored, or changed"
         if not self.since and self.kind is Kind.NEW:
             self.kind = Kind.ALL
-        booked = {names.bronze: "bronze_hash", names.dead_letters: "dead_letters_hash"}
+        booked = {names.bronze: "bronze", names.dead_letters: "dead_letters"}
         self.prove(catalog, names.ledger, self.reach, column="micro_batch_id")
-        known = self._session.columns(names.ledger)
         for name in (names.bronze, names.dead_letters, names.attempts):
             column = booked.get(name)
-            ledger = f"SELECT micro_batch_id AS micro_batch, {column} AS hash FROM {names.ledger}"  # noqa: S608
-            self.prove(catalog, name, self.reach, fields, booked=ledger if column in known else None)
+            ledger = self.booked(catalog, names.ledger, column) if column else None
+            self.prove(catalog, name, self.reach, fields, booked=ledger)
         if self.since:
             with catalog_errors():
                 has_attempts = catalog.table_exists(names.attempts)
@@ -166,6 +165,15 @@ class Book:
         self._keep(name, files, {location: (each.rows, each.hash) for location, each in whole_files.items()}, known)
         how = "hashes of new files" if self.since and then else "hashes of all rows"
         self.looked.append(Looked(name, len(files), len(read), how))
+
+    def booked(self, catalog: "Catalog", ledger: str, rows: str) -> str | None:
+        """SQL of the hashes that a ledger has of some rows, by micro-batch; None if they were not recorded."""
+        with catalog_errors():
+            table = catalog.load_table(ledger)
+        column = f"{rows}{HASH_OF}"
+        if table.properties.get(ROW_HASH) != ROW_HASH_KIND or column not in self._session.columns(ledger):
+            return None
+        return f"SELECT micro_batch_id AS micro_batch, {column} AS hash FROM {ledger}"  # noqa: S608
 
     def changed_times(self, table: "Table", name: str, snapshot_id: int | None, column: str) -> list[Span] | None:
         """The times of the rows in data files that came or went since the last proof; None if that is not known."""
@@ -267,7 +275,7 @@ class Book:
                 if not table or then.get(name, {}).get("id") != str(table.metadata.table_uuid):
                     self.why = f"the book is of another {name}"
                     return
-        if base.reached.get("hash") != HASH_KIND:
+        if base.reached.get("hash") != ROW_HASH_KIND:
             self.why = "the book has hashes of another kind"
             return
         self._base = base

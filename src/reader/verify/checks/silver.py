@@ -78,15 +78,11 @@ def _proven(scope: Scope, contract: Contract, end: int) -> tuple[int, int | None
 
 def _prove_tables(scope: Scope, contract: Contract, end: int, *, continues: bool) -> None:
     names, reach = silver_tables(scope.stream), Reach(end)
-    booked = {names.kept: "kept_hash", names.conflicts: "conflicts_hash", names.late: "late_hash"}
-    known = scope.session.columns(names.ledger)
     book = scope.book
     book.prove(scope.catalog, names.ledger, reach, column="micro_batch_id", continues=continues)
-    for name, column in booked.items():
-        ledger = f"SELECT micro_batch_id AS micro_batch, {column} AS hash FROM {names.ledger}"  # noqa: S608
-        book.prove(
-            scope.catalog, name, reach, contract, booked=ledger if column in known else None, continues=continues
-        )
+    for name, rows in ((names.kept, "kept"), (names.conflicts, "conflicts"), (names.late, "late")):
+        booked = book.booked(scope.catalog, names.ledger, rows)
+        book.prove(scope.catalog, name, reach, contract, booked=booked, continues=continues)
 
 
 def _compare(session: Session, contract: Contract, recomputed: RecomputedVerdicts, found: Findings) -> Result:
