@@ -32,8 +32,8 @@ _RECORDS = 1_000
 ABOUT = [
     f"The consumer takes a backlog of files of {_RECORDS:,} events, 5 % of them bad, through all layers, and `reader "
     f"verify` proves it. Then, again and again, {_MORE_FILES} files more land and are consumed, and `--new` proves "
-    "what came. In the end `--all` proves everything once more. Seconds are those of the whole process; those of processors "
-    "are changed least by other work on the machine.",
+    "what came. In the end `--all` proves everything once more. Seconds are those of the whole process; those of "
+    "processors are changed least by other work on the machine.",
 ]
 
 

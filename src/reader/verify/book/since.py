@@ -42,8 +42,8 @@ def since_views(
         known = f"source IN (SELECT source FROM {names.ledger} WHERE NOT {booked})"  # noqa: S608
     fetch = session.fetch
     fetch(
-        f"CREATE OR REPLACE TABLE {_AGAIN} AS SELECT DISTINCT source FROM ({' UNION ALL '.join(sources)}) AS _new "  # noqa: S608
-        f"WHERE {known}"
+        f"CREATE OR REPLACE TABLE {_AGAIN} AS WITH _new AS ({' UNION ALL '.join(sources)}) "  # noqa: S608
+        f"SELECT DISTINCT source FROM _new WHERE {known}"
     )
     again = f"SELECT source FROM {_AGAIN}"  # noqa: S608
     if has_attempts:
