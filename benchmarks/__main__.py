@@ -33,6 +33,7 @@ NAMES = (
     "soak",
     "start",
     "verify",
+    "verify-new",
     "what-if",
 )
 

@@ -45,7 +45,8 @@ def row_hash_sql(schema: "Schema", fields: Iterable[Field], alias: str) -> str:
 
 def sum_sql(hashes: str) -> str:
     """SQL of the hash (BIGINT) of a set of rows, an aggregate of the hashes of rows, or of other sets."""
-    return f"((coalesce(sum({hashes}), 0) + {_BACK}) % {2 * _BACK} - {_BACK})::BIGINT"
+    total = f"coalesce(sum({hashes}), 0) % {2 * _BACK}"  # with the sign of the sum
+    return f"(({total} + {3 * _BACK}) % {2 * _BACK} - {_BACK})::BIGINT"
 
 
 def _by_name(fields: Iterable[Field]) -> dict[str, Field]:
