@@ -1,12 +1,14 @@
 """What each query is doing, without Spark: what leases, tables, landing log and topics say of it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from io import StringIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from consumer.iceberg.marker import Committed, committed, property_of
 from consumer.layers.bronze.trips import Example, described, ways_on
@@ -14,7 +16,7 @@ from consumer.modes.checkpoint import Checkpoint
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import alerts_queries, bronze_query, read_checkpoint
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import LakeproofError, PausedError, UsageError
+from lakeproof.errors import LakeproofError, PausedError, UnavailableError, UsageError
 from lakeproof.gold.model import Kind, Publish
 from lakeproof.gold.product_file import load_product, names_of_kind
 from lakeproof.gold.samples import AlertMode
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
+    from rich.console import Console
 
 _RATE_OVER = timedelta(minutes=1)
 _WARNED_FOR = timedelta(days=1)
@@ -148,6 +151,35 @@ def as_json(found: Sequence[QueryStatus]) -> str:
 def write_table(found: Sequence[QueryStatus], out: TextIO) -> None:
     """The status for people."""
     from rich.console import Console
+
+    _print(found, Console(file=out, soft_wrap=True))
+
+
+def watch(look: Callable[[], Sequence[QueryStatus]], every: float, out: TextIO) -> NoReturn:
+    """Show the status for people again and again, until Ctrl-C; on a terminal, in place."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(file=out, soft_wrap=True)
+    with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
+        while True:
+            shown = StringIO()
+            page = Console(file=shown, soft_wrap=True, width=console.width, force_terminal=console.is_terminal)
+            try:
+                _print(look(), page)
+            except UnavailableError as error:  # it may be back soon
+                page.print(printable(str(error)), markup=False, highlight=False)
+            page.print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, every {every:g} s", highlight=False)
+            if console.is_terminal:
+                live.update(Text.from_ansi(shown.getvalue()), refresh=True)
+            else:
+                out.write(shown.getvalue())
+                out.flush()
+            time.sleep(every)
+
+
+def _print(found: Sequence[QueryStatus], console: "Console") -> None:
     from rich.markup import escape
     from rich.table import Table as Printed
     from rich.text import Text
@@ -156,7 +188,6 @@ def write_table(found: Sequence[QueryStatus], out: TextIO) -> None:
     for each in found:
         name, state, *others = _cells(each)
         table.add_row(escape(name), Text(state, _COLOURS[each.state]), *others)
-    console = Console(file=out, soft_wrap=True)
     if console.measure(table, options=console.options.update(width=_WIDE)).maximum <= console.width:
         console.print(table)
     else:  # no name is cut off to fit
