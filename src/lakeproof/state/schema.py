@@ -117,6 +117,37 @@ BREAKER_TRIPS = Table(
     # When the units of a pause were committed, or no longer came next.
     Column("ended_at", Float),
 )
+_for_proofs = MetaData()
+PROOFS = Table(
+    "proofs",
+    _for_proofs,
+    Column("stream", String, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("since", Integer),  # number of the proof that this one continues
+    Column("began_at", Float, nullable=False),
+    Column("proven_at", Float, nullable=False),
+    Column("proven_by", String, nullable=False),
+    Column("versions", String, nullable=False),  # JSON
+    Column("result", String, nullable=False),
+    Column("faults", Integer, nullable=False),
+    Column("reached", String, nullable=False),  # JSON: up to where, and what the tables had
+    Column("digest", String, nullable=False),
+)
+# Of the newest clean proof of each stream.
+PROVEN_FILES = Table(
+    "proven_files",
+    _for_proofs,
+    Column("stream", String, primary_key=True),
+    Column("table_name", String, primary_key=True),
+    Column("location", String, primary_key=True),
+    Column("tag", String, nullable=False),  # of the file and of the files that delete rows of it
+    Column("rows", BigInteger, nullable=False),
+    Column("hash", BigInteger, nullable=False),
+    # The times that its rows are of, in microseconds since 1970, if the table is compared by time.
+    Column("low", BigInteger),
+    Column("high", BigInteger),
+)
 LEASES = Table(
     "leases",
     _metadata,
@@ -166,4 +197,4 @@ def _version(connection: Connection) -> int | None:
     return connection.scalar(select(_VERSION.c.version))
 
 
-_STEPS = (_metadata, _for_kafka, _for_publishing, _for_breakers)  # tables to create, by version
+_STEPS = (_metadata, _for_kafka, _for_publishing, _for_breakers, _for_proofs)  # tables to create, by version
