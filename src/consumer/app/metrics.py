@@ -17,6 +17,7 @@ from consumer.app.application import Query
 from consumer.app.sizes import TableSize
 from consumer.app.status import Doing, QueryStatus
 from lakeproof.checkpoint import bronze_query
+from lakeproof.state.proofs import Outcome, Proof
 
 OTHER = "other"
 """The label of all values that come after the first ones: reasons are named in contracts, and there may be many."""
@@ -42,6 +43,7 @@ class Look:
     tables: Sequence[TableSize] = ()
     leases: Mapping[str, float] = field(default_factory=dict)  # when each expires, by name
     state: Mapping[str, int] = field(default_factory=dict)  # bytes of key indexes on this machine, by query
+    proofs: Sequence[Proof] = ()  # the newest of each stream
 
 
 class Metrics:
@@ -177,6 +179,25 @@ class Looks(Collector):
                 "lease_expires_timestamp_seconds", "When a lease expires unless renewed.", "lease", look.leases
             )
             yield _gauges("state_bytes", "Key indexes on this machine, in bytes.", "query", look.state)
+            proofs = {each.stream: each for each in look.proofs}
+            yield _gauges(
+                "proof_timestamp_seconds",
+                "When `reader verify` last proved a stream, or failed to.",
+                "stream",
+                {stream: each.proven_at.timestamp() for stream, each in proofs.items()},
+            )
+            yield _gauges(
+                "proof_clean",
+                "1 if the last proof of a stream found no fault.",
+                "stream",
+                {stream: float(each.outcome is Outcome.CLEAN) for stream, each in proofs.items()},
+            )
+            yield _gauges(
+                "proof_faults",
+                "Faults that the last proof of a stream found.",
+                "stream",
+                {stream: each.faults for stream, each in proofs.items()},
+            )
 
 
 def _of_queries(look: Look) -> Iterator[GaugeMetricFamily]:

@@ -29,6 +29,7 @@ from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.modes import ModeName
 from lakeproof.settings import Settings
 from lakeproof.state.lease import expiries
+from lakeproof.state.proofs import last_proofs
 from lakeproof.tables.names import silver_query
 
 log = structlog.get_logger()
@@ -180,7 +181,8 @@ class Monitor:
             found = []
         sizes = self._sizes.look() if self._streams else []
         leases = expiries(settings.state.database, [query.lease_name for query in self._queries])
-        return Look(at, monotonic() - began, found, sizes, leases, dict(self._state()))
+        proofs = [each for each in last_proofs(settings.state.database) if each.stream in self._streams]
+        return Look(at, monotonic() - began, found, sizes, leases, dict(self._state()), proofs)
 
     def _state(self) -> Iterator[tuple[str, int]]:
         """Bytes of the key indexes of silver and of modes."""

@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -24,6 +25,7 @@ from pyspark.sql import SparkSession
 from tests.consumer.lake import SessionOf
 from tests.lakes import changed, variables
 from tests.messages import event, send
+from tests.pages import blocks
 from tests.programs import forked
 from tests.servers import KafkaServer, free_port
 
@@ -40,11 +42,14 @@ from consumer.bulletin import Bulletin
 from consumer.layers.registry import layers_of
 from lakeproof.errors import LakeproofError, PausedError, UnavailableError, UsageError
 from lakeproof.settings import Settings
+from lakeproof.state.database import open_database
 from lakeproof.state.lease import Lease
+from lakeproof.state.proofs import Kind, Outcome, Proof, record
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "deploy" / "monitoring"
 QUERIES = {"bronze-events", "silver-events", "gold-user_activity"}
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _SECONDS = 60
 
 
@@ -236,7 +241,15 @@ def test_the_metrics_of_files(lake_settings: Settings, session_of: SessionOf) ->
     landing = lake_settings.home / "landing" / "events"
     landing.mkdir(parents=True)
     (landing / "1.json").write_bytes(b"[" + b",".join(RECORDS) + b"]")
-    scraped(lake_settings, "files", session_of, lambda address: check(address, lake_settings, "files") and None)
+    proof = Proof("events", Kind.ALL, NOON, NOON, "me@here", Outcome.FAILED, 2)
+    record(open_database(lake_settings.state.database), proof, [])
+
+    def look(address: str) -> None:
+        found = check(address, lake_settings, "files")
+        assert found("proof_timestamp_seconds", stream="events") == NOON.timestamp()
+        assert (found("proof_clean", stream="events"), found("proof_faults", stream="events")) == (0, 2)
+
+    scraped(lake_settings, "files", session_of, look)
 
 
 @pytest.mark.spark
@@ -449,6 +462,11 @@ def test_rules_and_configuration_are_as_prometheus_and_grafana_take_them() -> No
     board = json.loads((MONITORING / "dashboard.json").read_text())
     places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
     assert len(set(places)) == len(places) == len({panel["id"] for panel in board["panels"]})
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    (command,) = (each for each in blocks("docs/operations/monitor.md", "text") if each.startswith("docker"))
+    assert {name for name, each in services.items() if each.get("profiles") == ["monitoring"]} == {
+        *command.split()[-2:]
+    }
     if promtool := shutil.which("promtool"):
         for command in (["check", "rules", "alerts.yml"], ["check", "config", "prometheus.yml"]):
             done = subprocess.run([promtool, *command], cwd=MONITORING, capture_output=True, text=True, check=False)
