@@ -412,6 +412,12 @@ class MonitorSettings(_Concern, title="Monitoring"):
     lineage_seconds: float = Field(
         60.0, ge=1, le=86_400, alias="LAKE_LINEAGE_SECONDS", description="time between two events of a query that runs"
     )
+    lineage_namespace: str = Field(
+        "lakeproof",
+        min_length=1,
+        alias="OPENLINEAGE_NAMESPACE",
+        description="namespace of the queries in OpenLineage events",
+    )
 
 
 class SparkSettings(_Concern, title="Spark"):

@@ -25,7 +25,7 @@ from consumer.asked import Asked, Period
 from consumer.layers.bronze.replay import Replay
 from consumer.layers.rebuild import rebuild
 from consumer.layers.registry import layers_of
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.kafka.modes import Mode
 from lakeproof.settings import Settings
 
@@ -125,6 +125,15 @@ def _watchers(
         from consumer.app.monitor import monitored
 
         yield around.enter_context(monitored(settings, queries, watched, available_now=trigger.available_now))
+    if watched and settings.monitor.lineage:
+        try:
+            from consumer.app.lineage import traced
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"LAKE_LINEAGE needs the package openlineage-python: {error}.",
+                "Install it: pip install openlineage-python. Or unset LAKE_LINEAGE.",
+            ) from error
+        yield around.enter_context(traced(settings, queries, available_now=trigger.available_now))
 
 
 def _with_cores(settings: Settings, held: int) -> Settings:
