@@ -1,7 +1,7 @@
 """Which tests run by default, and which only with ``ALL=1``.
 
-Tests that are marked ``all`` run with ``ALL=1``, and where they are named on the command line. By default a grid of
-crashes runs the combinations that `grid` chooses, and property tests fewer examples.
+Tests that are marked ``all`` run with ``ALL=1``, and where they are named on the command line. A grid of crashes runs
+the combinations that `grid` chooses, and by default fewer of them; by default property tests run fewer examples.
 """
 
 import os
@@ -27,22 +27,25 @@ def only_with_all(*values: object, **named: Any) -> Any:
     return pytest.param(*values, marks=[pytest.mark.all, *named.pop("marks", [])], **named)
 
 
-def grid(*, strength: int = 1, **axes: Sequence[Any] | Mapping[str, Any]) -> pytest.MarkDecorator:
-    """Parametrize a test with every combination of the axes; by default, with a covering choice of them.
+def grid(**axes: Sequence[Any] | Mapping[str, Any]) -> pytest.MarkDecorator:
+    """Parametrize a test with combinations of the axes, chosen to cover each pair of values of two axes.
 
-    An axis is a sequence of values, or a mapping of names to values. With a `strength` of 1 each value of each axis is
-    chosen, with 2 each pair of values of two axes, and so on.
+    By default the combinations cover each value of each axis. An axis is a sequence of values, or a mapping of names to
+    values. Grids of more axes run whole in ``make chaos``.
     """
     named = [
         list(axis.items()) if isinstance(axis, Mapping) else [(str(value), value) for value in axis]
         for axis in axes.values()
     ]
-    chosen = covering([[name for name, _ in axis] for axis in named], strength)
+    names = [[name for name, _ in axis] for axis in named]
+    by_default = covering(names, 1)
+    chosen = covering(names, min(2, len(names))) | by_default
     cases = []
     for case in product(*named):
-        names = tuple(name for name, _ in case)
-        marks = [] if names in chosen else [pytest.mark.all]
-        cases.append(pytest.param(*(value for _, value in case), id="-".join(names), marks=marks))
+        name = tuple(name for name, _ in case)
+        if name in chosen:
+            marks = [] if name in by_default else [pytest.mark.all]
+            cases.append(pytest.param(*(value for _, value in case), id="-".join(name), marks=marks))
     return pytest.mark.parametrize(list(axes), cases)
 
 

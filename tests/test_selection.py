@@ -22,7 +22,7 @@ def test_the_choice_is_always_the_same() -> None:
     assert covering(AXES, 2) == covering(AXES, 2)
 
 
-def test_a_grid_has_all_combinations_and_marks_those_that_were_not_chosen() -> None:
+def test_a_grid_of_two_axes_has_all_combinations_and_marks_those_that_do_not_run_by_default() -> None:
     mark = grid(step=["a", "b"], lost={"nothing": (), "all of it": (1, 2)}).mark
     names, cases = mark.args
     assert names == ["step", "lost"]
@@ -33,6 +33,16 @@ def test_a_grid_has_all_combinations_and_marks_those_that_were_not_chosen() -> N
         "b-all of it": ("b", (1, 2)),
     }
     assert sum(not case.marks for case in cases) == 2
+
+
+def test_a_larger_grid_has_each_pair_of_values() -> None:
+    _, cases = grid(**dict(zip("abc", AXES, strict=True))).mark.args
+    values = [case.values for case in cases]
+    assert len(values) < 24
+    assert {(first, last) for first, _, last in values} == set(product(AXES[0], AXES[2]))
+    assert {value for case in cases if not case.marks for value in case.values} == {
+        each for axis in AXES for each in axis
+    }
 
 
 def test_examples_are_fewer_by_default() -> None:

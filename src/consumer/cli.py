@@ -26,6 +26,7 @@ from consumer.condition import COLUMNS, spark_condition, spark_expression
 from consumer.mode_options import option_of, with_mode_options
 from lakeproof.command import application, run
 from lakeproof.contracts import load_contract
+from lakeproof.contracts.duration import read_option
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import UsageError
 from lakeproof.kafka.modes import ModeName, load_mode
@@ -250,6 +251,55 @@ def maintain_tables(
         typer.echo(maintain.as_json(done))
     else:
         for line in maintain.lines(done, dry_run=dry_run):
+            typer.echo(printable(line))
+    if any(each.problem for each in done):
+        raise typer.Exit(1)
+
+
+@app.command("retain")
+def retain_landed_files(
+    streams: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[STREAM...]", help="Default: all streams whose contracts have a retention."),
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Only files that landed longer ago than this, like 30d or '12 hours'.",
+            show_default="retention of the contract",
+        ),
+    ] = None,
+    archive: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER|URI", help="Copy each file there before it is removed, under STREAM/.", show_default=False
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done. Nothing is changed.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Remove or archive landed files that the tables of STREAM hold in full, while consumers run.
+
+    A file stays if the ledger does not have it yet, if it is not what was read, if ledger and tables differ, or if a
+    replay of a dead letter would read it. `reader verify` then counts the others as expired. If the command is
+    interrupted, run it again.
+    """
+    settings = load_settings()
+    age = read_option(older_than) if older_than is not None else None
+    check_tables(settings)
+    from consumer.app import retain
+
+    names = list(dict.fromkeys(streams or retain.streams_with_retention(settings)))
+    if not names:
+        raise UsageError(
+            "No contract says how long landed files are kept.", "Name streams: consumer retain STREAM --older-than 30d."
+        )
+    done = retain.retain_all(settings, names, age, archive, dry_run=dry_run)
+    if as_json:
+        typer.echo(retain.as_json(done))
+    else:
+        for line in retain.lines(done, dry_run=dry_run):
             typer.echo(printable(line))
     if any(each.problem for each in done):
         raise typer.Exit(1)

@@ -9,6 +9,7 @@ from lakeproof.contracts.model import (
     DriftPolicy,
     Field,
     ObjectType,
+    Retention,
     Silver,
     current,
     live,
@@ -34,6 +35,7 @@ class Contract:
     # None if the stream cannot have silver, see :attr:`no_silver`.
     silver: Silver | None = None
     breaker: Breaker = DEFAULT_BREAKER  # when too many units are bad
+    retention: Retention | None = None  # None to keep landed files for ever
 
     @property
     def no_silver(self) -> str:

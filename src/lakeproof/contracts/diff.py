@@ -23,6 +23,7 @@ from lakeproof.contracts.model import (
     MapType,
     ObjectType,
     PrimitiveType,
+    Retention,
     TimeForm,
     Type,
     type_name,
@@ -97,6 +98,8 @@ def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
     yield from _of_silver(old, new)
     if old.breaker != new.breaker:
         yield _compatible(f"breaker {_breaker(old.breaker)} → {_breaker(new.breaker)}: same records and dead letters")
+    if old.retention != new.retention:
+        yield _compatible(f"retention {_retention(old.retention)} → {_retention(new.retention)}: same records")
     yield from _of_fields(old.fields, new.fields, "")
     yield from _of_rules(old, new)
 
@@ -118,6 +121,13 @@ def _of_silver(old: Contract, new: Contract) -> Iterator[Change]:
 def _breaker(breaker: Breaker) -> str:
     over = f" or {duration_text(breaker.over)}" if breaker.over else ""
     return f"{breaker.action} at {breaker.share:f} of {breaker.units} units of a micro-batch{over}"
+
+
+def _retention(retention: Retention | None) -> str:
+    if retention is None:
+        return "of landed files unbounded"
+    archived = f", archived in {retention.archive}" if retention.archive else ""
+    return f"of landed files {duration_text(retention.landed)}{archived}"
 
 
 def _of_fields(old: tuple[Field, ...], new: tuple[Field, ...], within: str) -> Iterator[Change]:

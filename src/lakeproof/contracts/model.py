@@ -56,6 +56,14 @@ class Breaker:
 DEFAULT_BREAKER = Breaker()
 
 
+@dataclass(frozen=True)
+class Retention:
+    """How long a stream keeps what its tables hold, too."""
+
+    landed: timedelta  # landed files
+    archive: str | None = None  # folder or address to which they are copied before they are removed
+
+
 class PrimitiveType(StrEnum):
     """Type of a JSON scalar and of its column.
 

@@ -81,12 +81,16 @@ class LandingZone:
 
 def landing_zone(settings: Settings, stream: str) -> LandingZone:
     """The landing zone of a stream, with links and ``..`` resolved."""
-    uri = f"{settings.landing.uri}/{stream}"
+    return zone_at(f"{settings.landing.uri}/{stream}", settings.s3)
+
+
+def zone_at(uri: str, s3: S3Settings) -> LandingZone:
+    """The files below an address, with links and ``..`` resolved."""
     if scheme_of(uri) == "file":
-        return LandingZone("file://" + quote_from_bytes(os.fsencode(local_path(uri).resolve())), settings.s3)
+        return LandingZone("file://" + quote_from_bytes(os.fsencode(local_path(uri).resolve())), s3)
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
     parts = [part for part in prefix.split("/") if part]
-    return LandingZone("/".join([f"s3://{bucket}", *parts]), settings.s3)
+    return LandingZone("/".join([f"s3://{bucket}", *parts]), s3)
 
 
 def content_hash(content: bytes) -> str:

@@ -22,7 +22,7 @@ from tests.consumer.replays import (
 )
 from tests.lakes import changed
 from tests.messages import send
-from tests.selection import grid
+from tests.selection import only_with_all
 from tests.servers import KafkaServer
 
 from consumer.layers.bronze.letters import Choice
@@ -155,7 +155,10 @@ def test_replays_of_messages(settings: Settings, session_of: SessionOf, kafka: K
     assert verify(settings).clean
 
 
-@grid(step=["before bronze", "before dead letters", "before ledger"], by=["replay", "run"])
+@pytest.mark.parametrize(
+    ("step", "by"),
+    [("before bronze", "run"), only_with_all("before dead letters", "replay"), only_with_all("before ledger", "run")],
+)
 def test_an_interrupted_replay_is_not_clean_until_it_is_finished(
     settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch, step: str, by: str
 ) -> None:

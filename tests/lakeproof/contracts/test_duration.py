@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeproof.contracts.duration import MAX_DURATION, duration_text, horizon_text, read_duration
+from lakeproof.contracts.duration import MAX_DURATION, duration_text, horizon_text, read_duration, read_option
+from lakeproof.errors import UsageError
 
 seconds = st.integers(1, int(MAX_DURATION.total_seconds()))
 
@@ -35,6 +36,17 @@ def test_a_duration(text, expected):
 )  # fmt: skip
 def test_no_duration(value):
     assert read_duration(value) is None
+
+
+@pytest.mark.parametrize(("text", "days"), [("30d", 30), ("48h", 2), ("2880m", 2), ("86400s", 1), ("30 days", 30)])
+def test_a_duration_on_the_command_line(text: str, days: int) -> None:
+    assert read_option(text) == timedelta(days=days)
+
+
+@pytest.mark.parametrize("text", ["", "30", "d", "0d", "30D", "30 d", "1w", "36501d", "soon"])
+def test_no_duration_on_the_command_line(text: str) -> None:
+    with pytest.raises(UsageError, match="Expected a duration like 7 days"):
+        read_option(text)
 
 
 @given(seconds.map(lambda count: timedelta(seconds=count)))

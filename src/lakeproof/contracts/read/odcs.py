@@ -22,6 +22,7 @@ from lakeproof.contracts.read.problems import (
     read_document,
     validated,
 )
+from lakeproof.contracts.read.retention import read_retention
 from lakeproof.contracts.read.silver import read_silver
 from lakeproof.contracts.read.source import YamlPath, read_source
 from lakeproof.contracts.rules.quality import read_rules
@@ -170,6 +171,7 @@ def _contract(raw: Any, digest: str, expected_name: str | None, problems: Proble
         rules=read_rules(table.quality or [], properties, live(fields), _TABLE, problems),
         silver=read_silver(customs, primary_key, fields, lambda name: places[name], problems),
         breaker=read_breaker(customs, problems),
+        retention=read_retention(customs, problems),
     )
 
 

@@ -1,0 +1,329 @@
+"""Retention: landed files that the tables hold in full are removed, or moved to an archive, once they are old enough.
+
+A file stays while anything of it is needed, or in doubt: the reasons are counted. It is looked at again before it is
+removed, and an archived copy is compared with what was read, so that the command can be killed at any point.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakeproof.addresses import as_uri, folder_or_address
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.contracts.duration import duration_text
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.kafka.recorded import recorded_topic
+from lakeproof.landing.zone import LandingZone, content_hash, is_hidden, landing_zone, zone_at
+from lakeproof.settings import Settings
+from lakeproof.state.lease import lease
+from lakeproof.storage import StoredFile
+from lakeproof.storage.errors import FileAbsentError, FileChangedError
+from lakeproof.tables.names import (
+    ATTEMPT,
+    LANDED_AT,
+    LANDING_ROOT,
+    LETTER,
+    OUTCOME,
+    POSITION,
+    RAW,
+    REPLAY,
+    SOURCE,
+    ReplayOutcome,
+    StreamTables,
+    stream_tables,
+)
+from lakeproof.wording import count_of
+
+NOT_READ = "not in the ledger yet"
+CHANGED = "not what was read: overwritten since, or before"
+UNEVEN = "ledger and tables differ: see `reader verify`"
+NEEDED = "dead letters that a replay reads from there"
+TAKEN = "the archive has another file of that name"
+_AT_ONCE = 8  # files; each takes a few requests
+
+
+@dataclass
+class Retained:
+    """What retention did to the landed files of a stream, or would do."""
+
+    stream: str
+    older_than: str
+    archive: str | None
+    files: int = 0
+    """Files in the landing zone before."""
+    removed: int = 0
+    bytes: int = 0
+    """Bytes of the files that were removed."""
+    kept: dict[str, int] = field(default_factory=dict)
+    """How many files were old enough, and were kept, by reason."""
+    problem: str = ""
+    """Why the stream was left alone."""
+
+
+@dataclass
+class _Source:
+    """What the ledger says of a file."""
+
+    landings: int = 0
+    size: int = 0
+    etag: str = ""
+    content_hash: str | None = None
+    bronze: int = 0
+    dead_letters: int = 0
+    landed_at: datetime | None = None
+
+
+def retain(
+    settings: Settings,
+    stream: str,
+    older_than: timedelta,
+    archive: str | None = None,
+    *,
+    dry_run: bool = False,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> Retained:
+    """Remove the landed files of a stream that are older than a time, and that its tables hold in full.
+
+    With an `archive`, each is copied below it first, under the name of the stream and its own. `is_ending` is asked
+    before each file.
+    """
+    zone, target = landing_zone(settings, stream), _archive(settings, stream, archive)
+    before = datetime.now(UTC) - older_than
+    done = Retained(stream, duration_text(older_than), archive)
+    with lease(settings.state.database, f"retention.{stream}"):
+        with catalog_errors():
+            catalog = open_catalog(settings)
+            ledger = _ledger(catalog, stream, zone)
+            files = {name: file for name, file in zone.list() if not is_hidden(name)}
+            done.files = len(files)
+            old = {name: file for name, file in files.items() if file.modified_at < before}
+            if not old:
+                return done
+            sources = _sources(ledger, old)
+            whole = _whole(catalog, stream_tables(stream), sources, before)
+
+        def take(item: tuple[str, StoredFile]) -> str | None:
+            """Why a file is kept; None if it is removed."""
+            name, file = item
+            source = sources.get(name)
+            if source is None or source.landed_at is None or source.landed_at >= before:
+                return NOT_READ
+            if source.landings != 1 or source.size != file.size:
+                return CHANGED if source.landings == 1 else UNEVEN
+            if why := whole(name):
+                return why
+            if is_ending():
+                return "the consumer was stopped"
+            return _take(zone, target, name, file, source, dry_run=dry_run)
+
+        kept: Counter[str] = Counter()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for file, why in zip(old.values(), pool.map(take, old.items()), strict=True):
+                if why is None:
+                    done.removed += 1
+                    done.bytes += file.size
+                else:
+                    kept[why] += 1
+    done.kept = dict(sorted(kept.items()))
+    return done
+
+
+def retain_all(
+    settings: Settings,
+    streams: Sequence[str],
+    older_than: timedelta | None,
+    archive: str | None,
+    *,
+    dry_run: bool = False,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> list[Retained]:
+    """Retain the files of streams; without a time, by their contracts. What fails for one does not keep the others."""
+    done = []
+    for stream in streams:
+        asked = load_contract(settings.contracts, stream).retention
+        age = older_than or (asked.landed if asked else None)
+        if age is None:
+            raise UsageError(
+                f"The contract of {stream} does not say how long landed files are kept.",
+                "Add --older-than, like --older-than 30d, or the custom property retention: "
+                "`{property: retention, value: {landed: 30 days}}`.",
+            )
+        where = archive or (asked.archive if asked and not older_than else None)
+        try:
+            done.append(retain(settings, stream, age, where, dry_run=dry_run, is_ending=is_ending))
+        except UnavailableError as error:
+            done.append(Retained(stream, duration_text(age), where, problem=error.message))
+    return done
+
+
+def streams_with_retention(settings: Settings) -> list[str]:
+    """The streams whose contracts say how long landed files are kept."""
+    names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+    return [name for name in names if load_contract(settings.contracts, name).retention]
+
+
+def as_json(done: Sequence[Retained]) -> str:
+    """What was done, for programs."""
+    return json.dumps([asdict(each) for each in done], indent=2)
+
+
+def lines(done: Sequence[Retained], *, dry_run: bool) -> Iterator[str]:
+    """What was done, for people."""
+    from rich.filesize import decimal
+
+    for each in done:
+        if each.problem:
+            yield f"{each.stream}: {each.problem}"
+            continue
+        said = "would be removed" if dry_run else "removed"
+        how = f", {'and would be copied' if dry_run else 'copied'} to {each.archive}" if each.archive else ""
+        yield (
+            f"{each.stream}: {each.removed:,} of {count_of(each.files, 'landed file')} {said} ({decimal(each.bytes)}), "
+            f"older than {each.older_than}{how}."
+        )
+        for why, count in each.kept.items():
+            yield f"  {count_of(count, 'file')} kept: {why}."
+    if dry_run:
+        yield "Nothing was changed."
+
+
+def _archive(settings: Settings, stream: str, archive: str | None) -> LandingZone | None:
+    """Where the files of a stream are archived."""
+    if archive is None:
+        return None
+    target = zone_at(f"{as_uri(folder_or_address(archive))}/{stream}", settings.s3)
+    for name in (path.stem for path in settings.contracts.glob("*.yaml")):
+        root = landing_zone(settings, name).root
+        if f"{target.root}/".startswith(f"{root}/") or f"{root}/".startswith(f"{target.root}/"):
+            raise UsageError(
+                f"The archive {archive} is in the landing zone {root}: its files would land again.",
+                "Use another folder or prefix.",
+            )
+    return target
+
+
+def _ledger(catalog: Catalog, stream: str, zone: LandingZone) -> Table:
+    """The ledger of a stream that reads files from a landing zone."""
+    name = stream_tables(stream).ledger
+    if not catalog.table_exists(name):
+        raise UsageError(f"{stream} has no tables yet.", f"Run `consumer run {stream}`.")
+    ledger = catalog.load_table(name)
+    if topic := recorded_topic(ledger.properties):
+        raise UsageError(
+            f"{stream} comes from the topic {topic.topic}, not from landed files.",
+            "How long the topic keeps its messages is its own setting, retention.ms.",
+        )
+    recorded = ledger.properties.get(LANDING_ROOT)
+    if recorded != zone.root:
+        raise UsageError(
+            f"The files of {stream} landed in {recorded}, but LAKE_LANDING is now {zone.root}.",
+            "Change LAKE_LANDING back, or see `lakeproof landing move --help`.",
+        )
+    return ledger
+
+
+def _sources(ledger: Table, wanted: Mapping[str, object]) -> dict[str, _Source]:
+    """What the ledger says of some files."""
+    columns = ("source", "size", "etag", "content_hash", "bronze", "dead_letters", "landed_at", REPLAY)
+    found: dict[str, _Source] = {}
+    for batch in ledger.scan(selected_fields=columns).to_arrow_batch_reader():
+        for row in batch.to_pylist():
+            if row["source"] not in wanted:
+                continue
+            source = found.setdefault(row["source"], _Source())
+            source.bronze += row["bronze"]
+            source.dead_letters += sum(count for _, count in row["dead_letters"] or ())
+            if row[REPLAY] is None:
+                source.landings += 1
+                source.size, source.etag = row["size"], row["etag"]
+                source.content_hash, source.landed_at = row["content_hash"], row["landed_at"]
+    return found
+
+
+def _whole(
+    catalog: Catalog, names: StreamTables, sources: Mapping[str, _Source], before: datetime
+) -> Callable[[str], str | None]:
+    """Say why the tables do not hold all that is needed of a file; None if they do."""
+    old = f"{LANDED_AT} < '{before.isoformat()}'"
+    bronze, letters = catalog.load_table(names.bronze), catalog.load_table(names.dead_letters)
+    rows, dead = _rows_of(bronze, old), _rows_of(letters, old)
+    # The bytes of a unit that was too large are in no table.
+    key = (SOURCE, POSITION, ATTEMPT)
+    bare = {(row[SOURCE], row[POSITION], row[ATTEMPT] or 1) for row in _rows(letters, f"{old} AND {RAW} IS NULL", key)}
+    if bare and catalog.table_exists(names.attempts):
+        closed = f"{OUTCOME} = '{ReplayOutcome.CLOSED}'"
+        attempts = _rows(catalog.load_table(names.attempts), closed, (SOURCE, POSITION, LETTER))
+        bare -= {(row[SOURCE], row[POSITION], row[LETTER]) for row in attempts}
+    needed = {source for source, _, _ in bare}
+
+    def why(name: str) -> str | None:
+        if name in needed:
+            return NEEDED
+        source = sources[name]
+        return None if (rows[name], dead[name]) == (source.bronze, source.dead_letters) else UNEVEN
+
+    return why
+
+
+def _rows_of(table: Table, condition: str) -> Counter[str]:
+    """How many rows of a table each source has."""
+    found: Counter[str] = Counter()
+    for batch in table.scan(condition, selected_fields=(SOURCE,)).to_arrow_batch_reader():
+        for each in pc.value_counts(batch.column(SOURCE)).to_pylist():
+            found[each["values"]] += each["counts"]
+    return found
+
+
+def _rows(table: Table, condition: str, columns: tuple[str, ...]) -> list[dict[str, object]]:
+    reader: pa.RecordBatchReader = table.scan(condition, selected_fields=columns).to_arrow_batch_reader()
+    return [row for batch in reader for row in batch.to_pylist()]
+
+
+def _take(
+    zone: LandingZone, target: LandingZone | None, name: str, file: StoredFile, source: _Source, *, dry_run: bool
+) -> str | None:
+    """Remove a file, after it was archived; say why it is kept, or return None."""
+    is_touched = file.etag != source.etag
+    if is_touched and not source.content_hash:
+        return CHANGED
+    if is_touched or (target and not dry_run):
+        try:
+            data = zone.storage.read(file.uri, file.etag)
+        except FileAbsentError:
+            return None  # somebody else removed it
+        except FileChangedError:
+            return CHANGED
+        found = content_hash(data)
+        if source.content_hash and found != source.content_hash:
+            return CHANGED
+        if target and not dry_run and not _archived(target, name, data, found):
+            return TAKEN
+    if dry_run:
+        return None
+    now = zone.storage.stat(file.uri)
+    if now and now.etag != file.etag:
+        return CHANGED
+    zone.storage.remove(file.uri)
+    return None
+
+
+def _archived(target: LandingZone, name: str, data: bytes, digest: str) -> bool:
+    """Copy a file to the archive; whether the archive has it then. Files behind a linked folder have absolute names."""
+    uri = target.uri_of(name.lstrip("/"))
+    try:
+        target.storage.write_new(uri, data)
+    except FileExistsError:  # of a retention that was killed, or that was refused
+        try:
+            return content_hash(target.storage.read(uri)) == digest
+        except LakeproofError:
+            return False
+    return True

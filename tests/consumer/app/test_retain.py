@@ -1,0 +1,223 @@
+"""``consumer retain``: which landed files are removed or archived, and which stay."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.consumer.lake import Drain, SessionOf, rows
+from tests.consumer.replays import STREAM, batch, drain, land, order, replay, verify, write_contract
+from tests.lakes import changed
+from tests.messages import send
+from tests.servers import KafkaServer
+
+from consumer.app import retain as module
+from consumer.app.retain import CHANGED, NEEDED, NOT_READ, TAKEN, UNEVEN, retain
+from consumer.cli import app
+from lakeproof.catalog import open_catalog
+from lakeproof.errors import UsageError
+from lakeproof.landing.zone import landing_zone
+from lakeproof.settings import Settings
+from lakeproof.storage.local import LocalStorage
+from reader.verify.check import Status
+
+pytestmark = pytest.mark.spark
+
+MONTH = timedelta(days=30)
+YEAR_AGO = time.time() - 365 * 86_400
+
+
+@pytest.fixture
+def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
+    changes = {"LAKE_CONTRACTS": tmp_path / "contracts", "LAKE_GOLD": tmp_path / "gold"}
+    settings = changed(lake_settings, **changes)
+    write_contract(settings, right=True)
+    return settings
+
+
+def land_old(settings: Settings, name: str, value: bytes) -> Path:
+    """Land a file of a year ago."""
+    land(settings, name, value)
+    path = settings.home / "landing" / STREAM / name
+    os.utime(path, (YEAR_AGO, YEAR_AGO))
+    return path
+
+
+def landed(settings: Settings) -> dict[str, bytes]:
+    """What lies in the landing zone."""
+    zone = landing_zone(settings, STREAM)
+    return {name: zone.storage.read(file.uri) for name, file in zone.list()}
+
+
+def statuses(settings: Settings) -> dict[str, str]:
+    """What verify says of each file that is not simply there."""
+    return {finding.place: finding.what for finding in verify(settings).landed.findings}
+
+
+@pytest.fixture
+def filled(settings: Settings, drain_directly: Drain) -> Settings:
+    """A stream with two old files and a new one."""
+    land_old(settings, "2026/1.json", batch(order(1), order(2, kind="old"), order(3)))
+    land_old(settings, "2026/100%.json", b"garbage")
+    land(settings, "new.json", batch(order(4)))
+    os.utime(settings.home / "landing" / STREAM / "new.json")
+    drain_directly(settings, STREAM)
+    return settings
+
+
+def test_old_files_that_the_tables_hold_are_removed(filled: Settings, drain_directly: Drain) -> None:
+    land_old(filled, "late.json", batch(order(5)))  # not read yet
+    land_old(filled, "_hidden.json", b"{}")
+    before = landed(filled)
+    asked = retain(filled, STREAM, MONTH, dry_run=True)
+    assert (asked.files, asked.removed, asked.kept) == (4, 2, {NOT_READ: 1})
+    assert asked.bytes == len(before["2026/1.json"]) + len(b"garbage")
+    assert landed(filled) == before
+    assert retain(filled, STREAM, MONTH) == asked
+    assert landed(filled).keys() == {"late.json", "new.json", "_hidden.json"}
+    drain_directly(filled, STREAM)
+    found = verify(filled)
+    assert found.clean
+    assert statuses(filled) == {
+        "2026/1.json": Status.EXPIRED,
+        "2026/100%25.json": Status.EXPIRED,
+    }
+    assert len(rows(filled, f"bronze.{STREAM}")) == 4
+    assert retain(filled, STREAM, MONTH).removed == 1  # late.json
+    # A file that is back under its name is not read again.
+    land_old(filled, "2026/1.json", before["2026/1.json"])
+    drain_directly(filled, STREAM)
+    assert len(rows(filled, f"bronze.{STREAM}")) == 4
+    assert verify(filled).clean
+
+
+def test_what_is_in_doubt_stays(filled: Settings) -> None:
+    landing = filled.home / "landing" / STREAM
+    (landing / "2026" / "100%.json").write_bytes(b"GARBAGE")  # of the same size
+    os.utime(landing / "2026" / "100%.json", (YEAR_AGO + 1, YEAR_AGO + 1))
+    open_catalog(filled).load_table(f"bronze.{STREAM}").delete("_source = '2026/1.json' AND _position = 2")
+    done = retain(filled, STREAM, MONTH)
+    assert (done.removed, done.kept) == (0, {CHANGED: 1, UNEVEN: 1})
+    (landing / "2026" / "100%.json").write_bytes(b"more garbage")
+    os.utime(landing / "2026" / "100%.json", (YEAR_AGO, YEAR_AGO))
+    assert retain(filled, STREAM, MONTH).kept == {CHANGED: 1, UNEVEN: 1}
+    assert len(landed(filled)) == 3
+
+
+def test_a_copy_with_another_time_is_what_was_read(filled: Settings) -> None:
+    for path in (filled.home / "landing" / STREAM / "2026").iterdir():
+        os.utime(path, (YEAR_AGO + 5, YEAR_AGO + 5))  # as after a restore
+    assert retain(filled, STREAM, MONTH).removed == 2
+
+
+def test_a_file_that_changes_meanwhile_stays(filled: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = module._whole
+
+    def overwrite(*args: object) -> Callable[[str], str | None]:
+        land_old(filled, "2026/1.json", batch(order(9)))
+        return whole(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "_whole", overwrite)
+    done = retain(filled, STREAM, MONTH)
+    assert (done.removed, done.kept) == (1, {CHANGED: 1})
+    assert landed(filled)["2026/1.json"] == batch(order(9))
+
+
+def test_files_are_archived_before_they_are_removed(
+    filled: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "archive"
+    before = landed(filled)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "remove", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            retain(filled, STREAM, MONTH, str(archive))
+    assert landed(filled) == before
+    assert (archive / STREAM / "2026" / "1.json").read_bytes() == before["2026/1.json"]
+    (archive / STREAM / "2026" / "100%.json").write_bytes(b"of somebody else")
+    done = retain(filled, STREAM, MONTH, str(archive))
+    assert (done.removed, done.kept) == (1, {TAKEN: 1})
+    (archive / STREAM / "2026" / "100%.json").unlink()
+    assert retain(filled, STREAM, MONTH, str(archive)).removed == 1
+    assert (archive / STREAM / "2026" / "100%.json").read_bytes() == b"garbage"
+    assert verify(filled).clean
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_archives_that_would_land_again_are_refused(filled: Settings) -> None:
+    for inside in (filled.home / "landing", filled.home / "landing" / STREAM / "old"):
+        with pytest.raises(UsageError, match="would land again"):
+            retain(filled, STREAM, MONTH, str(inside))
+    assert len(landed(filled)) == 3
+
+
+def test_retention_in_a_bucket(s3_lake_settings: Settings, tmp_path: Path, session_of: SessionOf) -> None:
+    changes = {"LAKE_CONTRACTS": tmp_path / "contracts", "LAKE_GOLD": tmp_path / "gold"}
+    settings = changed(s3_lake_settings, **changes).model_copy(update={"s3": s3_lake_settings.s3})
+    write_contract(settings, right=True)
+    zone = landing_zone(settings, STREAM)
+    whole = {"a b.json": batch(order(1), order(2)), "2.json": batch(order(3))}
+    for name, value in whole.items():
+        zone.storage.write_new(zone.uri_of(name), value)
+    drain(settings, session_of)
+    assert retain(settings, STREAM, MONTH).removed == 0
+    time.sleep(1.1)  # the least age
+    archive = settings.landing.uri.replace("/landing", "/archive")
+    assert retain(settings, STREAM, timedelta(seconds=1), archive).removed == 2
+    assert landed(settings) == {}
+    copies = landing_zone(changed(settings, LAKE_LANDING=archive).model_copy(update={"s3": settings.s3}), STREAM)
+    assert {name: copies.storage.read(file.uri) for name, file in copies.list()} == whole
+    assert verify(settings).clean
+
+
+def test_units_that_are_only_in_a_landed_file_keep_it(settings: Settings, session_of: SessionOf) -> None:
+    small = changed(settings, LAKE_MAX_RECORD_BYTES=200)
+    land_old(settings, "1.json", batch(order(0), order(1, note="x" * 300)))
+    land_old(settings, "2.json", batch(order(2)))
+    drain(small, session_of)
+    done = retain(settings, STREAM, MONTH)
+    assert (done.removed, done.kept) == (1, {NEEDED: 1})
+    replay(settings, session_of)
+    assert retain(settings, STREAM, MONTH).removed == 1
+    found = verify(settings)
+    assert found.clean, found.off
+    assert statuses(settings) == {"1.json": Status.EXPIRED, "2.json": Status.EXPIRED}
+
+
+def test_a_stream_of_a_topic_is_refused(settings: Settings, session_of: SessionOf, kafka: KafkaServer) -> None:
+    topic = kafka.new_topic()
+    changes = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic}
+    settings = changed(settings, LAKE_KAFKA_STARTING_OFFSETS="earliest", **changes)
+    send(kafka, topic, [order(1)])
+    drain(settings, session_of, "kafka")
+    with pytest.raises(UsageError, match=f"comes from the topic {topic}") as refused:
+        retain(settings, STREAM, MONTH)
+    assert "retention.ms" in refused.value.hint
+
+
+def test_how_long_is_said_by_the_contract_or_by_the_command(
+    filled: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("consumer.cli.load_settings", lambda: filled)
+
+    def said(*arguments: str) -> str:
+        app(["retain", *arguments], standalone_mode=False)
+        return capsys.readouterr().out
+
+    with pytest.raises(UsageError, match="No contract says how long landed files are kept"):
+        said()
+    with pytest.raises(UsageError, match="does not say how long"):
+        said(STREAM)
+    assert "2 of 3 landed files would be removed" in said(STREAM, "--older-than", "30d", "--dry-run")
+    path = filled.contracts / f"{STREAM}.yaml"
+    retention = "  - {property: retention, value: {landed: 100 days}}\nschema:\n"
+    path.write_text(path.read_text().replace("schema:\n", retention))
+    assert "older than 100 days" in said("--dry-run")
+    (found,) = json.loads(said("--json"))
+    assert (found["stream"], found["removed"], found["kept"], found["problem"]) == (STREAM, 2, {}, "")
