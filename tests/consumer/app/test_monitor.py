@@ -69,7 +69,7 @@ class Scrape:
         self.names: set[str] = set()
         self.labels: dict[str, set[str]] = {}
         self._values: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
-        suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], "gauge": [""]}
+        suffixes = {"counter": ["_total"], "histogram": ["", "_bucket", "_sum", "_count"], "gauge": [""]}
         for family in text_string_to_metric_families(text):
             self.names |= {f"{family.name}{suffix}" for suffix in suffixes[family.type]}
             for sample in family.samples:
@@ -458,7 +458,7 @@ def test_rules_and_configuration_are_as_prometheus_and_grafana_take_them() -> No
         assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
         assert {"severity"} == rule["labels"].keys()
         for name in re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]):
-            assert name in {"instance", "query", "state", "table"}
+            assert name in {"instance", "query", "state", "stream", "table"}
     board = json.loads((MONITORING / "dashboard.json").read_text())
     places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
     assert len(set(places)) == len(places) == len({panel["id"] for panel in board["panels"]})
