@@ -176,7 +176,7 @@ class Monitor:
     def _look_at_lake(self, began: float) -> Look:
         settings, at = self._settings, datetime.now(UTC)
         try:
-            found = status(settings, self._names)
+            found = status(settings, self._names, recent=True)
         except UsageError:  # no stream has tables yet
             found = []
         sizes = self._sizes.look() if self._streams else []

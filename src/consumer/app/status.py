@@ -41,6 +41,7 @@ from lakeproof.state.lease import (
     state_of,
 )
 from lakeproof.state.sink_positions import SinkPositions, sink_lease
+from lakeproof.storage import scheme_of
 from lakeproof.streams import printable
 from lakeproof.tables.names import (
     gold_query,
@@ -65,6 +66,7 @@ _SAID = {
     "accepted": "accepted, and committed by the next run. Paused",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RECENT_FILES = 1000
 _WIDE = 10_000  # characters: nothing is cut off there
 _HEADINGS = ("query", "state", "behind", "rows/s", "last commit", "watermark")
 
@@ -108,15 +110,18 @@ Found = Iterator[tuple[str, QueryStatus]]
 """Queries with the names of their leases."""
 
 
-def status(settings: Settings, names: Sequence[str]) -> list[QueryStatus]:
-    """Look at the queries of streams and modes; of all that have tables or have run, if none is named."""
+def status(settings: Settings, names: Sequence[str], *, recent: bool = False) -> list[QueryStatus]:
+    """Look at the queries of streams and modes; of all that have tables or have run, if none is named.
+
+    With `recent`, a prefix on S3 is listed from its newest known keys on: a consumer that runs finds the other files.
+    """
     modes = [mode for mode in ModeName if mode in names or not names]
     found = list(_of_modes(settings, modes))
     streams = [name for name in names if name not in modes]
     if names and not streams and not found:
         raise UsageError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
     if streams or not names:
-        found = [*_of_streams(settings, streams, needed=not found), *found]
+        found = [*_of_streams(settings, streams, needed=not found, recent=recent), *found]
     database = settings.state.database
     failed = failures(database)
     return [_with_state(each, state_of(database, lease), failed.get(lease)) for lease, each in found]
@@ -274,7 +279,7 @@ def per_second(commits: Sequence[tuple[datetime, int, int]], now: datetime) -> f
     return round(counted / max((now - first).total_seconds(), 1.0), 1)
 
 
-def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool) -> Found:
+def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool, recent: bool) -> Found:
     catalog = open_catalog(settings)
     with catalog_errors():
         names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
@@ -282,7 +287,7 @@ def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool) -> 
         if not known and needed:
             raise UsageError("No stream has tables yet.", "Run `consumer run STREAM`.")
         for stream in known:
-            yield from _of_stream(settings, catalog, stream)
+            yield from _of_stream(settings, catalog, stream, recent=recent)
 
 
 @dataclass(frozen=True)
@@ -352,13 +357,13 @@ def _age(lag: int | None, since: datetime | None) -> float | None:
     return max((datetime.now(UTC) - since).total_seconds(), 0.0)
 
 
-def _of_stream(settings: Settings, catalog: "Catalog", stream: str) -> Found:
+def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: bool) -> Found:
     """The queries of a stream in the order in which its tables are filled."""
     names, query = stream_tables(stream), bronze_query(stream)
     ledger, bronze = (_Filled(catalog.load_table(name), query) for name in (names.ledger, names.bronze))
     landed = bronze.status(None)
     try:
-        lag, age, unit = _behind(settings, stream, ledger.table, ledger.newest)
+        lag, age, unit = _behind(settings, stream, ledger.table, ledger.newest, recent=recent)
         landed = replace(landed, lag=lag, unit=unit, lag_seconds=age, freshness_seconds=age)
     except LakeproofError as error:
         landed = replace(landed, unit="", problem=error.message)
@@ -464,7 +469,7 @@ def _of_alerts(settings: Settings, product: str, mode: AlertMode, recorded: Reco
 
 
 def _behind(
-    settings: Settings, stream: str, ledger: "Table", accounted: Committed | None
+    settings: Settings, stream: str, ledger: "Table", accounted: Committed | None, *, recent: bool
 ) -> tuple[int, float | None, str]:
     """What has landed and is in no table yet: how much, for how long the oldest of it, and in which unit."""
     if recorded := recorded_topic(ledger.properties):
@@ -472,8 +477,14 @@ def _behind(
         return *_messages_behind(settings, recorded, at), "messages"
     log = LandingLog(settings.state.database, stream)
     seq = Position.parse(accounted.marker.end).seq if accounted else 0
-    listed = landing_zone(settings, stream).list()
-    landed = [file.modified_at for name, file in listed if not is_hidden(name) and not log.knows(name)]
+    zone = landing_zone(settings, stream)
+    if recent and scheme_of(zone.root) == "s3":
+        newest = log.newest_names(_RECENT_FILES)
+        listed = dict(zone.list_recent(newest[0] if newest else None))
+        known = log.known_among([*listed])
+        landed = [file.modified_at for name, file in listed.items() if not is_hidden(name) and name not in known]
+    else:
+        landed = [file.modified_at for name, file in zone.list() if not is_hidden(name) and not log.knows(name)]
     waiting = len(landed) + max(log.head().seq - seq, 0)
     landed += (file.landed_at for file in log.files(seq, seq + 1))
     return waiting, _age(waiting, min(landed, default=None)), "files"

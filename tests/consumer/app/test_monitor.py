@@ -343,7 +343,7 @@ def test_an_application_is_ready_while_its_queries_run_and_the_lake_responds(
 
 
 def fail_with(error: Exception) -> Callable[..., Any]:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     return fail
@@ -354,7 +354,7 @@ def test_a_look_that_hangs_keeps_nobody_waiting(
 ) -> None:
     monitor, _, bulletin = still
     goes_on = threading.Event()
-    monkeypatch.setattr("consumer.app.monitor.status", lambda *_: goes_on.wait() and [])
+    monkeypatch.setattr("consumer.app.monitor.status", lambda *_, **__: goes_on.wait() and [])
     monitor.started({}, bulletin)
     began = time.monotonic()
     assert answer(monitor, "/metrics")[0] == "200"

@@ -36,9 +36,11 @@ from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, record_topic
 from lakeproof.kafka.topic import Topic
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database, transaction
 from lakeproof.state.failures import clear_failures, record_failure
+from lakeproof.state.landing_log import LandingLog
 from lakeproof.state.lease import alerts_lease, gold_lease, lease, mode_lease
 from lakeproof.state.schema import LEASES
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions, sink_lease
@@ -150,6 +152,28 @@ def run(settings: Settings, *arguments: str) -> "subprocess.CompletedProcess[str
     command = [*forked("consumer"), *arguments]
     environment = os.environ | own | {"COLUMNS": "200"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.s3
+def test_a_look_at_what_is_recent_on_s3_lists_no_older_keys(
+    s3_lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = s3_lake_settings
+    monkeypatch.setattr("consumer.app.status._RECENT_FILES", 3)
+    ensure_tables(open_catalog(settings), load_contract(settings.contracts, "events"))
+    zone = landing_zone(settings, "events")
+    names = [f"{number:02}.json" for number in range(10)]
+    for name in names:
+        zone.storage.write_new(zone.uri_of(name), b"[]")
+    (bronze,) = status(settings, ["events"], recent=True)
+    assert (bronze.lag, bronze.unit) == (10, "files")
+    log = LandingLog(settings.state.database, "events")
+    log.append(zone.list())
+    assert log.known_among([*names, "others"]) == {*names}
+    for name in ("000.json", "08a.json", "11.json", "_12.json"):  # the first one is for the sweep of the consumer
+        zone.storage.write_new(zone.uri_of(name), b"[]")
+    assert [each.lag for each in status(settings, ["events"], recent=True)] == [12]
+    assert [each.lag for each in status(settings, ["events"])] == [13]
 
 
 def test_a_lake_of_a_topic(lake_settings: Settings, kafka: KafkaServer) -> None:
