@@ -21,6 +21,7 @@ NAMES = (
     "freshness-kafka",
     "freshness-layers",
     "flat",
+    "hashes",
     "history",
     "judge",
     "kafka",

@@ -6,6 +6,7 @@ from typing import Any
 import duckdb
 from pyiceberg.catalog import Catalog
 
+from consumer.iceberg.nulls import keep_nulls
 from lakeproof.catalog import open_catalog, table_or_none
 from lakeproof.contracts import Field
 from lakeproof.history.applied import applied_contracts
@@ -51,7 +52,9 @@ def hashes_of(settings: Settings, table: str, fields: Iterable[Field] = ()) -> S
 
 
 def _sums(catalog: Catalog, table: str, source: str, number: str, hashed: str, *, of_topic: bool) -> Sums:
-    part = f"left({source}, -{OFFSET_DIGITS})" if of_topic else source
+    keep_nulls()
+    # The ledger of silver has partitions themselves.
+    part = f"regexp_replace({source}, '/[0-9]{{{OFFSET_DIGITS}}}$', '')" if of_topic else source
     with duckdb.connect() as connection:
         connection.register("rows", catalog.load_table(table).scan().to_arrow())
         found: list[Any] = connection.execute(

@@ -173,6 +173,9 @@ def _as_table(rows: pa.RecordBatch) -> pa.Table:
 def _rows_of(scan: Scan, file: FileScanTask) -> Iterator[pa.RecordBatch]:
     from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 
+    from consumer.iceberg.nulls import keep_nulls
+
+    keep_nulls()
     projected = scan.metadata.schema().select(*scan.columns.values())
     types = schema_to_pyarrow(projected, include_field_ids=False)
     try:

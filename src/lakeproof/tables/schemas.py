@@ -119,7 +119,7 @@ def _provenance(position: str) -> list[Column]:
 
 
 _SOURCE = "path of the landed file below the landing folder, or topic/partition/offset"
-_RECORDED = ": the sum of theirs; null if a version before 0.2 appended them"
+_RECORDED = ": the sum of theirs; null if an older version appended them"
 _COUNTS = _map("long")
 _REASON = _struct([("code", "string", ""), ("path", "string", ""), ("detail", "string", "")])
 _HEADER = _struct([("key", "string", ""), ("value", "binary", "")])

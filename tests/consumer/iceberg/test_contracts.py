@@ -307,6 +307,13 @@ def test_scan_py_reads_deletion_vectors_of_iceberg(spark: SparkSession) -> None:
     assert vector.referenced_data_file in data
 
 
+def test_nulls_py_replaces_the_class_that_projects_columns() -> None:
+    import pyiceberg.io.pyarrow as arrow
+
+    assert "ArrowProjectionVisitor" in arrow._to_requested_schema.__code__.co_names
+    assert {"list", "map"} <= vars(arrow.ArrowProjectionVisitor).keys()
+
+
 def test_scan_py_takes_the_history_out_of_metadata(table: Table) -> None:
     """Metadata of PyIceberg is a model of Pydantic; without its history, a scan of it reads the same rows."""
     bare = table.metadata.model_copy(

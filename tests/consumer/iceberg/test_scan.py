@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
 
 from consumer.iceberg import scan as scans
+from consumer.iceberg.nulls import keep_nulls
 from consumer.iceberg.scan import Scan, derived, of_micro_batches, plan, positions, read, whole_files
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
@@ -172,3 +173,25 @@ def test_rows_without_the_time_that_a_table_is_partitioned_by_are_found(tmp_path
     since = GreaterThanOrEqual("at", "2026-01-02T00:00:00+00:00")
     assert found(since) == [2, 3]
     assert found(Or(since, IsNull("at"))) == [0, 2, 3]
+
+
+def test_null_lists_and_maps_of_objects_are_null(tmp_path: Path) -> None:
+    """PyIceberg by itself reads them as empty ones."""
+    objects = pa.struct([("x", pa.int64())])
+    schema = pa.schema(
+        [("l", pa.list_(objects)), ("m", pa.map_(pa.string(), objects)), ("o", pa.struct([("l", pa.list_(objects))]))]
+    )
+    rows: list[dict[str, Any]] = [
+        {"l": None, "m": None, "o": None},
+        {"l": [], "m": [], "o": {"l": None}},
+        {"l": [{"x": 1}, None], "m": [("a", {"x": 1}), ("b", None)], "o": {"l": []}},
+        {"l": None, "m": None, "o": {"l": [{"x": 2}]}},
+    ]
+    catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    made = catalog.create_table("n.t", schema)
+    keep_nulls()  # PyIceberg writes them so, too
+    made.append(pa.Table.from_pylist(rows, schema=schema))
+    found = pa.Table.from_batches(read(plan(made, "n.t", {name: name for name in schema.names})))
+    assert found.to_pylist() == rows
+    assert found.slice(3).to_pylist() == rows[3:]

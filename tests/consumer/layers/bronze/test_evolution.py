@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.evolving import LONG, NEW, OLD, READ, V2, land, write_contract
+from tests.hashes import check_hashes
 from tests.selection import grid
 
 from consumer.layers import base
@@ -95,6 +96,7 @@ def test_every_engine_reads_old_and_new_rows_together(settings: Settings, drain:
         }
     [checked] = verify(settings, "orders", values=True)
     assert (checked.off, checked.landed.facts["sampled_rows"]) == ([], 2)
+    check_hashes(settings, "orders")
 
 
 @grid(table=["bronze", "dead_letters", "ledger"], lost=["nothing", "checkpoint", "checkpoint and landing log"])
@@ -137,3 +139,4 @@ def test_a_micro_batch_that_has_begun_is_finished_under_its_contract(
         "2.json": begun,
         "3.json": "1.1.0",
     }
+    check_hashes(settings, "orders")

@@ -129,6 +129,41 @@ def test_keys_do_not_run_into_each_other() -> None:
     assert len(set(keys(rows, contract).to_pylist())) == 3
 
 
+def test_null_lists_and_maps_of_objects_have_the_hashes_of_empty_ones() -> None:
+    """As the hashes in silver were computed, at any depth, also of a slice."""
+    item = ObjectType((Field("x", STRING),))
+    kinds: dict[str, Type] = {
+        "l": ListType(item),
+        "m": MapType(item),
+        "o": ObjectType((Field("l", ListType(item)), Field("y", STRING))),
+        "ll": ListType(ListType(item)),
+    }
+    contract = Contract("t", "1", "", tuple(Field(name, kind) for name, kind in kinds.items()), (), "at")
+    objects = pa.struct([("x", pa.string())])
+    schema = pa.schema(
+        [
+            ("l", pa.list_(objects)),
+            ("m", pa.map_(pa.string(), objects)),
+            ("o", pa.struct([("l", pa.large_list(objects)), ("y", pa.string())])),
+            ("ll", pa.list_(pa.list_(objects))),
+        ]
+    )
+    rest: dict[str, Any] = {"l": [{"x": "1"}], "m": [("k", {"x": "1"})], "o": None, "ll": None}
+    equal: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"l": None}, {"l": []}),
+        ({"m": None}, {"m": []}),
+        ({"o": {"l": None, "y": "1"}}, {"o": {"l": [], "y": "1"}}),
+        ({"ll": [None]}, {"ll": [[]]}),
+    ]
+    for one, other in equal:
+        rows = pa.RecordBatch.from_pylist([rest, rest | one, rest | other, rest], schema=schema)
+        _, first, second, last = content_hashes(rows, contract).to_pylist()
+        assert first == second != last
+        assert content_hashes(rows.slice(1, 2), contract).to_pylist() == [first, second]
+    rows = pa.RecordBatch.from_pylist([rest | {"ll": None}, rest | {"ll": []}], schema=schema)
+    assert len(set(content_hashes(rows, contract).to_pylist())) == 2
+
+
 TEXT = st.one_of(st.none(), st.text("a1:-", max_size=3))
 MAPS = st.dictionaries(st.text("ab:", max_size=2), TEXT, max_size=3)
 NUMBERS = st.one_of(st.none(), st.floats(allow_nan=False))

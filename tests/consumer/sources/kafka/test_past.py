@@ -10,6 +10,7 @@ from tests.consumer.crashes import crash_before
 from tests.consumer.lake import rows
 from tests.consumer.sources.kafka.test_source import units
 from tests.consumer.sources.kafka.test_verified import Lake
+from tests.hashes import check_hashes
 from tests.lakes import changed
 from tests.messages import event
 from tests.servers import KafkaServer
@@ -121,6 +122,7 @@ def test_a_batch_that_crashed_is_finished_by_whatever_runs_next(
     take(topic, past=minutes(2, 6))
     assert landed(lake_settings, topic) == [*range(2, 10)]
     assert verified() == {}
+    check_hashes(lake_settings)
 
 
 def test_what_retention_removed_of_a_batch_that_was_killed_is_given_up(
@@ -144,6 +146,7 @@ def test_what_retention_removed_of_a_batch_that_was_killed_is_given_up(
     assert [row["event_id"] for row in rows(lake_settings, "bronze.events")].count("e5") == 1
     ledger = {(row["source"], row["etag"]) for row in rows(lake_settings, "ledger.events")}
     assert (source_name(topic, 0, 2), "6") in ledger
+    check_hashes(lake_settings)
 
 
 def test_what_spark_repeats_is_not_landed_again_after_a_batch(take: Take, lake_settings: Settings, topic: str) -> None:

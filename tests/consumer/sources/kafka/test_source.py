@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from structlog.testing import capture_logs
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, rows
+from tests.hashes import check_hashes
 from tests.lakes import changed
 from tests.messages import event, messages, send, send_in_transaction
 from tests.servers import KafkaServer
@@ -134,6 +135,7 @@ def test_what_retention_removed_stops_the_stream_until_it_is_given_up(
     assert "offsets 1 to 3" in letter["reasons"][0]["detail"]
     kafka.delete_records(topic, 0, 6)
     take(topic)  # what was read may go
+    check_hashes(lake_settings)
 
 
 def test_a_topic_that_was_created_again_is_refused(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
@@ -208,6 +210,7 @@ def test_a_crash_and_a_lost_checkpoint_lose_and_double_nothing(
     assert units(lake_settings, "bronze") == [(name, 0) for name in good]
     assert units(lake_settings, "dead_letters") == [(name, 0) for name in bad]
     assert [(row["units"], row["bronze"]) for row in ledger(lake_settings)] == [(2, 1)] * 3
+    assert check_hashes(lake_settings) == 6
 
 
 def test_on_a_signal_the_next_micro_batch_is_declined(
