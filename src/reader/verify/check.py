@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.settings import Settings
-from lakeproof.state.proofs import Proof
+from lakeproof.state.proofs import Kind, Proof
 from lakeproof.tables.names import stream_tables
 
 if TYPE_CHECKING:
@@ -123,11 +123,18 @@ class Scope:
     settings: Settings
     session: "Session"
     stream: str
-    book: "Book"
     values: bool = False  # whether to compare the values of rows of bronze with what landed
     sample: int | None = None  # of how many random ones; None for all that are read
     receipts: Path | None = None  # file of the collector's receipts
     show: Show = lambda *_: None  # told of the progress
+    opened: "Book | None" = None  # the book of proofs, opened once for all checks
+
+    @cached_property
+    def book(self) -> "Book":
+        """The book of proofs; by default one that nothing was proven in."""
+        from reader.verify.book.book import Book
+
+        return self.opened or Book(self.settings, self.session, self.stream, Kind.ALL)
 
     @cached_property
     def catalog(self) -> "Catalog":

@@ -83,7 +83,7 @@ def verify(
 
             return [
                 verify_stream(
-                    Scope(settings, session, name, Book(settings, session, name, kind), values, sample, receipts, show)
+                    Scope(settings, session, name, values, sample, receipts, show, Book(settings, session, name, kind))
                 )
                 for name in names
             ]

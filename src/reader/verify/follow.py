@@ -31,9 +31,10 @@ def follow(
 ) -> int:
     """Verify every so many seconds until a signal; return the exit code of the last proof.
 
-    An error, such as a catalog that cannot be reached, ends a proof and not the program.
+    An error, such as a catalog that cannot be reached, ends a proof and not the program, unless it is the first proof
+    and trying again does not help.
     """
-    ended, code, is_proving = Event(), 0, False
+    ended, code, is_proving, has_proven = Event(), 0, False, False
 
     def end(_number: int, _frame: FrameType | None) -> None:
         ended.set()
@@ -46,7 +47,7 @@ def follow(
             try:
                 is_proving = True
                 found = verify(settings, stream, values, kind=Kind.NEW, sample=sample)
-                is_proving = False
+                is_proving, has_proven = False, True
                 code = int(not all(each.clean for each in found))
                 for each in found:
                     _write(each, monotonic() - began, report_format)
@@ -54,10 +55,10 @@ def follow(
                 break
             except LakeproofError as error:
                 is_proving = False
+                if not has_proven and not error.retryable:
+                    raise
                 code = error.exit_code
                 _write_error(error, report_format)
-                if not error.retryable and code != 2:
-                    raise
             ended.wait(max(every - (monotonic() - began), 0))
     return code
 

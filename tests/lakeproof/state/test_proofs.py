@@ -5,6 +5,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from tests.servers import PostgresServer
 
 from lakeproof.state import proofs
 from lakeproof.state.database import open_database, transaction
@@ -13,8 +14,11 @@ from lakeproof.state.proofs import Kind, Outcome, Proof, ProvenFile, last_clean,
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> str:
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.new_database()
     return f"sqlite:///{tmp_path / 'state.db'}"
 
 

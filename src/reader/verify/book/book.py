@@ -35,6 +35,7 @@ from reader.verify.book.hashes import (
     HASHES,
     Reach,
     Total,
+    drop_hashes,
     other_than_booked,
     reach_of,
     read_hashes,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 OTHER_THAN_PROVEN = "other rows than were proven"
 OTHER_THAN_BOOKED = "other rows than the ledger has"
+NO_PROOF = "the book has no clean proof of it"
 FILES_CHANGED = "data files with other rows than were proven"
 
 
@@ -165,6 +167,7 @@ class Book:
         self._keep(name, files, {location: (each.rows, each.hash) for location, each in whole_files.items()}, known)
         how = "hashes of new files" if self.since and then else "hashes of all rows"
         self.looked.append(Looked(name, len(files), len(read), how))
+        drop_hashes(self._session)
 
     def booked(self, catalog: "Catalog", ledger: str, rows: str) -> str | None:
         """SQL of the hashes that a ledger has of some rows, by micro-batch; None if they were not recorded."""
@@ -235,6 +238,7 @@ class Book:
         has = total_of(self._session, f"NOT {before.is_beyond('micro_batch')}")
         for location in same:
             has += Total(known[location].rows, known[location].hash)
+        drop_hashes(self._session)
         return has == Total(int(then["rows"]), int(then["hash"]))
 
     def record(self, faults: int, clean: bool) -> Proof:
@@ -265,7 +269,7 @@ class Book:
     def _find_base(self, catalog: "Catalog", names: StreamTables) -> None:
         found = read_book(self._settings, lambda connection: proofs.last_clean(connection, self._stream))
         if not found:
-            self.why = "the book has no clean proof of it"
+            self.why = NO_PROOF
             return
         base, files = found
         then = base.reached.get("tables", {})

@@ -77,41 +77,48 @@ def read_hashes(
     column: str = MICRO_BATCH_ID,
 ) -> None:
     """Read data files of a table into :data:`HASHES`; `column` has the micro-batch of a row."""
-    put_wanted(session, locations)
-    schema = next((each for each in table.schemas().values() if each.schema_id == snapshot.schema_id), table.schema())
+    _put_wanted(session, locations)
+    # DuckDB reads a snapshot with the columns that the table had then.
+    schema = table.schemas().get(-1 if snapshot.schema_id is None else snapshot.schema_id, table.schema())
     hashed = sum_sql(row_hash_sql(schema, fields, "_rows"))
     session.fetch(
         f"CREATE OR REPLACE TABLE {HASHES} AS SELECT filename AS location, {identifier(column)} AS micro_batch, "  # noqa: S608
-        f"count(*) AS rows, {hashed} AS hash FROM {at(table, snapshot)} AS _rows "
+        f"count(*) AS rows, {hashed} AS hash FROM {_at(table, snapshot)} AS _rows "
         f"WHERE filename IN (FROM {_WANTED}) GROUP BY ALL"
     )
+    session.fetch(f"DROP TABLE {_WANTED}")
 
 
 def read_times(
     session: Session, table: "Table", snapshot: "Snapshot", locations: Collection[str], column: str
 ) -> dict[str, tuple[int, int | None, int | None]]:
     """Of data files, by location: how many rows, and the first and the last time, if each row has one."""
-    put_wanted(session, locations)
+    _put_wanted(session, locations)
     moment = f"epoch_us({identifier(column)})"
     rows = session.fetch(
-        f"SELECT filename, count(*), count({moment}), min({moment}), max({moment}) FROM {at(table, snapshot)} "  # noqa: S608
+        f"SELECT filename, count(*), count({moment}), min({moment}), max({moment}) FROM {_at(table, snapshot)} "  # noqa: S608
         f"WHERE filename IN (FROM {_WANTED}) GROUP BY ALL"
     )
+    session.fetch(f"DROP TABLE {_WANTED}")
     return {
         location: (count, low, high) if count == with_time else (count, None, None)
         for location, count, with_time, low, high in rows
     }
 
 
-def put_wanted(session: Session, locations: Collection[str]) -> None:
-    """Name the data files that are read."""
+def _put_wanted(session: Session, locations: Collection[str]) -> None:
     session.fetch(f"CREATE OR REPLACE TABLE {_WANTED} AS SELECT unnest(?::VARCHAR[]) AS location", [list(locations)])
 
 
-def at(table: "Table", snapshot: "Snapshot") -> str:
+def _at(table: "Table", snapshot: "Snapshot") -> str:
     """SQL of the rows of a snapshot, with the column ``filename``."""
     name = ".".join(map(identifier, table.name()))
     return f"(SELECT *, filename FROM {name} AT (VERSION => {snapshot.snapshot_id}))"  # noqa: S608
+
+
+def drop_hashes(session: Session) -> None:
+    """Give the memory back."""
+    session.fetch(f"DROP TABLE IF EXISTS {HASHES}")
 
 
 def total_of(session: Session, condition: str = "true") -> Total:

@@ -4,6 +4,7 @@ It runs last: the checks of layers prove their tables against the book, each aft
 """
 
 from lakeproof.state.proofs import Kind
+from reader.verify.book.book import NO_PROOF
 from reader.verify.check import Check, Result, Scope, Section
 
 
@@ -16,6 +17,8 @@ def check(scope: Scope) -> tuple[Result, ...]:
         remarks.append(f"proven since proof {since.number} of {since.proven_at:%Y-%m-%d %H:%M:%S} (UTC).")
     elif book.why and book.was_asked_for_new:
         remarks.append(f"everything was proven: {book.why}.")
+    elif book.why and book.why != NO_PROOF:
+        remarks.append(f"compared with no earlier proof: {book.why}.")
     facts = {
         "kind": book.kind,
         "since": since.number if since else None,

@@ -140,7 +140,7 @@ class TablesOfTopic:
 
         If the topic `has_gaps`, a message that was read may have been removed since.
         """
-        read = " OR ".join(f"place >= {first} AND place < {end}" for first, end in spans)
+        read = " OR ".join(f"place >= {first} AND place < {end}" for first, end in spans) or "false"
         return self._listed(
             "SELECT place, position FROM (SELECT unit.place, unit.position, count(*) AS times, "  # noqa: S608
             "any_value(message.units) AS units, bool_or(contains(unit.codes, 'absent')) AS absent "

@@ -17,6 +17,7 @@ from tests.servers import KafkaServer
 from typer.testing import CliRunner
 
 from lakeproof.settings import Settings
+from lakeproof.state.database import open_database
 from reader.cli import app
 from reader.verify.tables import accounts
 
@@ -164,6 +165,25 @@ def rows_of_replay(number: int) -> Callable[[Row], bool]:
 def in_bronze_too(world: World) -> None:
     row = next(row for row in world.tables.rows(TABLES.bronze) if world.of("a", 1)(row))
     world.tables.append(TABLES.bronze, row | {"_position": 3})
+
+
+def test_replays_of_what_was_proven_are_proven(landed: World) -> None:
+    open_database(landed.tables.settings.state.database).dispose()
+    assert landed.verify("--new")["proof"]["kind"] == "all"
+    world = replay_all(landed)
+    report, everything = world.verify("--new", "--values"), world.verify("--values")
+    assert (report["sources"], report["problems"], report["replays"]["findings"]) == ([], [], [])
+    assert (report["proof"]["kind"], report["proof"]["since"], report["proof"]["findings"]) == ("new", 1, [])
+    counts = {name: report["replays"][name] for name in ("replays", "attempts", "parked", "closed")}
+    assert counts == {name: everything["replays"][name] for name in counts}
+    # More replays of what was replayed before the last proof.
+    world.tables.replay(most=9)
+    report = world.verify("--new")
+    assert (report["sources"], report["problems"], report["replays"]["findings"]) == ([], [], [])
+    assert (report["proof"]["kind"], report["proof"]["findings"]) == ("new", [])
+    world.drop(TABLES.bronze, world.of("a", 1))  # an old row, in a file that has new ones, too
+    found = world.verify("--new")
+    assert "other rows than were proven" in [each["finding"] for each in found["proof"]["findings"]]
 
 
 FAULTS: dict[str, tuple[Callable[[World], None], str]] = {
