@@ -25,12 +25,14 @@ from consumer.app.running import Running
 from consumer.app.sizes import Sizes, folder_size
 from consumer.app.status import status
 from consumer.bulletin import Bulletin
+from lakeproof.addresses import without_password
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.modes import ModeName
 from lakeproof.settings import Settings
 from lakeproof.state.lease import expiries
 from lakeproof.state.proofs import last_proofs
 from lakeproof.tables.names import silver_query
+from lakeproof.wording import first_line
 
 log = structlog.get_logger()
 
@@ -166,7 +168,7 @@ class Monitor:
             self._problem = error.message
             self.metrics.failed()
         except Exception as error:  # noqa: BLE001 - of any library; the next look may succeed
-            self._problem = f"{type(error).__name__}: {error}"
+            self._problem = f"{type(error).__name__}: {without_password(first_line(error))}"
             self.metrics.failed()
         else:
             self._problem, self._looked_at = "", monotonic()
