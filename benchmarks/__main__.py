@@ -24,13 +24,16 @@ NAMES = (
     "history",
     "judge",
     "kafka",
+    "maintenance",
     "medallion",
     "memory",
     "modes",
     "replay",
     "samples",
+    "soak",
     "start",
     "verify",
+    "verify-new",
     "what-if",
 )
 

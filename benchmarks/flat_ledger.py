@@ -14,7 +14,7 @@ from benchmarks.flat_tables import CHECKPOINT, QUERY, append_many, marker
 from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.iceberg.append import open_table
 from consumer.iceberg.data_files import DataFileWriter
-from consumer.layers.bronze.ledger import MicroBatch, ledger_rows
+from consumer.layers.bronze.ledger import MicroBatch, Sums, ledger_rows
 from consumer.sources.files.resume import place_to_go_on
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -47,7 +47,7 @@ def main() -> None:
         writer = DataFileWriter(where, storage)
         batch = MicroBatch(number, CHECKPOINT, contract, datetime.now(UTC))
         files = _files(number)
-        writer.write(ledger_rows(files, {(file.name, None): 100 for file in files}, {}, {}, batch))
+        writer.write(ledger_rows(files, {(file.name, None): 100 for file in files}, {}, {}, batch, Sums()))
         appends.append((marker(number), writer.close()))
     append_many(spark, name, appends)
     spark.stop()

@@ -209,7 +209,7 @@ def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> Non
     week_ago = time.time() - 7 * 86_400
     for path in warehouse.rglob("*"):
         os.utime(path, (week_ago, week_ago))
-    own, page = blocks("docs/operations/maintenance.md", "sh")
+    own, held, page = blocks("docs/operations/maintenance.md", "sh")
     assert "timedelta(days=1)" in page
     done = shell(page.replace("timedelta(days=1)", "timedelta(0)").replace("target/", f"{tmp_path}/"), home | JARS)
     assert done.count("rewritten_data_files_count") == len(tables)
@@ -217,6 +217,9 @@ def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> Non
     assert {table for table in tables if len(after[table] & before[table]) > 1 or len(after[table]) > 2} == set()
     assert not [orphan for orphan in orphans if orphan.exists()]
     assert content() == written
+    said = shell(held.replace("events", "sensors"), home)
+    assert re.search(r"^silver\.sensors: nightly-report holds snapshot \d+ until ", said, re.MULTILINE)
+    assert "silver.sensors: released" in said
     shell(consume.format(3), home)
     said = shell(own.replace("events", "sensors"), home | {"LAKE_MAINTENANCE_KEEP_HOURS": "0.000001"})
     assert "ops.schema_changes: 1 data file, 0 to compact;" in said

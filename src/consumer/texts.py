@@ -2,6 +2,8 @@
 
 A text is a sequence of netstrings: the length of a value, a colon, the value. So no value can be taken for another one
 beside it. Fields of an object that are null are left out: a new field does not change the content of older rows.
+
+The native judge makes the same texts (``src/native-judge/src/texts.rs``), and ``reader.verify.tables.row_hash`` in SQL.
 """
 
 from collections.abc import Iterable, Mapping
@@ -61,7 +63,10 @@ def _text(values: Any, kind: Type | None) -> Any:
         return _bytes_of(pc.add(values.cast(pa.float64()), 0.0).view(pa.int64()))
     if pa.types.is_temporal(found):
         return _bytes_of(values.cast(pa.int32() if pa.types.is_date32(found) else pa.int64()))
-    return values.cast(_BYTES) if _is_bytes(found) else _bytes_of(values)
+    if _is_bytes(found):
+        # As digits: SQL has no texts that are not UTF-8. No field of a contract is binary.
+        return pa.array([value and value.hex().upper().encode() for value in values.to_pylist()], _BYTES)
+    return values.cast(_BYTES) if _is_text(found) else _bytes_of(values)
 
 
 def _text_of_objects(values: Any, fields: tuple[Field, ...]) -> Any:
@@ -113,8 +118,11 @@ def _or_null(texts: Any) -> Any:
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    return binary or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _bytes_of(values: Any) -> Any:

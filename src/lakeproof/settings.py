@@ -386,6 +386,12 @@ class MaintenanceSettings(_Concern, title="Maintenance", alias_generator=_with_p
         description="age from which on files are removed that no snapshot needs, at least a day",
     )
     file_mib: int = Field(128, ge=1, le=4096, description="size that data files are compacted to, in MiB")
+    compact: bool = Field(True, description="whether data files are compacted")
+    after_commits: int = Field(
+        1_000, ge=1, description="beside a stream, maintain a table at once after so many commits to it"
+    )
+    after_files: int = Field(500, ge=1, description="the same after so many small data files")
+    after_mib: int = Field(1024, ge=1, description="the same after so many MiB in small data files")
 
 
 class MonitorSettings(_Concern, title="Monitoring"):

@@ -195,9 +195,24 @@ def verify(
     stream: Annotated[
         str | None, typer.Argument(help="Name of the stream. Default: all streams with tables.", show_default=False)
     ] = None,
-    values: Annotated[
-        bool, typer.Option("--values", help="Also compare the values of a sample of bronze rows with the landed files.")
+    only_new: Annotated[
+        bool,
+        typer.Option("--new/--all", help="Prove only what came since the last clean proof, or everything."),
     ] = False,
+    values: Annotated[
+        bool,
+        typer.Option("--values", help="Also compare the values of all bronze rows that are read with what landed."),
+    ] = False,
+    sample: Annotated[
+        int | None,
+        typer.Option(metavar="ROWS", min=1, help="Compare the values of so many random rows only.", show_default=False),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Prove what is new again and again, with a line for each proof.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="With --follow: seconds between the starts of proofs.")
+    ] = 60.0,
     receipts: Annotated[
         Path | None,
         typer.Option(
@@ -225,16 +240,42 @@ def verify(
     With --receipts, also check that each event which the collector has accepted is in bronze once, or is a dead letter,
     and is in silver once.
 
+    Each proof is written into the book of proofs in the state database, with the data files that were read. With --new,
+    what the book knows is not read again: rows of new micro-batches, their verdicts and the windows that they are in
+    are recomputed, and what was proven before is compared by hashes of rows, whatever files it is in now. `reader
+    proofs` lists the book.
+
+    With --follow, verify runs until SIGINT or SIGTERM; its exit code is that of the last proof.
+
     Exit code 0: clean. 1: a source, a silver table, a table of gold or a receipt has a problem. 2: could not check.
     """
+    from lakeproof.state.proofs import Kind
     from reader.verify.driver import verify as verify_streams
     from reader.verify.report import write_report
 
     settings = load_settings()
     warn_of_tables(settings)
-    found = verify_streams(settings, stream, values, receipts)
+    values = values or sample is not None
+    if follow:
+        from reader.verify.follow import follow as follow_streams
+
+        if receipts:
+            raise UsageError("--follow cannot be used with --receipts.", "Remove one of them.")
+        raise typer.Exit(follow_streams(settings, stream, every, report_format, values, sample))
+    found = verify_streams(settings, stream, values, receipts, Kind.NEW if only_new else Kind.ALL, sample)
     write_report(found, report_format, sys.stdout)
     raise typer.Exit(not all(verification.clean for verification in found))
+
+
+@app.command()
+def proofs(
+    stream: Annotated[str | None, typer.Argument(help="Name of the stream. Default: all.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, with what each proof has reached.")] = False,
+) -> None:
+    """List the book of proofs: what `reader verify` has proven, when, by whom, up to where, and with what result."""
+    from reader.verify.book.listing import write_proofs
+
+    write_proofs(load_settings(), stream, sys.stdout, as_json=as_json)
 
 
 def main() -> None:

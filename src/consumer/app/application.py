@@ -41,6 +41,8 @@ class Query(ABC):
     """Name of the lease that keeps a second consumer from running it."""
     follows: str | None = None
     """Name of the query whose tables it reads."""
+    weight: int = 10
+    """Its share of the cores, beside those of the other queries."""
     spark_settings: Mapping[str, str] = {}
     """Settings of Spark's session for this query alone."""
     micro_batches: int = 0

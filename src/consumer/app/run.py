@@ -104,7 +104,14 @@ def _run(
     watched: Sequence[str] = (),
 ) -> None:
     """Run queries, and let Prometheus watch streams or a mode."""
-    start = partial(start_session, settings, f"lakeproof consumer {what}", PLANNING_ONLY, urgent=urgent)
+    start = partial(
+        start_session,
+        settings,
+        f"lakeproof consumer {what}",
+        PLANNING_ONLY,
+        urgent=urgent,
+        weights={each.name: each.weight for each in queries},
+    )
     try:
         with ExitStack() as around:
             started = list(_watchers(settings, queries, watched, around, trigger))

@@ -15,6 +15,7 @@ for each. Bronze computes and commits like the others, but Spark's checkpoint sa
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -102,9 +103,23 @@ class Layer(Computing[WorkT]):
         """Release what is held beside the tables."""
 
 
-def append(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> Commit:
+@dataclass
+class Append:
+    """The commit of an append, which knows afterwards whether it was made, or the table had the micro-batch already."""
+
+    table: OpenTable
+    marker: Marker
+    files: Sequence[DataFile]
+    was_made: bool = False
+
+    def __call__(self) -> None:
+        """Commit it."""
+        self.was_made = append_once(self.table, self.marker, self.files)
+
+
+def append(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> Append:
     """Return the commit of an append."""
-    return lambda: append_once(table, marker, files)
+    return Append(table, marker, files)
 
 
 def upsert(table: OpenTable, marker: Marker, files: Sequence[DataFile], find_old: Callable[[int], OldRows]) -> Commit:

@@ -20,8 +20,13 @@ def lacking(table: "Schema", target: "Schema") -> list[str]:
     return [path for path in target.column_names if kinds.get(path) != _kind(target, path)]
 
 
-def evolve(table: "Table", target: "Schema", renamed: Mapping[str, str] | None = None) -> None:
-    """Rename, add and widen columns in one commit, so that a table follows a schema.
+def evolve(
+    table: "Table",
+    target: "Schema",
+    renamed: Mapping[str, str] | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Rename, add and widen columns in one commit, so that a table follows a schema, and set properties that it lacks.
 
     New columns are placed before the first one of lakeproof's own, whose names begin with ``_``.
     """
@@ -47,7 +52,8 @@ def evolve(table: "Table", target: "Schema", renamed: Mapping[str, str] | None =
                             update.update_column(path, doc="")
                     for old, name in pending.items():
                         update.rename_column(old, name)
-                expected = renaming(renamed)
+                lacks = {name: value for name, value in (properties or {}).items() if name not in table.properties}
+                expected = renaming(renamed) | lacks
                 if not expected.items() <= table.properties.items():
                     transaction.set_properties(expected)
         except CommitFailedException:  # a concurrent append: retry

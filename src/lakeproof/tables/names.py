@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+NAMESPACES = ("bronze", "dead_letters", "ledger", "silver", "gold", "ops")
+
 RESCUED = "_rescued"
 SOURCE = "_source"
 POSITION = "_position"
@@ -36,13 +38,16 @@ NEXT_MICRO_BATCH = "lakeproof.next-micro-batch"  # property of a ledger: lowest 
 MARKER = "lakeproof.marker."  # prefix of the property with the newest marker of a query, followed by the query's name
 PRODUCT = "lakeproof.product"  # property of a gold table: digest of its data product
 REBUILDING = "__rebuild_"  # prefix of the suffix of tables that are being rebuilt
+REPLACED = "lakeproof.replaced-by"  # property of a table that a rebuild replaced: name of the new one
 LANDING_ROOT = "lakeproof.landing.zone-root"  # property of a ledger: URI of the landing folder of its sources
 KAFKA_TOPIC = "lakeproof.kafka.topic"  # property of a ledger: topic of the stream, and the offsets where it begins
 SCHEMA_IDS = "lakeproof.schema-ids"
 """Property of a ledger: JSON with the schema registry's ids of contracts, by digest."""
 RENAMED = "lakeproof.renamed-columns"
 """Property of a table: JSON with the current names of renamed columns, by former name."""
-HASH_KIND = "lakeproof.content-hash"  # property of a silver table: version of its row hashes
+HASH_KIND = "lakeproof.content-hash"  # property of a silver table: version of its content hashes
+ROW_HASH = "lakeproof.row-hash"  # property of a ledger: version of the hashes of rows in it
+HASH_OF = "_hash"  # suffix of a ledger's columns with the hash of the rows that went to a table
 SCHEMA_CHANGES = "ops.schema_changes"  # one row per contract that was applied to the tables of a stream
 
 

@@ -24,6 +24,7 @@ from lakeproof.tables.names import (
     CONTRACT_VERSION,
     DECIDED_AT,
     HASH_KIND,
+    HASH_OF,
     HEADERS,
     HORIZON,
     INGESTED_AT,
@@ -40,6 +41,7 @@ from lakeproof.tables.names import (
     REASONS,
     REPLAY,
     RESCUED,
+    ROW_HASH,
     SALVAGED,
     SCHEMA_CHANGES,
     SOURCE,
@@ -66,11 +68,14 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-# Look-ups of sources prune files by bounds, which Iceberg truncates to 16 characters: a whole month would be equal.
-_LEDGER_PROPERTIES = {"write.metadata.metrics.column.source": "full"}
-
 CONTENT_HASH_KIND = "netstrings-blake2b-128"
-"""Version of the row hashes in silver. Hashes of different versions cannot be compared."""
+"""Version of the content hashes in silver. Hashes of different versions cannot be compared."""
+ROW_HASH_KIND = "netstrings-md5-64"
+"""Version of the hashes of rows in the ledgers, see :mod:`consumer.row_hashes`."""
+
+_ROW_HASH = {ROW_HASH: ROW_HASH_KIND}
+# Look-ups of sources prune files by bounds, which Iceberg truncates to 16 characters: a whole month would be equal.
+_LEDGER_PROPERTIES = _ROW_HASH | {"write.metadata.metrics.column.source": "full"}
 
 # The next layer reads by micro-batch. Iceberg keeps bounds of 100 columns only, and a contract may have as many.
 _NUMBERED_PROPERTIES = {f"write.metadata.metrics.column.{MICRO_BATCH_ID}": "full"}
@@ -114,6 +119,7 @@ def _provenance(position: str) -> list[Column]:
 
 
 _SOURCE = "path of the landed file below the landing folder, or topic/partition/offset"
+_RECORDED = ": the sum of theirs; null if a version before 0.2 appended them"
 _COUNTS = _map("long")
 _REASON = _struct([("code", "string", ""), ("path", "string", ""), ("detail", "string", "")])
 _HEADER = _struct([("key", "string", ""), ("value", "binary", "")])
@@ -161,6 +167,8 @@ _LEDGER: list[Column] = [
     (CONTRACT_VERSION, "string", "contract version that judged it"),
     (REPLAY, "long", "number of the replay that took its dead letters; null for what landed"),
     (CLOSED, _COUNTS, "of a replay: dead letters that were closed, by set of reasons, joined by +"),
+    (f"bronze{HASH_OF}", "long", f"hash of the rows in bronze{_RECORDED}"),
+    (f"dead_letters{HASH_OF}", "long", f"hash of the rows in the dead letters{_RECORDED}"),
 ]
 _SILVER_LEDGER: list[Column] = [
     ("source", "string", _SOURCE),
@@ -172,6 +180,7 @@ _SILVER_LEDGER: list[Column] = [
     ("late", "long", "rows that came after the horizon had passed their event time"),
     (DECIDED_AT, "timestamptz", "when that was decided"),
     (CONTRACT_VERSION, "string", "contract version that decided it"),
+    *((f"{verdict}{HASH_OF}", "long", f"hash of these rows{_RECORDED}") for verdict in ("kept", "conflicts", "late")),
 ]
 _CONTENT: Column = (CONTENT_HASH, "binary", "BLAKE2b (128 bits) of the contract's fields that are not null")
 _WINNER: list[Column] = [
@@ -223,7 +232,7 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
         if _ensure_table(catalog, name, schema, day_of, properties) or name == tables.bronze:
             continue
         table = catalog.load_table(name)
-        evolve(table, schema)
+        evolve(table, schema, properties=_ROW_HASH if name == tables.ledger else {})
         if name == tables.ledger:
             _ensure_numbered(table)
 
@@ -245,9 +254,9 @@ def ensure_silver_tables(catalog: "Catalog", contract: Contract, tables: SilverT
         (tables.ledger, _SILVER_LEDGER, DECIDED_AT, _LEDGER_PROPERTIES),
     ):
         schema = _schema(columns)
-        of_fields = {} if name == tables.ledger else contract.renamed
+        of_fields, lacked = ({}, _ROW_HASH) if name == tables.ledger else (contract.renamed, {})
         if not _ensure_table(catalog, name, schema, day_of, properties | renaming(of_fields)):
-            evolve(catalog.load_table(name), schema, of_fields)
+            evolve(catalog.load_table(name), schema, of_fields, lacked)
 
 
 def ensure_message_columns(catalog: "Catalog", stream: str) -> None:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.settings import Settings
+from lakeproof.state.proofs import Proof
 from lakeproof.tables.names import stream_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from reader.connect import Session
+    from reader.verify.book.book import Book
 
 SHOWN_EXAMPLES = 5
 
@@ -121,7 +123,9 @@ class Scope:
     settings: Settings
     session: "Session"
     stream: str
-    values: bool = False  # whether to compare the values of a sample of bronze rows
+    book: "Book"
+    values: bool = False  # whether to compare the values of rows of bronze with what landed
+    sample: int | None = None  # of how many random ones; None for all that are read
     receipts: Path | None = None  # file of the collector's receipts
     show: Show = lambda *_: None  # told of the progress
 
@@ -161,6 +165,12 @@ class Verification:
 
     stream: str
     results: Mapping[Section, tuple[Result, ...]]
+    proof: Proof | None = None  # as it is in the book; its number is 0 if it is not
+
+    @property
+    def faults(self) -> int:
+        """How many faults and problems there are."""
+        return sum(len(result.faults) + len(result.problems) for result in self._all())
 
     @property
     def clean(self) -> bool:

@@ -22,10 +22,14 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.history.applied import applied_contracts
 from lakeproof.settings import Settings
+from lakeproof.state.proofs import Kind
 from lakeproof.tables.names import stream_tables
 from reader.connect import connect
 from reader.verify import registry
+from reader.verify.book.book import Book
 from reader.verify.check import Result, Scope, Section, Verification
+from reader.verify.checks.sources import contracts_of
+from reader.verify.hold import holding_streams
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -44,12 +48,19 @@ class CannotCheckYetError(CannotCheckError):
 
 
 def verify(
-    settings: Settings, stream: str | None = None, values: bool = False, receipts: Path | None = None
+    settings: Settings,
+    stream: str | None = None,
+    values: bool = False,
+    receipts: Path | None = None,
+    kind: Kind = Kind.ALL,
+    sample: int | None = None,
 ) -> list[Verification]:
     """Verify a stream, or each one that has a contract and tables; shows its progress on a terminal.
 
-    With `values`, the values of a sample of bronze rows are compared, too; with a file of `receipts` of the collector,
-    each of them is looked for. If something that is needed cannot be read, a CannotCheckError is raised.
+    By default everything is proven, otherwise what came since the last clean proof; the book in the state database
+    says what was proven. With `values`, the values of all rows of bronze that are read, or of a random `sample` of
+    them, are compared with what landed; with a file of `receipts` of the collector, each of them is looked for. If
+    something that is needed cannot be read, a CannotCheckError is raised.
     """
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
@@ -63,27 +74,37 @@ def verify(
         with (
             Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress,
             connect(settings) as session,
+            holding_streams(settings, names),
         ):
             task = progress.add_task("")
 
             def show(what: str, done: int, due: int) -> None:
                 progress.update(task, description=what, completed=done, total=due or None)
 
-            return [verify_stream(Scope(settings, session, name, values, receipts, show)) for name in names]
+            return [
+                verify_stream(
+                    Scope(settings, session, name, Book(settings, session, name, kind), values, sample, receipts, show)
+                )
+                for name in names
+            ]
     except LakeproofError as error:
-        kind = CannotCheckYetError if error.retryable else CannotCheckError
-        raise kind(f"Could not check. {error.message}", error.hint) from error
+        failure = CannotCheckYetError if error.retryable else CannotCheckError
+        raise failure(f"Could not check. {error.message}", error.hint) from error
 
 
 def verify_stream(scope: Scope) -> Verification:
-    """Run all checks on a stream."""
+    """Run all checks on a stream, and write what was proven into the book."""
+    scope.show(f"{scope.stream}: book of proofs", 0, 0)
+    fields = list(contracts_of(scope).values())[-1]
+    scope.book.open(scope.catalog, fields, of_topic=scope.topic is not None)
     results: dict[Section, tuple[Result, ...]] = {}
     for check in registry.CHECKS:
         scope.show(f"{scope.stream}: {check.name}", 0, 0)
         # A scope of its own: a connection to the catalog may not outlive the recount of a large landing zone.
         found = (*results.get(check.section, ()), *check.run(replace(scope)))
         results[check.section] = tuple(sorted(found, key=lambda result: result.name))
-    return Verification(scope.stream, results)
+    whole = Verification(scope.stream, results)
+    return replace(whole, proof=scope.book.record(whole.faults, clean=whole.clean))
 
 
 def _streams(settings: Settings, stream: str | None) -> Sequence[str]:

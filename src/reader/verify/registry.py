@@ -1,7 +1,7 @@
 """All checks, in the order in which they run: each reads its layer before the one that it is filled from."""
 
 from reader.verify.check import Check
-from reader.verify.checks import gold, landing, receipts, replays, samples, silver, topic
+from reader.verify.checks import gold, landing, proof, receipts, replays, samples, silver, topic
 
 CHECKS: list[Check] = [
     landing.CHECK,
@@ -11,4 +11,5 @@ CHECKS: list[Check] = [
     gold.CHECK,
     samples.CHECK,
     receipts.CHECK,
+    proof.CHECK,
 ]

@@ -47,6 +47,8 @@ def _stream_as_json(found: "Verification") -> dict[str, Any]:
             told |= members[0]
         else:
             told[section.key] = members if section.is_list else members[0] if members else None
+    if found.proof and told.get("proof"):
+        told["proof"]["number"] = found.proof.number or None
     return told
 
 
@@ -86,7 +88,8 @@ def _print_section(out: "Console", section: "Section", found: dict[str, tuple["R
         summary.add_column(heading, justify="left" if is_text else "right")
     for row in rows:
         summary.add_row(*(each if isinstance(each, str) else f"{each:,}" for each in row))
-    print_counts(out, summary)
+    if rows:
+        print_counts(out, summary)
     for stream, results in found.items():
         for result in results:
             for texts, style in ((result.remarks, ""), (result.warnings, "yellow")):

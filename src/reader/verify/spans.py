@@ -1,5 +1,6 @@
 """Parts of a table that are compared one after the other, so that memory does not grow with the table."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -29,3 +30,16 @@ class Span:
 
     def _or_null(self, value: str, within: str) -> str:
         return within if self.start is not None else f"({value} IS NULL OR {within})"
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """Spans that have the same values, none of which overlap, in their order."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda each: (each.start is not None, each.start or 0)):
+        last = found[-1] if found else None
+        if last and (last.end is None or (span.start is None or span.start <= last.end)):
+            end = None if last.end is None or span.end is None else max(last.end, span.end)
+            found[-1] = Span(last.start, end)
+        else:
+            found.append(span)
+    return found

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from tests.consumer.lake import rows
+from tests.hashes import check_hashes
 
 from lakeproof.settings import Settings
 from reader.verify.driver import verify
@@ -36,6 +37,7 @@ def check(settings: Settings, names: set[str]) -> None:
     (verified,) = verify(settings, "events")
     assert (verified.off, verified.landed.problems) == ([], ())
     assert verified.clean
+    check_hashes(settings)
 
 
 def landed_names(landing: Path) -> set[str]:

@@ -27,6 +27,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.kafka.offsets import source_name
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings, settings_of
+from lakeproof.state.proofs import Kind, Outcome
 from lakeproof.storage.s3 import s3_client
 from lakeproof.tables.names import silver_tables
 from reader.verify.check import Verification
@@ -142,16 +143,21 @@ class Lake:
         self.catalog = open_catalog(settings)
         self.source = source
         self._spark = spark
+
+    def fill(self) -> None:
+        """Take what has landed through all layers."""
         now = Trigger(available_now=True)
-
         queries: list[Query] = [
-            BronzeQuery(settings, STREAM, now, source),
-            *(LayerQuery(settings, layer, now) for layer in layers_of(asked_to_run(settings, [STREAM], None))),
+            BronzeQuery(self.settings, STREAM, now, self.source),
+            *(
+                LayerQuery(self.settings, layer, now)
+                for layer in layers_of(asked_to_run(self.settings, [STREAM], None))
+            ),
         ]
-        run_queries(settings, queries, lambda: spark, available_now=True)
+        run_queries(self.settings, queries, lambda: self._spark, available_now=True)
 
-    def verified(self, receipts: Path | None = None) -> Verification:
-        (found,) = verify(self.settings, STREAM, values=True, receipts=receipts)
+    def verified(self, receipts: Path | None = None, kind: Kind = Kind.ALL) -> Verification:
+        (found,) = verify(self.settings, STREAM, values=True, receipts=receipts, kind=kind)
         return found
 
     @contextmanager
@@ -187,6 +193,12 @@ def faulty(column: str, value: object) -> Callable[[pa.Table], pa.Table]:
     return change
 
 
+def faults_of(found: Verification) -> str:
+    """All faults, in words."""
+    results = [result for results in found.results.values() for result in results]
+    return "\n".join(f"{each.place} {each.what} {each.details}" for result in results for each in result.faults)
+
+
 def found_in_tables(found: Verification) -> Findings:
     """What verify reports, by table of silver and gold."""
     tables: Findings = {}
@@ -217,7 +229,6 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if request.param == "kafka":
         kafka: KafkaServer = request.getfixturevalue("kafka")
         topic = kafka.new_topic()
-        send(kafka, topic, batches, key=b"k")
         own |= {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic}
         settings = settings_of(own)
     elif request.param == "s3":
@@ -228,11 +239,23 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         settings = settings_of(own).model_copy(update={"s3": minio.settings()})
     else:
         settings = settings_of(own)
-    if topic is None:
+
+    def land(start: int, end: int) -> None:
+        if topic is not None:
+            send(request.getfixturevalue("kafka"), topic, batches[start:end], key=b"k")
+            return
         zone = landing_zone(settings, STREAM)
-        for number, batch in enumerate(batches):
-            zone.storage.write_new(f"{zone.root}/{number}.json", batch)
-    return Lake(settings, session_of(settings), "kafka" if topic else "files", topic)
+        for number in range(start, end):
+            zone.storage.write_new(f"{zone.root}/{number}.json", batches[number])
+
+    made = Lake(settings, session_of(settings), "kafka" if topic else "files", topic)
+    land(0, 3)
+    made.fill()
+    found = made.verified(kind=Kind.NEW)  # the last batch comes after this proof
+    assert (found.complete, found.proof and found.proof.kind) == (True, Kind.ALL)
+    land(3, 4)
+    made.fill()
+    return made
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -242,8 +265,14 @@ def test_each_fault_is_found(lake: Lake, group: str, monkeypatch: pytest.MonkeyP
         for table, (column, value, _) in GROUPS[group].items():
             name = table if "." in table else f"{table}.{STREAM}"
             planted.enter_context(lake.changed(name, faulty(column, value)))
-        found = lake.verified()
+        found, new = lake.verified(), lake.verified(kind=Kind.NEW)
     assert not found.clean
+    assert new.proof
+    assert new.proof.outcome is Outcome.FAILED
+    is_ledger = "ledger" in GROUPS[group]  # if that was changed, nothing that was proven counts
+    assert (new.proof.kind, new.proof.since) == ((Kind.ALL, None) if is_ledger else (Kind.NEW, 1))
+    told = faults_of(new)
+    assert [name for name in GROUPS[group] if name not in told and name != "ledger"] == []
     landed, *tables = GROUPS[group]
     if lake.source == "files":
         expected = OF_FILES_IN_LEDGER if landed == "ledger" else OF_FILES
@@ -300,6 +329,7 @@ def test_a_table_that_was_lost_is_a_problem(lake: Lake) -> None:
         "silver": 1,
         "gold": 4,
         "receipts": 0,
+        "proof": 1,
     }
     (lake.settings.gold / "closed.yaml").unlink()
     for name in ("gold.corrected", "gold.samples"):

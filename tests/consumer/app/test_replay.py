@@ -30,6 +30,7 @@ from tests.consumer.replays import (
     verify,
     write_contract,
 )
+from tests.hashes import check_hashes
 from tests.lakes import changed
 from tests.messages import send
 from tests.selection import examples, grid, only_with_all
@@ -223,6 +224,7 @@ def test_an_interrupted_replay_is_finished_once(
     assert sorted((row["_source"], row["_position"], row["_attempt"]) for row in rows(settings, "dead_letters.orders"))[
         :2
     ] == [("0.json", 0, 1), ("0.json", 9, 2)]
+    check_hashes(settings, STREAM)
 
 
 def test_a_micro_batch_that_spark_did_not_record_is_not_repeated_behind_a_replay(

@@ -20,6 +20,7 @@ from tests.consumer.replays import (
     verify,
     write_contract,
 )
+from tests.hashes import check_hashes
 from tests.lakes import changed
 from tests.messages import send
 from tests.selection import only_with_all
@@ -144,6 +145,7 @@ def test_replays_of_messages(settings: Settings, session_of: SessionOf, kafka: K
     (facts,) = [result.facts for result in found.of("replays")]
     assert facts["replays"] == 3
     assert facts["transformed_records"] >= 1
+    assert check_hashes(settings, STREAM) > 10
     kafka.delete_records(topic, 0, 9)  # the dead letters have the bytes
     plant, restore = remove("bronze.orders", _source=source_name(topic, 0, 1))
     plant(settings)
@@ -175,3 +177,4 @@ def test_an_interrupted_replay_is_not_clean_until_it_is_finished(
         replay(settings, session_of, Replay(salvage=True))
     drain(settings, session_of)
     check_clean(verify(settings))
+    check_hashes(settings, STREAM)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from consumer.layers.bronze.ledger import MicroBatch, ledger_rows
+from consumer.layers.bronze.ledger import MicroBatch, Sums, ledger_rows
 from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
 from consumer.sources.envelope import Envelope, Message
 from lakeproof.catalog import open_catalog
@@ -85,7 +85,7 @@ class Lake:
                     outcomes[envelope.source, codes] = outcomes.get((envelope.source, codes), 0) + 1
         if ledger:
             part = LandedFile(0, envelope.source, len(envelope.value or b""), "etag", envelope.landed_at or LANDED)
-            self.append(self.tables.ledger, ledger_rows([part], outcomes, drift, {}, batch))
+            self.append(self.tables.ledger, ledger_rows([part], outcomes, drift, {}, batch, Sums()))
 
     def close(self, letters: Sequence[dict[str, Any]], outcome: str = "closed", *, ledger: bool = True) -> None:
         """Record an attempt for some dead letters, as a replay does; their rows of bronze are the caller's."""

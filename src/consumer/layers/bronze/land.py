@@ -1,5 +1,6 @@
 """A micro-batch is judged once, then appended to bronze, the dead letters and the ledger, in this order."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from consumer.iceberg.tasks import write_batches
 from consumer.layers.base import Commits, Computing, append
 from consumer.layers.bronze.breaker import Watch
 from consumer.layers.bronze.ledger import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
+from consumer.layers.bronze.sums import sums_in_tables
 from consumer.layers.bronze.tasks import Task, contents_of, write_judged
 from consumer.layers.upstream import recorded_contract
 from consumer.sources.source import Held, PartT, Source
@@ -128,9 +130,11 @@ class BronzeLayer(Computing[Landed[PartT]]):
             except PausedError:
                 remove_files([*written.bronze, *written.dead_letters], s3)
                 raise
-        yield append(bronze, marker, written.bronze)
-        yield append(dead_letters, marker, written.dead_letters)
-        rows = ledger_rows(parts, outcomes, written.drift, written.hashes, batch)
+        commits = append(bronze, marker, written.bronze), append(dead_letters, marker, written.dead_letters)
+        yield from commits
+        part_of = partial(_part_of, sorted(part.name for part in parts))
+        sums = sums_in_tables(spark, self._settings, batch, written.sums, *commits, part_of)
+        rows = ledger_rows(parts, outcomes, written.drift, written.hashes, batch, sums)
         yield append(ledger, marker, write_batches([rows], rows_of_ledger, s3).files)
         self._watch.committed(batch, outcomes, work.paused)
         return logged | {"id": batch.id} | _totals(outcomes, written.drift, batch)
@@ -159,6 +163,11 @@ def _known_to(spark: SparkSession, ledger: str, sources: list[str]) -> set[str]:
     rows = spark.table(f"{CATALOG}.{ledger}").where(F.col("source").between(sources[0], sources[-1]))
     wanted = spark.createDataFrame(pa.table({"source": sources}))
     return {row.source for row in rows.join(F.broadcast(wanted), "source").select("source").distinct().collect()}
+
+
+def _part_of(names: Sequence[str], source: str) -> str:
+    """The part that a source is in, of which `names` has all in order: a file, or a range that begins at an offset."""
+    return names[max(bisect_right(names, source) - 1, 0)]
 
 
 def _number(marker: Marker, begun: Committed | None, before: Committed | None, least: int) -> int:

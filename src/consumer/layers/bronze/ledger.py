@@ -1,12 +1,14 @@
 """Rows of the ledger: what each source of a micro-batch held, and what became of it."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
 import pyarrow as pa
 
+from consumer.row_hashes import signed
 from consumer.sources.source import Part
 from lakeproof.contracts import Contract, DriftPolicy
 from lakeproof.tables import names as tables
@@ -30,6 +32,8 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
     (tables.CONTRACT_VERSION, pa.string()),
     (tables.REPLAY, pa.int64()),
     (tables.CLOSED, _COUNTS),
+    (f"bronze{tables.HASH_OF}", pa.int64()),
+    (f"dead_letters{tables.HASH_OF}", pa.int64()),
 ]
 
 Outcome = tuple[str, str | None]
@@ -54,12 +58,31 @@ class MicroBatch:
     schema_id: int | None = None  # id of the contract in the schema registry; None if it is not known
 
 
+@dataclass
+class Sums:
+    """Hashes of the rows of each part of a source, by table: the sums of those of its rows."""
+
+    bronze: Counter[str] = field(default_factory=Counter)
+    dead_letters: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: "Sums") -> None:
+        """Add the hashes of other rows."""
+        self.bronze.update(other.bronze)
+        self.dead_letters.update(other.dead_letters)
+
+    def of(self, part: str) -> dict[str, int]:
+        """The columns of the ledger for a part."""
+        by_table = {"bronze": self.bronze, "dead_letters": self.dead_letters}
+        return {f"{table}{tables.HASH_OF}": signed(sums[part]) for table, sums in by_table.items()}
+
+
 def ledger_rows(
     parts: Iterable[Part],
     outcomes: Mapping[Outcome, int],
     drift: Mapping[Drift, int],
     hashes: Mapping[str, str],
     batch: MicroBatch,
+    sums: Sums,
 ) -> pa.RecordBatch:
     """Rows of ``ledger.<stream>``: one per source, also for a source without units."""
     by_source, drift_by_source = _by_source(outcomes), _by_source(drift)
@@ -82,6 +105,7 @@ def ledger_rows(
                 "landed_at": part.landed_at,
                 tables.INGESTED_AT: batch.ingested_at,
                 tables.CONTRACT_VERSION: batch.contract.version,
+                **sums.of(part.name),
             }
         )
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_COLUMNS))
@@ -94,6 +118,7 @@ def replay_rows(
     closed: Mapping[tuple[str, str], int],
     number: int,
     batch: MicroBatch,
+    sums: Sums,
 ) -> pa.RecordBatch:
     """Rows of ``ledger.<stream>`` of a replay: one per part of the source, named by the smallest source in it."""
     by_part, drift_by_part, closed_by_part = _by_source(outcomes), _by_source(drift), _by_source(closed)
@@ -115,6 +140,7 @@ def replay_rows(
                 tables.CONTRACT_VERSION: batch.contract.version,
                 tables.REPLAY: number,
                 tables.CLOSED: sorted(closed_by_part.get(part, {}).items()),
+                **sums.of(part),
             }
         )
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_COLUMNS))

@@ -33,6 +33,7 @@ from consumer.layers.bronze.letters import (
     with_etags,
 )
 from consumer.layers.bronze.replay_tasks import Replayed, ReplayTask, replay
+from consumer.layers.bronze.sums import sums_in_tables
 from consumer.layers.bronze.transform import Transform
 from consumer.layers.upstream import recorded_contract
 from consumer.sources.source import Source
@@ -40,6 +41,7 @@ from lakeproof.catalog import open_catalog, table_or_none
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
+from lakeproof.kafka.offsets import partition_name
 from lakeproof.settings import Limits, Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables.names import NEXT_MICRO_BATCH, ReplayOutcome, stream_tables
@@ -178,9 +180,11 @@ class ReplayLayer(Computing[Letters]):
         if work.is_repeated:
             self._check_whole(spark, done, marker.replays)
         yield append(attempts, of_attempts, done.attempts)
-        yield append(bronze, marker, done.bronze)
-        yield append(dead_letters, marker, done.dead_letters)
-        rows = replay_rows(done.parts, done.outcomes, done.drift, done.closed, marker.replays, batch)
+        commits = append(bronze, marker, done.bronze), append(dead_letters, marker, done.dead_letters)
+        yield from commits
+        part_of = partition_name if self._of_topic else str
+        sums = sums_in_tables(spark, self._settings, batch, done.sums, *commits, part_of)
+        rows = replay_rows(done.parts, done.outcomes, done.drift, done.closed, marker.replays, batch, sums)
         yield append(ledger, marker, write_batches([rows], rows_of_ledger, self._settings.s3).files)
         self.done.add(replace(done, attempts=[], bronze=[], dead_letters=[]))
         if not work.is_repeated:

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from consumer.iceberg.data_files import DataFile, Target
-from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
+from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome, Sums
 from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
 from consumer.layers.bronze.tasks import writer_for
 from consumer.layers.bronze.transform import Apply, Transform
+from consumer.row_hashes import row_hashes
 from consumer.sources.envelope import Recovered
 from consumer.sources.source import Reader
 from lakeproof.errors import LakeproofError
@@ -91,6 +92,7 @@ class Replayed:
     parts: dict[str, str] = field(default_factory=dict)  # the smallest source of each part
     fates: Counter[Fate] = field(default_factory=Counter)
     examples: dict[Fate, list[Example]] = field(default_factory=dict)
+    sums: Sums = field(default_factory=Sums)  # hashes of the rows in the data files of bronze and dead letters
 
     @property
     def letters(self) -> int:
@@ -105,6 +107,7 @@ class Replayed:
         for mine, theirs in ((self.outcomes, other.outcomes), (self.drift, other.drift), (self.closed, other.closed)):
             mine.update(theirs)  # type: ignore[arg-type]  # counters of the same kind
         self.fates.update(other.fates)
+        self.sums.add(other.sums)
         for part, source in other.parts.items():
             self.parts[part] = min(source, self.parts.get(part, source))
         for fate, examples in other.examples.items():
@@ -341,14 +344,18 @@ class _Work:
             if sets := drift_sets(good):
                 done.drift.update((part, codes) for part, each in zip(parts, sets, strict=True) for codes in each)
             if self._bronze:
-                origins = letters.origins.columns_of(good_of, len(good))
-                self._bronze.write(bronze_rows(good, origins, self._task.batch))
+                batch = self._task.batch
+                rows = bronze_rows(good, letters.origins.columns_of(good_of, len(good)), batch)
+                done.sums.bronze.update(letters.origins.sums_of(good_of, row_hashes(rows, batch.contract)))
+                self._bronze.write(rows)
         if bad_of:
             parts = [letters.parts[index] for index in bad_of]
             done.outcomes.update(zip(parts, reason_sets(bad.reasons), strict=True))
             if self._dead_letters:
-                origins = letters.origins.columns_of(bad_of, len(bad))
-                self._dead_letters.write(dead_letter_rows(bad, origins, self._task.batch, attempt=2))
+                columns = letters.origins.columns_of(bad_of, len(bad))
+                rows = dead_letter_rows(bad, columns, self._task.batch, attempt=2)
+                done.sums.dead_letters.update(letters.origins.sums_of(bad_of, row_hashes(rows)))
+                self._dead_letters.write(rows)
 
     def _note(self, letters: _Letters, taken: Sequence[int], outcomes: dict[int, _Outcome]) -> None:
         """Count what became of letters, and write their attempts."""

@@ -1,9 +1,11 @@
 """Rows of bronze and of the dead letters, from judged units."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -57,6 +59,17 @@ class Origins:
         if of is None or len(self.parts) == 1:
             return [self.parts[0]] * units
         return [self.parts[index] for index in of]
+
+    def sums_of(self, of: Sequence[int] | None, hashes: Any) -> Counter[str]:
+        """Sum of the hashes of the units of each part, of which `of` has the batches; None for the only one."""
+        if of is None or len(self.parts) == 1:
+            return Counter({self.parts[0]: int(hashes.sum())})
+        sums = np.zeros(len(self.parts), np.uint64)
+        np.add.at(sums, of, hashes)
+        found = Counter[str]()
+        for part, value in zip(self.parts, sums.tolist(), strict=True):
+            found[part] += value
+        return found
 
     def columns_of(self, of: Sequence[int] | None, units: int) -> dict[str, Any]:
         """Columns of provenance of units, of which `of` has the batches; None for the only one."""

@@ -19,9 +19,10 @@ from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import DataFile, DataFileWriter, Target
 from consumer.layers.bronze.examples import note_examples
-from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome
+from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome, Sums
 from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
 from consumer.layers.bronze.trips import Example
+from consumer.row_hashes import row_hashes
 from consumer.sources.envelope import SMALL_BYTES, Envelope, Messages
 from consumer.sources.source import PartT, Reader
 from consumer.spreading import in_tasks
@@ -62,6 +63,7 @@ class JudgedParts(Generic[PartT]):
     touched: list[PartT] = field(default_factory=list)
     examples: dict[str, Example] = field(default_factory=dict)  # a bad unit for each set of reasons, of the first ones
     hashes: dict[str, str] = field(default_factory=dict)  # hash of each source's bytes as they lie there
+    sums: Sums = field(default_factory=Sums)  # hashes of the rows in the data files
 
 
 def contents_of(written: JudgedParts[PartT]) -> str:
@@ -99,6 +101,7 @@ def write_judged(spark: SparkSession, parts: Sequence[PartT], task: Task[PartT])
         whole.touched += part.touched
         whole.examples = part.examples | whole.examples
         whole.hashes |= part.hashes
+        whole.sums.add(part.sums)
     return whole
 
 
@@ -171,21 +174,25 @@ class _Work(Generic[PartT]):
     ) -> None:
         """Count units, and write their rows."""
         good, bad = units.good, units.bad
-        outcomes, drift = self.written.outcomes, self.written.drift
+        outcomes, drift, sums = self.written.outcomes, self.written.drift, self.written.sums
         if len(good):
             parts = origins.parts_of(good_of, len(good))
             outcomes.update({(part, None): units for part, units in Counter(parts).items()})
             if sets := drift_sets(good):
                 drift.update((part, codes) for part, each in zip(parts, sets, strict=True) for codes in each)
             if self._bronze:
-                self._bronze.write(bronze_rows(good, origins.columns_of(good_of, len(good)), self._batch))
+                rows = bronze_rows(good, origins.columns_of(good_of, len(good)), self._batch)
+                sums.bronze.update(origins.sums_of(good_of, row_hashes(rows, self._batch.contract)))
+                self._bronze.write(rows)
         if len(bad):
             parts = origins.parts_of(bad_of, len(bad))
             columns, reasons = origins.columns_of(bad_of, len(bad)), reason_sets(bad.reasons)
             outcomes.update(zip(parts, reasons, strict=True))
             note_examples(self.written.examples, bad, reasons, columns)
             if self._dead_letters:
-                self._dead_letters.write(dead_letter_rows(bad, columns, self._batch))
+                rows = dead_letter_rows(bad, columns, self._batch)
+                sums.dead_letters.update(origins.sums_of(bad_of, row_hashes(rows)))
+                self._dead_letters.write(rows)
 
 
 def _nothing(_: int) -> None:

@@ -27,6 +27,7 @@ from consumer.layers.silver.state import Silver, State
 from consumer.layers.silver.tasks import Decided, Decision, parts_decided, write_decided
 from consumer.layers.silver.verdicts import COMPARED, KEY, Micros, Verdict, decide, watermarks
 from consumer.layers.upstream import contract_of_silver, rebuild_silver_hint
+from consumer.row_hashes import signed
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, SilverStrategy
@@ -38,6 +39,7 @@ from lakeproof.tables.names import (
     CONTRACT_VERSION,
     DECIDED_AT,
     HASH_KIND,
+    HASH_OF,
     SilverTables,
     silver_query,
     silver_tables,
@@ -45,12 +47,15 @@ from lakeproof.tables.names import (
 )
 from lakeproof.tables.schemas import CONTENT_HASH_KIND, ensure_silver_tables
 
+_HASHED = (Verdict.KEPT, Verdict.CONFLICT, Verdict.LATE)  # their rows are in a table
+
 _MICROSECOND = timedelta(microseconds=1)
 _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("source", pa.string()),
     ("micro_batch_id", pa.int64()),
     ("bronze", pa.int64()),
     *((str(verdict), pa.int64()) for verdict in Verdict),
+    *((f"{verdict}{HASH_OF}", pa.int64()) for verdict in _HASHED),
     (DECIDED_AT, pa.timestamp("us", tz="UTC")),
     (CONTRACT_VERSION, pa.string()),
 ]
@@ -170,7 +175,7 @@ class SilverLayer(Layer[_Work]):
         of_verdicts = {Verdict.CONFLICT: conflicts, Verdict.LATE: late, Verdict.KEPT: kept}
         targets = {verdict: table.target(marker) for verdict, table in of_verdicts.items()}
         files: dict[Verdict, list[DataFile]] = {verdict: [] for verdict in targets}
-        outcomes: Counter[Decision] = Counter()
+        outcomes, sums = Counter[Decision](), Counter[Decision]()
         if taken.rows:
             with catalog_errors():
                 bronze = bronze_scan(work.catalog, contract, taken)
@@ -182,9 +187,9 @@ class SilverLayer(Layer[_Work]):
             horizons = _horizons(taken, newest, watermark, contract)
             watermark = _newest(watermark, *newest.values())
             lost = decide(rows, horizons)
-            decided = Decided(horizons, targets, self._settings.s3, taken.of_topic)
+            decided = Decided(contract, horizons, targets, self._settings.s3, taken.of_topic)
             written = write_decided(spark, bronze, parts_decided(parts, found, lost), decided)
-            files, outcomes = written.files, written.outcomes
+            files, outcomes, sums = written.files, written.outcomes, written.sums
             if _strategy(contract) is SilverStrategy.STATE:
                 self._state.decided(taken, rows, lost)
         self._check_complete(outcomes, taken.rows)
@@ -193,7 +198,7 @@ class SilverLayer(Layer[_Work]):
         yield append(late, marker, files[Verdict.LATE])
         target = ledger.target(marker)
         if target:
-            counted = write_batches([_ledger_rows(outcomes, contract)], target, self._settings.s3)
+            counted = write_batches([_ledger_rows(outcomes, sums, contract)], target, self._settings.s3)
             yield append(ledger, marker, counted.files)
         yield append(kept, marker, files[Verdict.KEPT])
         totals = {str(verdict): 0 for verdict in Verdict}
@@ -275,13 +280,14 @@ def _check_unchanged(before: Contract, now: Contract) -> None:
         )
 
 
-def _ledger_rows(outcomes: Mapping[Decision, int], contract: Contract) -> pa.RecordBatch:
+def _ledger_rows(outcomes: Mapping[Decision, int], sums: Mapping[Decision, int], contract: Contract) -> pa.RecordBatch:
     counts: dict[tuple[str, int], dict[str, int]] = {}
     for (source, number, verdict), count in outcomes.items():
         counts.setdefault((source, number), {str(each): 0 for each in Verdict})[verdict] += count
     shared = {DECIDED_AT: datetime.now(UTC), CONTRACT_VERSION: contract.version}
-    rows = [
-        {"source": source, "micro_batch_id": number, "bronze": sum(by_verdict.values()), **by_verdict, **shared}
-        for (source, number), by_verdict in sorted(counts.items())
-    ]
+    rows = []
+    for (source, number), by_verdict in sorted(counts.items()):
+        hashes = {f"{each}{HASH_OF}": signed(sums.get((source, number, str(each)), 0)) for each in _HASHED}
+        whole = {"source": source, "micro_batch_id": number, "bronze": sum(by_verdict.values())}
+        rows.append(whole | by_verdict | hashes | shared)
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(_LEDGER_COLUMNS))

@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from consumer.iceberg.data_files import DataFile, DataFileWriter, Target
 from consumer.iceberg.scan import Scan, read, spread_parts
 from consumer.layers.silver.verdicts import Lost, Micros, Verdict
+from consumer.row_hashes import row_hashes
+from lakeproof.contracts import Contract
 from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
@@ -29,7 +31,7 @@ from lakeproof.tables.names import (
 Decision = tuple[str, int, str]
 """A source, its micro-batch in bronze, and a verdict."""
 
-_ROW, _VERDICT = "_row", "_verdict"
+_ROW, _VERDICT, _HASH = "_row", "_verdict", "_hash"
 _LOST_COLUMNS: list[tuple[str, pa.DataType]] = [
     (_ROW, pa.int64()),
     (_VERDICT, pa.string()),
@@ -44,12 +46,14 @@ class DecidedRows:
 
     files: dict[Verdict, list[DataFile]] = field(default_factory=dict)  # data files of the table of each verdict
     outcomes: Counter[Decision] = field(default_factory=Counter)  # how many rows of each source got which verdict
+    sums: Counter[Decision] = field(default_factory=Counter)  # the hashes of these rows, but for duplicates
 
 
 @dataclass(frozen=True)
 class Decided:
     """What a task has to know beside its rows."""
 
+    contract: Contract
     horizons: Mapping[int, Micros | None]  # the horizon of each micro-batch
     # where the rows of each verdict go; those of a table without a target are only counted
     targets: Mapping[Verdict, Target | None]
@@ -84,6 +88,7 @@ def write_decided(spark: SparkSession, bronze: Scan, parts: Sequence[DecidedPart
         for verdict, files in written.files.items():
             whole.files[verdict] += files
         whole.outcomes.update(written.outcomes)
+        whole.sums.update(written.sums)
     return whole
 
 
@@ -99,9 +104,12 @@ def _write(part: DecidedPart, decided: Decided) -> DecidedRows:
         after = first + batch.num_rows
         whole = _with_hashes(batch, part.compared.slice(first, batch.num_rows))
         for verdict, rows, of_lost in _by_verdict(whole, _between(part.lost, first, after)):
-            written.outcomes.update(_counted(rows, verdict, of_topic=decided.of_topic))
+            rows = _rows_for(verdict, rows, of_lost, decided)
+            outcomes, sums = _counted(rows, verdict, decided)
+            written.outcomes.update(outcomes)
+            written.sums.update(sums)
             if verdict in writers:
-                writers[verdict].write(_rows_for(verdict, rows, of_lost, decided))
+                writers[verdict].write(rows)
         first = after
     written.files = {verdict: writer.close() for verdict, writer in writers.items()}
     return written
@@ -160,10 +168,19 @@ def _rows_for(verdict: Verdict, rows: pa.RecordBatch, of_lost: pa.Table, decided
             return rows
 
 
-def _counted(rows: pa.RecordBatch, verdict: Verdict, *, of_topic: bool) -> Counter[Decision]:
+def _counted(rows: pa.RecordBatch, verdict: Verdict, decided: Decided) -> tuple[Counter[Decision], Counter[Decision]]:
+    """How many rows of each source got a verdict, and their hashes."""
     keys = [SOURCE, MICRO_BATCH_ID]
-    table = pa.Table.from_batches([rows.select(keys)])
-    if of_topic:
+    # A repeated micro-batch has the same rows: they are hashed, even if their table has them.
+    hashes = pa.nulls(rows.num_rows, pa.uint64())
+    if verdict is not Verdict.DUPLICATE:
+        hashes = pa.array(row_hashes(rows, decided.contract))
+    table = pa.Table.from_batches([rows.select(keys)]).append_column(_HASH, hashes)
+    if decided.of_topic:
         table = table.set_column(0, SOURCE, pc.utf8_slice_codeunits(table[SOURCE], 0, -1 - OFFSET_DIGITS))
-    counts = table.group_by(keys).aggregate([([], "count_all")])
-    return Counter({(row[SOURCE], row[MICRO_BATCH_ID], str(verdict)): row["count_all"] for row in counts.to_pylist()})
+    found = table.group_by(keys).aggregate([([], "count_all"), (_HASH, "sum")])
+    outcomes, sums = Counter[Decision](), Counter[Decision]()
+    for row in found.to_pylist():
+        decision = row[SOURCE], row[MICRO_BATCH_ID], str(verdict)
+        outcomes[decision], sums[decision] = row["count_all"], row[f"{_HASH}_sum"] or 0
+    return outcomes, sums

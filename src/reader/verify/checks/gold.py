@@ -20,6 +20,8 @@ from reader.verify.checks import products
 from reader.verify.checks.products import rebuild_hint, result_of
 from reader.verify.gold.compare import compare_gold
 from reader.verify.gold.windows import Taken, Windows
+from reader.verify.silver.content import micros
+from reader.verify.spans import Span, merged
 from reader.verify.tables.layers import Layer, horizons, layer_of
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
             gold = layer_of(scope.catalog, gold_table(product.name), gold_query(product.name))
         silver = products.silver_now(scope)  # after gold, which is never ahead of it
         if gold:
-            found.append(_verify(scope.session, product, contract, gold, silver))
+            found.append(_verify(scope, product, contract, gold, silver))
         else:
             found += products.without_table(scope, product.name, silver)
     declared |= {each.anomalies for each in load_all_samples(folder, [scope.stream], lambda _: contract)}
@@ -51,23 +53,49 @@ def check(scope: Scope) -> tuple[Result, ...]:
     return tuple(found)
 
 
-def _verify(session: Session, product: Product, contract: Contract, gold: Layer, silver: Layer | None) -> Result:
+def _verify(scope: Scope, product: Product, contract: Contract, gold: Layer, silver: Layer | None) -> Result:
+    session = scope.session
     if problem := _problem(session, product, gold, silver):
         return result_of(product.name, problems=(problem,))
     if not silver or not silver.rows:
         return result_of(product.name)
     behind = Windows(session, product, contract, Taken(silver.rows, silver.end))
     is_final = product.publish is not Publish.UPDATES
-    then, now = horizons(session, contract, (gold.end, silver.end)) if is_final else (None, None)
+    proven = products.proven_time(scope, contract)
+    then, now = horizons(session, contract, (gold.end, silver.end), proven) if is_final else (None, None)
     windows, found = 0, Findings()
     if gold.rows and (then is not None or not is_final):
         taken = Taken(silver.rows, gold.end, then)
-        windows = compare_gold(session, product, contract, gold.rows, taken, gold.name, found)
+        within = _unproven(scope, product, contract, gold, silver, taken)
+        windows = compare_gold(session, product, contract, gold.rows, taken, gold.name, found, within)
     if not is_final:
         return result_of(product.name, windows, behind.rows_since(gold.end), found.whole())
     problem = products.problem_of_horizon(session, product.name, gold, "the windows that end by", then)
     waiting = 0 if now is None else behind.rows_that_close(now, products.published(gold))
     return result_of(product.name, windows, waiting, found.whole(), (problem,) if problem else ())
+
+
+def _unproven(
+    scope: Scope, product: Product, contract: Contract, gold: Layer, silver: Layer, taken: Taken
+) -> list[Span] | None:
+    """The windows that have to be compared, by their start; None for all."""
+    is_final = product.publish is not Publish.UPDATES
+    filled = {
+        "name": product.name,
+        "digest": product.digest,
+        "contract": contract.digest,
+        "silver": silver.id,
+        "end": gold.end,
+        "horizon": products.published(gold) if is_final else None,
+    }
+    spans, since = products.unproven(scope, filled, [(gold, WINDOW_START)], micros(product.window.size))
+    if spans is None:
+        return None
+    if product.window.session:
+        # A session may be of any length: that nothing came is the only thing that need not be compared.
+        has_news = spans or Windows(scope.session, product, contract, taken).rows_since(since)
+        return None if has_news else []
+    return merged([*spans, *Windows(scope.session, product, contract, taken).spans_since(since)])
 
 
 def _problem(session: Session, product: Product, gold: Layer, silver: Layer | None) -> str | None:

@@ -5,7 +5,7 @@ behind it; the ledger before the tables; all of them before the files are listed
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -20,15 +20,17 @@ from lakeproof.state.landing_log import Position
 from lakeproof.state.schema import FILES
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
-from lakeproof.tables.names import LANDING_ROOT
+from lakeproof.tables.names import LANDING_ROOT, MICRO_BATCH_ID, SOURCE
+from reader.verify.book.since import old_sources
 from reader.verify.check import Check, Finding, Result, Scope, Status
 from reader.verify.checks.sources import (
+    ROWS_AT_ONCE,
     SECTION,
+    Compared,
     first_of,
     lost_attempts,
     replays_of,
     result_of,
-    sample_of,
     worst_of,
 )
 from reader.verify.landed.files import recount, same_size
@@ -52,30 +54,33 @@ def check(scope: Scope) -> tuple[Result, ...]:
     ledger = scope.ledger_properties()
     marker = marker_in(ledger, bronze_query(stream))
     accounted = Position.parse(marker["end"]) if marker else None  # before the first micro-batch
-    tables = TablesOfFiles(scope.session, stream, replays := replays_of(scope))
+    tables = TablesOfFiles(scope.session, scope.book.tables, replays := replays_of(scope))
     settle(tables)
     if replays.is_lost:
         return (result_of([], [lost_attempts(stream)]),)
+    proven = old_sources(scope.session, scope.book.tables, scope.book.proven) if scope.book.since else set()
+    tables.trust(proven)
     listed = dict(zone.list())
     landed = {name: file for name, file in listed.items() if not is_hidden(name)}
     _check_folder(zone, ledger.get(LANDING_ROOT), tables, landed)
     pending = landed.keys() - tables.bookings.keys() - tables.accounts.keys()
     passed, problems = _passed(settings, stream, checkpoint, accounted, pending)
-    sample = sample_of(scope, replays)
+    compared = Compared(scope, replays)
     letters: dict[str, dict[int, list[str | None]]] = {}
     for source, position, raw_hash in tables.letters():
         letters.setdefault(source, {}).setdefault(position, []).append(raw_hash)
-    found = _Recount(zone, tables, landed, letters, sample, settings.limits)
+    found = _Recount(zone, tables, landed, letters, compared, settings.limits, proven)
     found.read(lambda done, due: scope.show(f"{stream}: landing zone", done, due))
     accounts = tables.accounts.values()
     return (
         result_of(
             _findings(tables, found, passed),
             problems,
-            units=sum(found.expected(name, units.count) for name, units in found.units.items()),
+            units=sum(found.expected(name, units.count) for name, units in found.units.items())
+            + sum(tables.bookings[name].units for name in proven & found.landed.keys() - found.units.keys()),
             bronze=sum(account.bronze for account in accounts),
             dead_letters=sum(account.rows - account.bronze for account in accounts),
-            sampled=len(sample) if sample else 0,
+            sampled=compared.rows,
             hidden=len(listed) - len(landed),
             resent=found.resent(),
         ),
@@ -131,8 +136,9 @@ class _Recount:
     tables: TablesOfFiles
     landed: dict[str, StoredFile]
     letters: Letters
-    sample: Sample | None
+    compared: Compared
     limits: Limits
+    proven: AbstractSet[str] = frozenset()  # names of files that need not be read if they are what was read
     units: dict[str, Units] = field(default_factory=dict)
     contents: dict[str, list[str]] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
@@ -151,16 +157,49 @@ class _Recount:
         }
         due, done = sum(file.size for file in files.values()), 0
         advanced(0, due)
-        for counted in recount(self.zone, files, wanted, hashed, self.limits):
-            name = counted.name
-            if counted.content_hash:
-                self.hashes[name] = counted.content_hash
-            if counted.units:
-                self._compare(name, counted.file, counted.units)
-            elif name in wanted:  # no longer what was listed
-                self._list_again(name)
-            done += counted.file.size
-            advanced(done, due)
+        for group in self._groups(files):
+            sample = self._sample(group)
+            picked = {
+                name: wanted[name] | (sample.positions(name) if sample else frozenset())
+                for name in wanted.keys() & group.keys()
+            }
+            for counted in recount(self.zone, group, picked, hashed, self.limits):
+                name = counted.name
+                if counted.content_hash:
+                    self.hashes[name] = counted.content_hash
+                if counted.units:
+                    self._compare(name, counted.file, counted.units, sample)
+                elif name in wanted:  # no longer what was listed
+                    self._list_again(name)
+                done += counted.file.size
+                advanced(done, due)
+
+    def _groups(self, files: dict[str, StoredFile]) -> Iterator[dict[str, StoredFile]]:
+        """Files whose rows are in memory at once, by micro-batch, if all values are compared; otherwise all files."""
+        if not self.compared.is_whole:
+            yield files
+            return
+        group: dict[str, StoredFile] = {}
+        rows = 0
+        for name in sorted(files, key=lambda name: (self._micro_batch(name), name)):
+            account = self.tables.accounts.get(name)
+            more = account.bronze if account else 0
+            if group and rows + more > ROWS_AT_ONCE:
+                yield group
+                group, rows = {}, 0
+            group[name] = files[name]
+            rows += more
+        yield group
+
+    def _sample(self, files: Mapping[str, StoredFile]) -> Sample | None:
+        numbers = [self._micro_batch(name) for name in files] or [0]
+        # Rows of a replay are compared with what was replayed.
+        condition = f"{MICRO_BATCH_ID} BETWEEN ? AND ? AND {SOURCE} IN (SELECT unnest(?::VARCHAR[]))"
+        return self.compared.of(condition, [min(numbers), max(numbers), list(files)])
+
+    def _micro_batch(self, name: str) -> int:
+        booking = self.tables.bookings.get(name)
+        return booking.micro_batch or 0 if booking else 0
 
     def expected(self, name: str, units: int) -> int:
         """How many units there are of a file with so many `units`, after a replay of it as a whole batch."""
@@ -183,6 +222,7 @@ class _Recount:
         wanted: dict[str, AbstractSet[int]] = {}
         sizes = {booking.size for booking in self.gone.values() if booking.content_hash}
         hashed = same_size(self.landed) | {name for name, file in self.landed.items() if file.size in sizes}
+        hashed = self._without_proven(hashed)
         for name, file in self.landed.items():
             account, booking = self.tables.accounts.get(name), self.tables.bookings.get(name)
             copied = _may_be_a_copy(file, booking)
@@ -192,13 +232,23 @@ class _Recount:
                 if account and account.by_reference:
                     self.units[name] = Units(1, whole=True)
             elif not _is_repaired(self.tables, name) and (
-                (account or booking) and (copied or not _is_changed(file, account, booking))
+                (account or booking)
+                and (copied or (name not in self.proven and not _is_changed(file, account, booking)))
             ):
-                sampled = self.sample.positions(name) if self.sample else frozenset()
-                wanted[name] = self.letters.get(name, {}).keys() | sampled
+                wanted[name] = self.letters.get(name, {}).keys()
         return wanted, hashed
 
-    def _compare(self, name: str, file: StoredFile, units: Units) -> None:
+    def _without_proven(self, hashed: set[str]) -> set[str]:
+        """The ledger has the hashes of files that were proven: those that may be copies of new ones are compared."""
+        new = hashed - self.proven
+        sizes = {self.landed[name].size for name in new}
+        for name in hashed & self.proven:
+            content_hash = self.tables.bookings[name].content_hash
+            if content_hash and self.landed[name].size in sizes:
+                self.hashes[name] = content_hash
+        return new
+
+    def _compare(self, name: str, file: StoredFile, units: Units, sample: Sample | None) -> None:
         account, booking = self.tables.accounts.get(name), self.tables.bookings.get(name)
         if _is_changed(file, account, booking, self.hashes.get(name)):
             return  # it has the size of what was read, and other bytes
@@ -211,7 +261,7 @@ class _Recount:
             if position in units.picked and set(raw_hashes) != {hashlib.sha256(units.picked[position]).hexdigest()}
         ]
         discarded, rows = booking.discarded if booking else 0, account.bronze if account else 0
-        differences = list(self.sample.differences(name, units.picked, discarded, rows)) if self.sample else []
+        differences = list(sample.differences(name, units.picked, discarded, rows)) if sample else []
         self.contents[name] = first_of(altered) + first_of(differences)
         self.units[name] = Units(units.count, units.whole)
 

@@ -1,6 +1,7 @@
 """What the checks of data products have in common: their part of the report, and why a table cannot be compared."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract
@@ -16,6 +17,7 @@ from lakeproof.tables.names import (
 from lakeproof.wording import count_of
 from reader.connect import Session
 from reader.verify.check import Finding, Result, Scope, Section
+from reader.verify.spans import Span
 from reader.verify.tables.layers import Layer, layer_of, query_state, silver_contract
 
 
@@ -66,6 +68,42 @@ def without_table(scope: Scope, product: str, silver: Layer | None, *, has_part:
         return ()  # a consumer that ended before its first micro-batch may have created neither
     text = f"{gold_table(product)} does not exist, but a consumer has run its query. {rebuild_hint(product)}"
     return (result_of(product, behind=rows, problems=(text,) * is_lost, exists=False),)
+
+
+def unproven(
+    scope: Scope, product: Mapping[str, Any], tables: Sequence[tuple[Layer, str]], size: int
+) -> tuple[list[Span] | None, int]:
+    """The times that have to be compared, and the micro-batch of silver before which all were; None if all have to.
+
+    `product` says what its tables were filled from; of each table, a column has the time by which it is compared. What
+    is in the same data files as at the last proof was compared then. Windows that were not published yet are of a
+    length, `size`, before the horizon.
+    """
+    book, name = scope.book, product["name"]
+    then: Mapping[str, Any] = (book.noted("products") or {}).get(name, {})
+    book.note("products", book.reached("products", {}) | {name: dict(product)})
+    spans: list[Span] = []
+    is_known = bool(then) and all(then[each] == product[each] for each in ("digest", "contract", "silver"))
+    for layer, column in tables:
+        changed = book.changed_times(layer.table, layer.name, layer.snapshot_id, column)
+        is_known = is_known and changed is not None
+        spans += changed or []
+    if (
+        not then
+        or not is_known
+        or then["end"] > product["end"]
+        or (then["horizon"] is None) != (product["horizon"] is None)
+    ):
+        return None, 0
+    if then["horizon"] is not None:
+        spans.append(Span(then["horizon"] - size))
+    return spans, int(then["end"])
+
+
+def proven_time(scope: Scope, contract: Contract) -> tuple[int, int | None]:
+    """A micro-batch of silver, and the newest event time before it, as they were proven."""
+    then = scope.book.noted("silver")
+    return (then["end"], then["newest"]) if then and then["contract"] == contract.digest else (0, None)
 
 
 def rebuild_hint(product: str) -> str:

@@ -27,7 +27,7 @@ from lakeproof.tables.names import (
 )
 from lakeproof.wording import count_of
 from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
-from reader.verify.checks.sources import SAMPLED_ROWS, columns_of, contracts_of, lost_attempts, replays_of
+from reader.verify.checks.sources import columns_of, contracts_of, lost_attempts, replays_of
 from reader.verify.landed.units import complete_units, find_units, salvage
 from reader.verify.landed.unpack import unpack_beginning
 from reader.verify.landed.values import Sample
@@ -62,7 +62,8 @@ _Letter = tuple[bytes | None, str]
 def check(scope: Scope) -> tuple[Result, ...]:
     """Check the replays of a stream; no result if there was none."""
     replays = replays_of(scope)
-    letters = ReplayedLetters(scope.session, scope.stream, replays, of_topic=scope.topic is not None)
+    book = scope.book
+    letters = ReplayedLetters(scope.session, book.tables, replays, book.proven, of_topic=scope.topic is not None)
     settle(letters)
     if replays.is_lost:
         return (_result({}, problems=(lost_attempts(scope.stream),)),)
@@ -138,7 +139,8 @@ class _Batches:
     def __init__(self, scope: Scope, found: Findings) -> None:
         self._scope = scope
         self._session = scope.session
-        self._tables = stream_tables(scope.stream)
+        self._tables = scope.book.tables
+        self._names = stream_tables(scope.stream)
         self._limits = scope.settings.limits
         self._found = found
 
@@ -191,10 +193,10 @@ class _Batches:
     def _compare(self, batch: _Batch, held: Mapping[int, Sequence[_Letter | None]]) -> list[bytes]:
         """Compare the places of a batch's units; return the units."""
         units, rest = _split(batch.content) if batch.packed is None else (complete_units(batch.content), batch.packed)
-        add, name = self._found.add, self._tables.dead_letters
+        add, name = self._found.add, self._names.dead_letters
         if len(units) != batch.salvaged:
             text = f"the attempt has {batch.salvaged:,}, the batch {len(units):,}"
-            add(self._tables.attempts, OTHER_NUMBER, 1, [place(batch.source, 0, text)])
+            add(self._names.attempts, OTHER_NUMBER, 1, [place(batch.source, 0, text)])
         lost = [position for position in range(len(units)) if not held.get(position)]
         if lost:
             add(name, LEFT_BEHIND, len(lost), [place(batch.source, position) for position in lost[:SHOWN_EXAMPLES]])
@@ -210,7 +212,7 @@ class _Batches:
 
     def _compare_rest(self, batch: _Batch, rest: bytes | None, letters: Sequence[_Letter]) -> None:
         """The rest is one dead letter, with or without the separator in front; of a blank one, none is needed."""
-        add, name, at = self._found.add, self._tables.dead_letters, batch.salvaged
+        add, name, at = self._found.add, self._names.dead_letters, batch.salvaged
         if rest is None:
             if letters:
                 add(name, OTHER_REST, len(letters), [place(batch.source, at, "the batch was split to its end")])
@@ -269,14 +271,16 @@ class _Values:
     def __init__(self, scope: Scope, found: Findings) -> None:
         self._scope = scope
         self._session = scope.session
-        self._tables = stream_tables(scope.stream)
+        self._tables = scope.book.tables
         self._found = found
 
     def compare(self) -> None:
-        """Compare all transformed records and, if values are asked for, some of the others."""
+        """Compare all transformed records and, if values are asked for, all or some of the others."""
         contracts = contracts_of(self._scope)
         names = value_columns(self._session, self._tables.bronze, columns_of(contracts))
-        sampled = f"UNION ALL (SELECT * FROM pairs WHERE NOT changed USING SAMPLE reservoir({SAMPLED_ROWS} ROWS))"  # noqa: S608
+        some = self._scope.sample
+        sample = "" if some is None else f" USING SAMPLE reservoir({some} ROWS)"
+        sampled = f"UNION ALL (SELECT * FROM pairs WHERE NOT changed{sample})"  # noqa: S608
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_COMPARED} AS WITH pairs AS ("  # noqa: S608
             f"SELECT attempt.{SOURCE} AS source, attempt.{POSITION} AS position, "

@@ -28,7 +28,7 @@ from reader.verify.checks.products import rebuild_hint, result_of
 from reader.verify.gold.compare import FOUND, Key, Value, compare_rows, drop_compared
 from reader.verify.gold.windows import EXPECTED, slices
 from reader.verify.silver.content import micros
-from reader.verify.spans import Span
+from reader.verify.spans import Span, merged
 from reader.verify.tables.layers import Layer, horizons, layer_of
 from reader.views import identifier
 
@@ -47,35 +47,47 @@ def check(scope: Scope) -> tuple[Result, ...]:
             kept, anomalies = (layer_of(scope.catalog, each, query) for each in (names.samples, names.anomalies))
         silver = products.silver_now(scope)
         if kept:
-            found.append(_verify(scope.session, samples, contract, kept, anomalies, silver))
+            found.append(_verify(scope, samples, contract, kept, anomalies, silver))
         else:
             found += products.without_table(scope, samples.name, silver, has_part=anomalies is not None)
     return tuple(found)
 
 
 def _verify(
-    session: Session,
+    scope: Scope,
     samples: Samples,
     contract: Contract,
     kept: Layer,
     anomalies: Layer | None,
     silver: Layer | None,
 ) -> Result:
+    session = scope.session
     if problem := _problem(session, samples, kept, anomalies, silver):
         return result_of(samples.name, problems=(problem,))
     if not silver or not silver.rows or not anomalies:
         return result_of(samples.name)
-    then, now = horizons(session, contract, (kept.end, silver.end))
+    then, now = horizons(session, contract, (kept.end, silver.end), products.proven_time(scope, contract))
     said = products.published(kept)
     readings = _Readings(session, samples, silver.rows)
     behind = 0 if now is None else readings.count(said, now, silver.end)
     problem = products.problem_of_horizon(session, samples.name, kept, "what is before", then)
     if problem or said is None:
         return result_of(samples.name, behind=behind, problems=(problem,) if problem else ())
+    filled = {
+        "name": samples.name,
+        "digest": samples.digest,
+        "contract": contract.digest,
+        "silver": silver.id,
+        "end": kept.end,
+        "horizon": said,
+    }
+    size = micros(samples.window.size)
+    spans, _ = products.unproven(scope, filled, [(kept, WINDOW_START), (anomalies, DETECTED_AT)], size)
+    within = [Span()] if spans is None else merged(spans)
     found, windows = Findings(), 0
     try:
         # The anomalies may be a micro-batch ahead: between the two commits, or after a crash.
-        for part in readings.slices(kept.end):
+        for part in (each for span in within for each in readings.slices(kept.end, span)):
             windows += _compare_samples(readings, part, kept, said, found)
             _compare_anomalies(readings, part, kept.end, anomalies, said, found)
     finally:
@@ -137,11 +149,12 @@ class _Readings:
         """How many readings that is."""
         return self.session.count(self.between(since, until, end))
 
-    def slices(self, end: int) -> list[Span]:
-        """Spans of times that together are all times."""
+    def slices(self, end: int, within: Span) -> list[Span]:
+        """Spans of times that together are a span."""
         size, every = micros(self.samples.window.size), micros(self.samples.window.every)
         newest = f"(moment - ((moment % {every}) + {every}) % {every})"
-        return slices(self.session, newest, self.between(None, 2**62, end), size // every)
+        until = 2**62 if within.end is None else within.end + size
+        return slices(self.session, newest, self.between(within.start, until, end), size // every, within)
 
 
 def _compare_samples(readings: _Readings, part: Span, kept: Layer, until: int, found: Findings) -> int:

@@ -15,6 +15,7 @@ from lakeproof.state.lease import State, silver_lease
 from lakeproof.tables.names import MICRO_BATCH_ID, SilverTables, silver_query, silver_tables
 from lakeproof.wording import are
 from reader.connect import Session
+from reader.verify.book.hashes import Reach
 from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
 from reader.verify.silver.claims import Verdict
 from reader.verify.silver.compare import SilverComparison
@@ -36,7 +37,11 @@ def check(scope: Scope) -> tuple[Result, ...]:
     if missing:
         return _without(missing, scope, contract)
     end, found = marker_end(marker), Findings()
-    result = compare_silver(scope.session, contract, end, found)
+    start, newest = _proven(scope, contract, end)
+    _prove_tables(scope, contract, end, continues=start > 0)
+    recomputed = RecomputedVerdicts(scope.session, contract, end, start, newest)
+    result = _compare(scope.session, contract, recomputed, found)
+    scope.book.note("silver", {"contract": contract.digest, "end": end, "newest": recomputed.newest})
     ahead = _rows_ahead(scope.session, names, end)
     with catalog_errors():
         ends = {name: marker_end(_marker(scope, name)) for name in astuple(names)}
@@ -56,7 +61,32 @@ def check(scope: Scope) -> tuple[Result, ...]:
 
 def compare_silver(session: Session, contract: Contract, end: int, found: Findings) -> Result:
     """Recompute the verdicts in the micro-batches before `end`, and add what is wrong to what was found."""
-    recomputed, comparison = RecomputedVerdicts(session, contract, end), SilverComparison(session, contract, found)
+    return _compare(session, contract, RecomputedVerdicts(session, contract, end), found)
+
+
+def _proven(scope: Scope, contract: Contract, end: int) -> tuple[int, int | None]:
+    """The micro-batch before which all verdicts were proven, and the newest event time before it."""
+    names, then = silver_tables(scope.stream), scope.book.noted("silver")
+    if not then or then["contract"] != contract.digest or then["end"] > end:
+        return 0, None
+    if not all(scope.book.is_same(scope.catalog, name) for name in astuple(names)):
+        return 0, None
+    if not scope.book.has_same_ledger(scope.catalog, names.ledger):
+        return 0, None
+    return int(then["end"]), then["newest"]
+
+
+def _prove_tables(scope: Scope, contract: Contract, end: int, *, continues: bool) -> None:
+    names, reach = silver_tables(scope.stream), Reach(end)
+    book = scope.book
+    book.prove(scope.catalog, names.ledger, reach, column="micro_batch_id", continues=continues)
+    for name, rows in ((names.kept, "kept"), (names.conflicts, "conflicts"), (names.late, "late")):
+        booked = book.booked(scope.catalog, names.ledger, rows)
+        book.prove(scope.catalog, name, reach, contract, booked=booked, continues=continues)
+
+
+def _compare(session: Session, contract: Contract, recomputed: RecomputedVerdicts, found: Findings) -> Result:
+    comparison = SilverComparison(session, contract, found)
     try:
         for part in recomputed.slices():
             recomputed.expect(part)

@@ -13,8 +13,8 @@ from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import sampled_rows
 from reader.verify.tables.replays import Replays
 
-SAMPLED_ROWS = 1_000
-"""Rows of bronze that are compared value by value."""
+ROWS_AT_ONCE = 100_000
+"""Rows of bronze whose values are compared at once."""
 
 
 def result_of(
@@ -80,7 +80,7 @@ def replays_of(scope: Scope) -> Replays:
         with catalog_errors():
             return bool(scope.catalog.table_exists(stream_tables(scope.stream).attempts))
 
-    return Replays(scope.session, scope.stream, exists)
+    return Replays(scope.session, scope.book.tables, exists)
 
 
 def lost_attempts(stream: str) -> str:
@@ -92,13 +92,31 @@ def lost_attempts(stream: str) -> str:
     )
 
 
-def sample_of(scope: Scope, replays: Replays) -> Sample | None:
-    """Rows of bronze whose values are compared with what landed; None unless asked for."""
-    if not scope.values:
-        return None
-    contracts = contracts_of(scope)
-    bronze, where = stream_tables(scope.stream).bronze, replays.landed_as_it_is() if replays.attempts else "true"
-    return Sample(contracts, sampled_rows(scope.session, bronze, columns_of(contracts), SAMPLED_ROWS, where))
+class Compared:
+    """The rows of bronze whose values are compared with what landed: none, some random ones, or all that are read."""
+
+    def __init__(self, scope: Scope, replays: Replays) -> None:
+        self._session = scope.session
+        self._bronze = scope.book.tables.bronze
+        self._where = replays.landed_as_it_is() if replays.attempts else "true"
+        self._contracts = contracts_of(scope) if scope.values else {}
+        self._some: Sample | None = None
+        self.is_whole = scope.values and scope.sample is None
+        self.rows = 0
+        if scope.values and scope.sample is not None:
+            columns = columns_of(self._contracts)
+            rows = sampled_rows(self._session, self._bronze, columns, self._where, some=scope.sample)
+            self._some = Sample(self._contracts, rows)
+            self.rows = len(self._some)
+
+    def of(self, condition: str, parameters: Sequence[object]) -> Sample | None:
+        """The rows to compare of some sources, which a condition names."""
+        if not self.is_whole:
+            return self._some
+        columns, where = columns_of(self._contracts), f"{condition} AND {self._where}"
+        found = Sample(self._contracts, sampled_rows(self._session, self._bronze, columns, where, parameters))
+        self.rows += len(found)
+        return found
 
 
 def columns_of(contracts: Mapping[str, Contract]) -> list[str]:

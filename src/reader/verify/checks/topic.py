@@ -10,18 +10,21 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from lakeproof.checkpoint import bronze_query, read_checkpoint
-from lakeproof.kafka.offsets import Offsets, source_name
+from lakeproof.kafka.offsets import Offsets, source_name, without
 from lakeproof.kafka.topic import Extent, Topic
 from lakeproof.settings import Limits
+from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE
 from lakeproof.wording import are
+from reader.verify.book.since import messages_again
 from reader.verify.check import Check, Finding, Result, Scope, Status
 from reader.verify.checks.sources import (
+    ROWS_AT_ONCE,
     SECTION,
+    Compared,
     first_of,
     lost_attempts,
     replays_of,
     result_of,
-    sample_of,
     worst_of,
 )
 from reader.verify.landed.messages import Message, messages
@@ -45,7 +48,8 @@ def check(scope: Scope) -> tuple[Result, ...]:
     settings, query = scope.settings, bronze_query(scope.stream)
     checkpoint = read_checkpoint(settings, query, Offsets.from_spark)
     replays = replays_of(scope)
-    tables = TablesOfTopic(scope.session, scope.stream, recorded.topic, scope.ledger_properties, replays)
+    book = scope.book
+    tables = TablesOfTopic(scope.session, book.tables, recorded.topic, scope.ledger_properties, replays, book.proven)
     settle(tables)
     if replays.is_lost:
         return (result_of([], [lost_attempts(scope.stream)]),)
@@ -55,10 +59,11 @@ def check(scope: Scope) -> tuple[Result, ...]:
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
     extents = topic.extents(partitions)
-    sample = sample_of(scope, replays)
-    recount = _Recount(settings.limits, tables, recorded.topic, sample)
+    compared = Compared(scope, replays)
+    recount = _Recount(settings.limits, tables, recorded.topic, compared)
     taken = {partition: _taken(recorded.start, accounted, partition) for partition in partitions}
-    ranges = {partition: _left(taken[partition], extents[partition]) for partition in partitions}
+    unread = _unread(scope, taken)
+    ranges = {partition: _left(unread.get(partition, []), extents[partition]) for partition in partitions}
     due, done = sum(max(end - first, 0) for each in ranges.values() for first, end in each), 0
     contents: dict[int, list[str]] = {partition: [] for partition in partitions}
     for partition, first, end in [(number, *each) for number in partitions for each in ranges[number]]:
@@ -68,9 +73,19 @@ def check(scope: Scope) -> tuple[Result, ...]:
             scope.show(f"{scope.stream}: topic {recorded.topic}, offsets", done, due)
     has_gaps = topic.is_compacted()
     findings = [
-        _judge(tables, f"{recorded.topic}/{number}", number, taken[number], extents[number], contents[number], has_gaps)
+        _judge(
+            tables,
+            f"{recorded.topic}/{number}",
+            number,
+            taken[number],
+            ranges[number],
+            extents[number],
+            contents[number],
+            has_gaps,
+        )
         for number in partitions
     ]
+    book.note("offsets", [[number, *each] for number in partitions for each in taken[number]])
     bronze, dead, foreign = tables.totals()
     problems = []
     if foreign:
@@ -80,25 +95,27 @@ def check(scope: Scope) -> tuple[Result, ...]:
             f"The checkpoint is at {passed}, but the tables are at {accounted}. The messages in between will not be "
             f"read. Run `consumer reset {scope.stream}`, then the consumer."
         )
-    sampled = len(sample) if sample else 0
-    units = tables.counted()
-    return (result_of(findings, problems, units=units, bronze=bronze, dead_letters=dead, sampled=sampled),)
+    units, rows = tables.counted(), compared.rows
+    return (result_of(findings, problems, units=units, bronze=bronze, dead_letters=dead, sampled=rows),)
 
 
 class _Recount:
     """Counts the units of messages, and compares what the tables keep of them."""
 
-    def __init__(self, limits: Limits, tables: TablesOfTopic, topic: str, sample: Sample | None) -> None:
+    def __init__(self, limits: Limits, tables: TablesOfTopic, topic: str, compared: Compared) -> None:
         self._limits = limits
         self._tables = tables
         self._topic = topic
         self._letters: Letters = tables.letters()
-        self._sample = sample
+        self._compared = compared
+        self._sample: Sample | None = None
+        self._sampled = (-1, 0)  # partition, and the offset before which the sample has its rows
         self._discarded = tables.discarded()
 
     def take(self, partition: int, group: Sequence[Message]) -> list[str]:
         """Count the units of messages; return in what the tables differ from them, in words."""
         counts, told = [], []
+        self._find_rows(partition, group)
         for message in group:
             offset, value = message.offset, message.value
             letters = self._letters.get((partition, offset), {})
@@ -117,6 +134,18 @@ class _Recount:
                 told += [f"offset {offset:,}: {text}" for text in differences]
         self._tables.expect(partition, counts)
         return told
+
+    def _find_rows(self, partition: int, group: Sequence[Message]) -> None:
+        """Find the rows of bronze to compare with messages, and with some of those that follow."""
+        first, last = group[0].offset, group[-1].offset
+        if self._sampled[0] == partition and last < self._sampled[1]:
+            return
+        end = max(first + ROWS_AT_ONCE, last + 1)
+        low, high = (source_name(self._topic, partition, each) for each in (first, end))
+        # Rows of a replay are compared with what was replayed.
+        condition = f"{MICRO_BATCH_ID} BETWEEN ? AND ? AND {SOURCE} >= ? AND {SOURCE} < ?"
+        self._sample = self._compared.of(condition, [*self._tables.micro_batches(partition, first, end), low, high])
+        self._sampled = (partition, end)
 
 
 def _units(value: bytes | None, wanted: AbstractSet[int], limits: Limits) -> Units:
@@ -146,6 +175,19 @@ def _taken(start: Offsets, accounted: Offsets, partition: int) -> list[Range]:
     return [*past, (begin, end)]
 
 
+def _unread(scope: Scope, taken: Mapping[int, list[Range]]) -> dict[int, list[Range]]:
+    """The offsets that were not proven, and those of old messages of which something has come again."""
+    proven = scope.book.noted("offsets")
+    if proven is None:
+        return dict(taken)
+    wanted = without([(number, *each) for number, ranges in taken.items() for each in ranges], map(tuple, proven))
+    wanted += [(number, at, at + 1) for number, at in messages_again(scope.session)]
+    found: dict[int, list[Range]] = {}
+    for number, first, end in without(wanted, []):
+        found.setdefault(number, []).append((first, end))
+    return found
+
+
 def _is_ahead(passed: Offsets, accounted: Offsets) -> bool:
     return any(offset > accounted.next(partition) for partition, offset in passed.entries)
 
@@ -160,6 +202,7 @@ def _judge(
     source: str,
     partition: int,
     taken: list[Range],
+    read: list[Range],
     extent: Extent,
     contents: Sequence[str],
     has_gaps: bool,
@@ -169,7 +212,7 @@ def _judge(
     told: list[tuple[Status, str]] = []
     if (missing := tables.missing(partition))[0]:
         told.append((Status.LOST, f"{_listed(missing)} in the topic are in no table"))
-    if (surplus := tables.surplus(partition, _left(taken, extent), has_gaps=has_gaps))[0]:
+    if (surplus := tables.surplus(partition, read, has_gaps=has_gaps))[0]:
         told.append((Status.DOUBLED, f"{_listed(surplus)} in the tables have no message of their own"))
     if (unbooked := tables.unbooked(partition))[0]:
         told.append((Status.LOST, f"{_listed(unbooked)} in the tables are in no row of the ledger"))

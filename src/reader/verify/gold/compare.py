@@ -13,6 +13,7 @@ from reader.verify.check import SHOWN_EXAMPLES, Findings
 from reader.verify.gold.sessions import Sessions
 from reader.verify.gold.windows import END, EXPECTED, START, Taken, Windows, key_columns, measure_columns
 from reader.verify.silver.content import microseconds
+from reader.verify.spans import Span
 from reader.views import MEMORY, identifier
 
 FOUND = f"{MEMORY}.main.verify_found_windows"
@@ -103,9 +104,18 @@ def drop_compared(session: Session) -> None:
 
 
 def compare_gold(
-    session: Session, product: Product, contract: Contract, gold: str, taken: Taken, name: str, found: Findings
+    session: Session,
+    product: Product,
+    contract: Contract,
+    gold: str,
+    taken: Taken,
+    name: str,
+    found: Findings,
+    within: Sequence[Span] | None = None,
 ) -> int:
     """Recompute the windows of a product from the rows of silver that its table has; return how many there are.
+
+    Only those that start `within` some times, if these are given; of sessions, all or none.
 
     What is wrong with the rows of the table, `gold` in SQL and `name` for people, is added to what was found.
     """
@@ -129,8 +139,8 @@ def compare_gold(
     ]
     windows = 0
     try:
-        for within, count in _recomputed(session, product, contract, taken):
-            session.fetch(f"CREATE OR REPLACE TABLE {FOUND} AS SELECT {selected} FROM {gold} WHERE {within}")  # noqa: S608
+        for part, count in _recomputed(session, product, contract, taken, within):
+            session.fetch(f"CREATE OR REPLACE TABLE {FOUND} AS SELECT {selected} FROM {gold} WHERE {part}")  # noqa: S608
             compare_rows(session, name, key_texts, values, found)
             windows += count
     finally:
@@ -138,8 +148,13 @@ def compare_gold(
     return windows
 
 
-def _recomputed(session: Session, product: Product, contract: Contract, taken: Taken) -> Iterator[tuple[str, int]]:
+def _recomputed(
+    session: Session, product: Product, contract: Contract, taken: Taken, within: Sequence[Span] | None
+) -> Iterator[tuple[str, int]]:
     """For each slice whose windows are expected: SQL of whether a row of the table is in it, and how many there are."""
+    wanted = [Span()] if within is None else within
+    if not wanted:
+        return
     if product.window.session:
         sessions = Sessions(session, product, contract, taken)
         for some in sessions.slices():
@@ -147,7 +162,7 @@ def _recomputed(session: Session, product: Product, contract: Contract, taken: T
             yield some.holds([identifier(key.name) for key in product.keys]), count
     else:
         windows = Windows(session, product, contract, taken)
-        for span in windows.slices():
+        for span in (each for part in wanted for each in windows.slices(part)):
             count = windows.expect(span)
             yield span.holds_time(WINDOW_START), count
 

@@ -16,6 +16,7 @@ START, END = "_start", "_end"
 EXPECTED = f"{MEMORY}.main.verify_expected_windows"
 """Windows of a slice: ``_start``, ``_end``, the columns of :func:`key_columns` and :func:`measure_columns`."""
 
+_DAY = 86_400_000_000
 _SLICE_ROWS = 1_000_000
 """Rows of a slice: each row of silver counts once for every window that it is in."""
 
@@ -45,9 +46,20 @@ class Windows:
         self._newest = f"({at} - (({at} % {self._every}) + {self._every}) % {self._every})"
         self._time = ".".join(["_silver", *map(identifier, contract.event_time.split("."))])
 
-    def slices(self) -> list[Span]:
-        """Spans of window starts, which together are all times."""
-        return slices(self._session, self._newest, self._rows(Span()), self._size // self._every)
+    def slices(self, within: Span) -> list[Span]:
+        """Spans of window starts, which together are a span."""
+        return slices(self._session, self._newest, self._rows(within), self._size // self._every, within)
+
+    def spans_since(self, start: int) -> list[Span]:
+        """The starts of the windows that rows of micro-batches from a number on are in: of each day of these rows."""
+        rows = f"{self._rows(Span())} AND _silver.{MICRO_BATCH_ID} >= {start}"
+        return [
+            Span(first - (self._size - self._every), last + 1)
+            for first, last in self._session.fetch(
+                f"SELECT min(start), max(start) FROM (SELECT {self._newest} AS start FROM {rows}) "  # noqa: S608
+                f"GROUP BY start // {_DAY}"
+            )
+        ]
 
     def expect(self, part: Span) -> int:
         """Put the windows of a slice into :data:`EXPECTED`; return how many there are."""
@@ -94,8 +106,8 @@ class Windows:
         return f"{self._taken.silver} AS _silver WHERE {' AND '.join(limits)}"
 
 
-def slices(session: Session, newest: str, rows: str, overlap: int) -> list[Span]:
-    """Spans of window starts, which together are all times, with about the same number of rows each.
+def slices(session: Session, newest: str, rows: str, overlap: int, within: Span) -> list[Span]:
+    """Spans of window starts, which together are a span, with about the same number of rows each.
 
     `newest` and `rows` are SQL of the start of the newest window that a row is in, and of the rows, behind ``FROM``;
     `overlap` is how many windows a row is in.
@@ -105,8 +117,12 @@ def slices(session: Session, newest: str, rows: str, overlap: int) -> list[Span]
         f"FROM (SELECT {newest} AS start, count(*) * {overlap} AS rows FROM {rows} GROUP BY ALL)) "
         "GROUP BY part ORDER BY 1"
     )
-    cuts = [start for (start,) in starts[1:]]
-    return [Span(start, end) for start, end in zip([None, *cuts], [*cuts, None], strict=True)]
+    cuts = [
+        start
+        for (start,) in starts[1:]
+        if (within.start is None or start > within.start) and (within.end is None or start < within.end)
+    ]
+    return [Span(start, end) for start, end in zip([within.start, *cuts], [*cuts, within.end], strict=True)]
 
 
 def slice_count(rows: int) -> int:

@@ -15,6 +15,7 @@ from lakeproof.tables.names import (
     SOURCE,
     WINNER_POSITION,
     WINNER_SOURCE,
+    silver_tables,
     stream_tables,
 )
 from reader.connect import Session
@@ -36,12 +37,23 @@ _CHUNK_ROWS = 50_000
 
 
 class RecomputedVerdicts:
-    """The verdicts on the rows of bronze in the micro-batches before `end`, under a contract that declares silver."""
+    """The verdicts on the rows of bronze in the micro-batches before `end`, under a contract that declares silver.
 
-    def __init__(self, session: Session, contract: Contract, end: int) -> None:
+    Those before `start` were proven: the rows that silver has kept of them are taken as they are, and `newest` is the
+    newest time before it, in microseconds since 1970.
+    """
+
+    def __init__(
+        self, session: Session, contract: Contract, end: int, start: int = 0, newest: int | None = None
+    ) -> None:
         self._session = session
         self._contract = contract
         self._end = end
+        self._start = start
+        self.newest = newest  # once the slices are known: before the end
+        self._rows = f"_bronze.{MICRO_BATCH_ID} < {end}"
+        if start:
+            self._rows += f" AND _bronze.{MICRO_BATCH_ID} >= {start}"
         self._bronze = stream_tables(contract.stream).bronze
 
     def slices(self) -> list[Span]:
@@ -88,22 +100,31 @@ class RecomputedVerdicts:
         length = silver.horizon if silver else None
         less = "NULL" if length is None else micros(length)
         counted = counted_time(self._contract, "_bronze")
+        before = ""
+        if self._start:
+            time = "NULL" if self.newest is None else self.newest
+            before = f" UNION ALL SELECT -1, 0, {time}::BIGINT"
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_HORIZONS} AS SELECT micro_batch, rows, max(newest) OVER "  # noqa: S608
-            f"(ORDER BY micro_batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) - {less}::BIGINT AS horizon "
-            f"FROM (SELECT {MICRO_BATCH_ID} AS micro_batch, count(*) AS rows, max({counted}) AS newest "
-            f"FROM {self._bronze} AS _bronze WHERE {MICRO_BATCH_ID} < {self._end} GROUP BY ALL)"
+            f"(ORDER BY micro_batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) - {less}::BIGINT AS horizon, "
+            f"newest FROM (SELECT {MICRO_BATCH_ID} AS micro_batch, count(*) AS rows, max({counted}) AS newest "
+            f"FROM {self._bronze} AS _bronze WHERE {self._rows} GROUP BY ALL{before})"
         )
+        if self._start:
+            self._session.fetch(f"DELETE FROM {_HORIZONS} WHERE rows = 0")  # noqa: S608
+        ((newest,),) = self._session.fetch(f"SELECT max(newest) FROM {_HORIZONS}")  # noqa: S608
+        self.newest = max((each for each in (self.newest, newest) if each is not None), default=None)
 
     def _find_claims(self) -> None:
         keys = key(self._contract, "_bronze")
         parts = [f"key_{number}" for number in range(len(keys))]
         named = ", ".join(f"{value} AS {part}" for value, part in zip(keys, parts, strict=True))
         same_key = " AND ".join(f"{value} = _keys.{part}" for value, part in zip(keys, parts, strict=True))
+        # Any new key may have been kept before.
+        several, kept = (" HAVING count(*) > 1", "") if not self._start else ("", self._kept_before(parts))
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_KEYS} AS SELECT *, row_number() OVER () AS number FROM ("  # noqa: S608
-            f"SELECT {named} FROM {self._bronze} AS _bronze WHERE {MICRO_BATCH_ID} < {self._end} "
-            "GROUP BY ALL HAVING count(*) > 1)"
+            f"SELECT {named} FROM {self._bronze} AS _bronze WHERE {self._rows} GROUP BY ALL{several})"
         )
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_CLAIMS} AS SELECT "  # noqa: S608
@@ -115,7 +136,21 @@ class RecomputedVerdicts:
             f"_horizons.horizon AS horizon, {content(self._contract, '_bronze')} AS content "
             f"FROM {self._bronze} AS _bronze JOIN {_KEYS} AS _keys ON {same_key} "
             f"JOIN {_HORIZONS} AS _horizons ON _horizons.micro_batch = _bronze.{MICRO_BATCH_ID} "
-            f"WHERE _bronze.{MICRO_BATCH_ID} < {self._end}) ORDER BY number"
+            f"WHERE {self._rows}{kept}) ORDER BY number"
+        )
+
+    def _kept_before(self, parts: list[str]) -> str:
+        """SQL of the last row of each key that silver had kept before: it claims the key again, and gets it."""
+        same_key = " AND ".join(
+            f"{value} = _keys.{part}" for value, part in zip(key(self._contract, "_kept"), parts, strict=True)
+        )
+        columns = ", ".join(f"_kept.{name}" for name in (MICRO_BATCH_ID, SOURCE, POSITION))
+        order = ", ".join(f"_kept.{name} DESC" for name in (MICRO_BATCH_ID, SOURCE, POSITION))
+        return (
+            f" UNION ALL SELECT _keys.number, {columns}, {event_time(self._contract, '_kept')}, NULL::BIGINT, "  # noqa: S608
+            f"{content(self._contract, '_kept')} FROM {silver_tables(self._contract.stream).kept} AS _kept "
+            f"JOIN {_KEYS} AS _keys ON {same_key} WHERE _kept.{MICRO_BATCH_ID} < {self._start} "
+            f"QUALIFY row_number() OVER (PARTITION BY _keys.number ORDER BY {order}) = 1"
         )
 
     def _decide_claims(self) -> None:
@@ -134,7 +169,7 @@ class RecomputedVerdicts:
             first += _CHUNK_ROWS
 
     def _cut(self) -> Iterator[Span]:
-        start, rows = None, 0
+        start, rows = self._start or None, 0
         for number, more in self._session.fetch(f"SELECT micro_batch, rows FROM {_HORIZONS} ORDER BY micro_batch"):  # noqa: S608
             if rows and rows + more > _SLICE_ROWS:
                 yield Span(start, number)

@@ -66,6 +66,7 @@ class Booking:
     rescued: int = 0
     discarded: int = 0
     content_hash: str | None = None
+    micro_batch: int | None = None
 
 
 def difference(booking: Booking, account: Account) -> str:
@@ -106,12 +107,24 @@ def settle(tables: Settling) -> None:
         sleep(_LOOK_AGAIN_SECONDS)
 
 
-def sampled_rows(session: Session, bronze: str, columns: Sequence[str], rows: int, where: str = "true") -> "pa.Table":
-    """Random rows of bronze: `columns`, ``_source``, ``_position``, ``_contract_version``, ``_rescued`` if any."""
+def sampled_rows(
+    session: Session,
+    bronze: str,
+    columns: Sequence[str],
+    where: str,
+    parameters: Sequence[object] = (),
+    some: int | None = None,
+) -> "pa.Table":
+    """Rows of bronze: `columns`, ``_source``, ``_position``, ``_contract_version``, ``_rescued`` if any.
+
+    All that meet a condition, or `some` random ones of them.
+    """
     names = ", ".join(map(identifier, value_columns(session, bronze, columns)))
+    sample = "" if some is None else f" USING SAMPLE reservoir({some} ROWS)"
     with session.errors():
         return session.connection.execute(
-            f"SELECT * FROM (SELECT {names} FROM {bronze} WHERE {where}) USING SAMPLE reservoir({rows} ROWS)"  # noqa: S608
+            f"SELECT * FROM (SELECT {names} FROM {bronze} WHERE {where}){sample}",  # noqa: S608
+            parameters,
         ).to_arrow_table()
 
 

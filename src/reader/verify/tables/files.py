@@ -1,6 +1,6 @@
 """What the tables and the ledger hold of landed files. Everything is counted by DuckDB."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from lakeproof.tables.names import (
     ATTEMPT,
@@ -11,7 +11,7 @@ from lakeproof.tables.names import (
     REPLAY,
     RESCUED,
     SOURCE,
-    stream_tables,
+    StreamTables,
 )
 from reader.connect import Session
 from reader.verify.check import SHOWN_EXAMPLES
@@ -29,9 +29,9 @@ Positions = tuple[int, list[int]]
 class TablesOfFiles:
     """The tables of a stream, by source, as of the last :meth:`load`."""
 
-    def __init__(self, session: Session, stream: str, replays: Replays) -> None:
+    def __init__(self, session: Session, tables: StreamTables, replays: Replays) -> None:
         self._session = session
-        self._tables = stream_tables(stream)
+        self._tables = tables
         self._replays = replays
         self.bookings: dict[str, Booking] = {}  # of what landed
         self.accounts: dict[str, Account] = {}  # without the dead letters that were closed
@@ -46,6 +46,15 @@ class TablesOfFiles:
         newest = max(filter(None, (newest, self._load_accounts())), default=newest)
         beyond = self.accounts.keys() - self.bookings.keys()
         return max((self.accounts[source].ingested_at or 0.0 for source in beyond), default=newest)
+
+    def trust(self, sources: Iterable[str]) -> None:
+        """Take what the ledger says of sources that were proven for what the tables have."""
+        for name in sources:
+            booking = self.bookings[name]
+            units = booking.units
+            first, last = (0, units - 1) if units else (None, None)
+            whole = Account(units, booking.bronze, units, first, last, booking.dead, booking.rescued)
+            self.accounts[name] = self.landed[name] = whole
 
     def letters(self) -> Iterator[tuple[str, int, str | None]]:
         """Source, position and SHA-256 of the bytes of each dead letter that has them."""
@@ -90,13 +99,23 @@ class TablesOfFiles:
         landed = f"WHERE {REPLAY} IS NULL" if REPLAY in known else ""
         rows = self._session.fetch(
             "SELECT source, count(*), any_value(size), any_value(etag), any_value(units), any_value(bronze), "  # noqa: S608
-            f"any_value(dead_letters), {drift}, {content_hash} FROM {self._tables.ledger} {landed} GROUP BY source"
+            f"any_value(dead_letters), {drift}, {content_hash}, any_value(micro_batch_id) "
+            f"FROM {self._tables.ledger} {landed} GROUP BY source"
         )
         return {
             str(source): Booking(
-                count, size, etag, units or 0, bronze or 0, dead or {}, rescued or 0, discarded or 0, content_hash
+                count,
+                size,
+                etag,
+                units or 0,
+                bronze or 0,
+                dead or {},
+                rescued or 0,
+                discarded or 0,
+                content_hash,
+                number,
             )
-            for source, count, size, etag, units, bronze, dead, rescued, discarded, content_hash in rows
+            for source, count, size, etag, units, bronze, dead, rescued, discarded, content_hash, number in rows
         }
 
     def _load_accounts(self) -> float | None:

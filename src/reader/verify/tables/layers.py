@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection, create_engine
@@ -35,6 +35,8 @@ class Layer:
     columns: frozenset[str]
     properties: Mapping[str, str]
     marker: Mapping[str, str]  # the newest one of the query that fills it
+    table: "Table" = field(compare=False, repr=False)
+    snapshot_id: int | None = None
 
     @property
     def end(self) -> int:
@@ -55,6 +57,8 @@ def layer_of(catalog: "Catalog", name: str, query: str) -> Layer | None:
         columns=frozenset(field.name for field in table.schema().fields),
         properties=table.properties,
         marker=newest_marker(table, query),
+        table=table,
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
     )
 
 
@@ -125,12 +129,20 @@ def read_state(settings: Settings, read: Callable[[Connection], FoundT], otherwi
         engine.dispose()
 
 
-def horizons(session: Session, contract: Contract, ends: tuple[int, int]) -> tuple[int | None, ...]:
-    """The horizon of silver after the micro-batches before each number, recomputed from bronze."""
+def horizons(
+    session: Session, contract: Contract, ends: tuple[int, int], proven: tuple[int, int | None] = (0, None)
+) -> tuple[int | None, ...]:
+    """The horizon of silver after the micro-batches before each number, recomputed from bronze.
+
+    `proven` is a micro-batch, and the newest time before it: that need not be read again.
+    """
     length = contract.silver.horizon if contract.silver else None
     if length is None:
         return (None, None)
     counted = counted_time(contract, "_bronze")
     newest = ", ".join(f"max({counted}) FILTER ({MICRO_BATCH_ID} < {end})" for end in ends)
-    (found,) = session.fetch(f"SELECT {newest} FROM {stream_tables(contract.stream).bronze} AS _bronze")  # noqa: S608
-    return tuple(None if each is None else each - micros(length) for each in found)
+    start, before = proven if proven[0] <= min(ends) else (0, None)
+    where = f"WHERE {MICRO_BATCH_ID} >= {start}" if start else ""
+    (found,) = session.fetch(f"SELECT {newest} FROM {stream_tables(contract.stream).bronze} AS _bronze {where}")  # noqa: S608
+    times = [max((time for time in (each, before) if time is not None), default=None) for each in found]
+    return tuple(None if each is None else each - micros(length) for each in times)

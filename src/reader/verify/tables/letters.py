@@ -12,9 +12,10 @@ from lakeproof.tables.names import (
     RESCUED,
     SOURCE,
     ReplayOutcome,
-    stream_tables,
+    StreamTables,
 )
 from reader.connect import Session
+from reader.verify.book.hashes import Reach
 from reader.verify.tables.accounts import CODES
 from reader.verify.tables.replays import ATTEMPTS, BOOKED, KNOWN, STATES, Replays
 from reader.verify.tables.topic import LABEL
@@ -37,9 +38,12 @@ Fault = tuple[str, str]
 class ReplayedLetters:
     """Dead letters that were replayed, as of the last :meth:`load`."""
 
-    def __init__(self, session: Session, stream: str, replays: Replays, *, of_topic: bool) -> None:
+    def __init__(
+        self, session: Session, tables: StreamTables, replays: Replays, proven: Reach, *, of_topic: bool
+    ) -> None:
         self._session = session
-        self._tables = stream_tables(stream)
+        self._tables = tables
+        self._proven = proven
         self._replays = replays
         # A message is a source of its own; the ledger has a row for each partition.
         self._booked_as = "regexp_replace({}, '/[0-9]+$', '')" if of_topic else "{}"
@@ -266,7 +270,8 @@ class ReplayedLetters:
             (
                 "wrong counts of a replay",
                 f"SELECT source, position, text FROM (SELECT keys.place AS source, NULL AS position, "  # noqa: S608
-                f"'micro-batch ' || keys.micro_batch || ': ' || {text} AS text FROM ({keys}) AS keys {joins}) "
+                f"'micro-batch ' || keys.micro_batch || ': ' || {text} AS text FROM ({keys}) AS keys {joins} "
+                f"WHERE keys.micro_batch IS NULL OR {self._proven.is_beyond('keys.micro_batch')}) "
                 "WHERE text IS NOT NULL",
             )
         ]

@@ -25,7 +25,7 @@ from lakeproof.tables.names import (
     TRANSFORM,
     TRANSFORM_DIGEST,
     ReplayOutcome,
-    stream_tables,
+    StreamTables,
 )
 from reader.connect import Session
 from reader.views import MEMORY
@@ -47,9 +47,9 @@ STATES = f"{MEMORY}.main.verify_letter_states"
 class Replays:
     """Replays of the dead letters of a stream, as of the last :meth:`load`; `exists` asks for the table of attempts."""
 
-    def __init__(self, session: Session, stream: str, exists: Callable[[], bool]) -> None:
+    def __init__(self, session: Session, tables: StreamTables, exists: Callable[[], bool]) -> None:
         self._session = session
-        self._tables = stream_tables(stream)
+        self._tables = tables
         self._exists = exists
         self.booked = 0  # rows of the ledger that are of replays
         self.attempts = 0

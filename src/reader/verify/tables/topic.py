@@ -14,9 +14,10 @@ from lakeproof.tables.names import (
     REPLAY,
     RESCUED,
     SOURCE,
-    stream_tables,
+    StreamTables,
 )
 from reader.connect import Session
+from reader.verify.book.hashes import Reach
 from reader.verify.check import SHOWN_EXAMPLES
 from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
 from reader.verify.tables.replays import KNOWN, Replays
@@ -42,16 +43,18 @@ class TablesOfTopic:
     def __init__(
         self,
         session: Session,
-        stream: str,
+        tables: StreamTables,
         topic: str,
         ledger_properties: Callable[[], Mapping[str, str]],
         replays: Replays,
+        proven: Reach,
     ) -> None:
         self._session = session
-        self._tables = stream_tables(stream)
+        self._tables = tables
         self._topic = topic
         self._ledger_properties = ledger_properties
         self._replays = replays
+        self._proven = proven
         self.recovered: dict[str, tuple[int, bool]] = {}
         self.properties: Mapping[str, str] = {}
 
@@ -63,7 +66,9 @@ class TablesOfTopic:
         fetch(
             f"CREATE OR REPLACE TABLE {_RANGES} AS SELECT {self._place('source')}, etag::BIGINT AS behind, "  # noqa: S608
             "units, bronze, dead_letters, list_sum(map_values(rescued))::BIGINT AS rescued, "
-            f"list_sum(map_values(discarded))::BIGINT AS discarded FROM {tables.ledger} {landed}"
+            f"list_sum(map_values(discarded))::BIGINT AS discarded, "
+            f"{self._proven.is_beyond('micro_batch_id')} AS is_new, micro_batch_id AS micro_batch "
+            f"FROM {tables.ledger} {landed}"
         )
         attempted = replays.load()
         self.recovered = replays.recovered()
@@ -172,17 +177,26 @@ class TablesOfTopic:
             )
         ]
 
+    def micro_batches(self, partition: int, first: int, end: int) -> tuple[int, int]:
+        """The first and the last micro-batch that took messages of a range of offsets."""
+        ((low, high),) = self._session.fetch(
+            f"SELECT min(micro_batch), max(micro_batch) FROM {_RANGES} "  # noqa: S608
+            "WHERE part = ? AND place < ? AND behind > ?",
+            [partition, end, first],
+        )
+        return low or 0, high or 0
+
     def discarded(self) -> int:
         """How many values were discarded, as the ledger says."""
         ((found,),) = self._session.fetch(f"SELECT coalesce(sum(discarded), 0)::BIGINT FROM {_RANGES}")  # noqa: S608
         return int(found)
 
     def books(self, partition: int) -> list[tuple[int, Booking, Account]]:
-        """Of each range of the ledger: where it begins, what it says, and what the tables have."""
+        """Of each new range of the ledger: where it begins, what it says, and what the tables have."""
         dead: dict[int, dict[str, int]] = {}
         held = (
             f"{_RANGES} AS booked LEFT JOIN {_UNITS} AS unit ON booked.part = unit.part AND booked.place <= unit.place "
-            + ("AND unit.place < booked.behind AND unit.landed WHERE booked.part = ?")
+            + ("AND unit.place < booked.behind AND unit.landed WHERE booked.part = ? AND booked.is_new")
         )
         for at, codes, count in self._session.fetch(
             f"SELECT booked.place, codes, count(*) FROM {held} AND codes IS NOT NULL GROUP BY ALL",  # noqa: S608

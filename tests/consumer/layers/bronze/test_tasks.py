@@ -133,7 +133,7 @@ def test_what_drifted_is_counted_by_source_and_set_of_reasons(
         ]  # fmt: skip
     else:
         assert [row.keys() for row in kept] == [{field.name for field in bronze_schema(CONTRACT).fields}] * 6
-    ledger = ledger_rows(files, written.outcomes, written.drift, written.hashes, task.batch).to_pylist()
+    ledger = ledger_rows(files, written.outcomes, written.drift, written.hashes, task.batch, written.sums).to_pylist()
     counted, other = DRIFT_COUNTS[policy], ({*DRIFT_COUNTS.values()} - {DRIFT_COUNTS[policy]}).pop()
     assert [row[counted] for row in ledger] == [[("unknown_field", 2), ("wrong_type", 1)]] * 2 + [[]]
     assert [row[other] for row in ledger] == [[]] * 3

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.consumer.lake import rows
 from tests.consumer.layers.silver.model import Decided, Row, decide
 from tests.consumer.taking import Taking, taking
+from tests.hashes import check_hashes
 from tests.lakes import changed
 
 from consumer.layers.silver.decide import SilverLayer
@@ -114,6 +115,7 @@ def check(settings: Settings) -> Decided:
         ledger[row["source"]] = {name: row[name] for name in names}
         assert row["bronze"] == sum(ledger[row["source"]].values())
     assert ledger == expected
+    check_hashes(settings)
     return model
 
 

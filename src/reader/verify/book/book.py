@@ -1,0 +1,387 @@
+"""The book of one run of verify over a stream: what the last clean proof says, and what this one adds to it.
+
+Rows of a table that is only appended to are proven by their hashes: those of the micro-batches that were proven
+before must still have the sum that the book has, whatever files they are in now, and those of each new micro-batch the
+hash that the ledger has. Files that the book knows are not read. Of tables that are compared by time, only the times of
+files that came or went since then have to be compared again.
+"""
+
+import os
+import platform
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from getpass import getuser
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from lakeproof.addresses import sqlite_path
+from lakeproof.catalog import catalog_errors, table_or_none
+from lakeproof.contracts import Field
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Settings
+from lakeproof.state import proofs
+from lakeproof.state.database import open_database
+from lakeproof.state.proofs import Kind, Outcome, Proof, ProvenFile
+from lakeproof.state.schema import is_current
+from lakeproof.tables.names import HASH_OF, MICRO_BATCH_ID, ROW_HASH, StreamTables, stream_tables
+from lakeproof.tables.schemas import ROW_HASH_KIND
+from reader.connect import Session
+from reader.verify.book.files import data_files
+from reader.verify.book.hashes import (
+    HASHES,
+    Reach,
+    Total,
+    other_than_booked,
+    reach_of,
+    read_hashes,
+    read_times,
+    total_of,
+    totals_by_file,
+)
+from reader.verify.book.since import since_views
+from reader.verify.check import SHOWN_EXAMPLES, Findings
+from reader.verify.spans import Span
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+OTHER_THAN_PROVEN = "other rows than were proven"
+OTHER_THAN_BOOKED = "other rows than the ledger has"
+FILES_CHANGED = "data files with other rows than were proven"
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A table, and how much of it was read."""
+
+    table: str
+    files: int
+    read: int
+    how: str
+
+
+class Book:
+    """What one run of verify over a stream takes from the book, and puts into it."""
+
+    def __init__(self, settings: Settings, session: Session, stream: str, kind: Kind) -> None:
+        self._settings = settings
+        self._session = session
+        self._stream = stream
+        self._began = datetime.now(UTC)
+        self.kind = kind
+        self.was_asked_for_new = kind is Kind.NEW
+        self._base: Proof | None = None
+        self._known: dict[str, dict[str, ProvenFile]] = {}
+        self._files: list[ProvenFile] = []
+        self._reached: dict[str, Any] = {"hash": ROW_HASH_KIND, "tables": {}}
+        self.why = ""  # why everything is proven, although only the new was asked for
+        self.tables = stream_tables(stream)  # what the checks read of bronze, dead letters and attempts
+        self.looked: list[Looked] = []
+        self.found = Findings()
+        self.reach = Reach()
+
+    @property
+    def since(self) -> Proof | None:
+        """The proof that is continued; None if everything is proven."""
+        return self._base if self.kind is Kind.NEW else None
+
+    @property
+    def proven(self) -> Reach:
+        """The micro-batches of bronze that need not be read again."""
+        return self._reach_then(stream_tables(self._stream).ledger) if self.since else Reach()
+
+    def open(self, catalog: "Catalog", fields: Iterable[Field], *, of_topic: bool) -> None:
+        """Read the book, and prove the tables of the stream against it."""
+        names = stream_tables(self._stream)
+        self.reach = reach_of(self._session, names.ledger)  # before the tables, which are never behind the ledger
+        self._find_base(catalog, names)
+        if self._base and not self.has_same_ledger(catalog, names.ledger):
+            self._base = None
+            self._known.clear()
+            self.why = f"{names.ledger} has other rows than were proven: it was restored, or changed"
+        if not self.since and self.kind is Kind.NEW:
+            self.kind = Kind.ALL
+        booked = {names.bronze: "bronze", names.dead_letters: "dead_letters"}
+        self.prove(catalog, names.ledger, self.reach, column="micro_batch_id")
+        for name in (names.bronze, names.dead_letters, names.attempts):
+            column = booked.get(name)
+            ledger = self.booked(catalog, names.ledger, column) if column else None
+            self.prove(catalog, name, self.reach, fields, booked=ledger)
+        if self.since:
+            with catalog_errors():
+                has_attempts = catalog.table_exists(names.attempts)
+            self.tables = since_views(self._session, names, self.proven, has_attempts=has_attempts, of_topic=of_topic)
+
+    def prove(
+        self,
+        catalog: "Catalog",
+        name: str,
+        reach: Reach,
+        fields: Iterable[Field] = (),
+        *,
+        column: str = MICRO_BATCH_ID,
+        booked: str | None = None,
+        continues: bool = True,
+    ) -> None:
+        """Prove the rows of a table that is only appended to, up to some micro-batches.
+
+        `booked` is SQL of the hashes that the ledger has, and `continues` whether the book's proof of it counts.
+        """
+        with catalog_errors():
+            table = table_or_none(catalog, name)
+            if table is None:
+                return
+            snapshot = table.current_snapshot()
+            files = data_files(table, snapshot, self._settings.s3)
+        then = self._table_then(table, name) if continues else None
+        known = self._known.get(name, {}) if then else {}
+        same = {location for location, tag in files.items() if location in known and known[location].tag == tag}
+        read = files.keys() - (same if self.since else set())
+        self._read(table, snapshot, read, fields, column)
+        kept = Total()
+        for location in files.keys() - read:
+            kept += Total(known[location].rows, known[location].hash)
+        before = self._reach_then(name) if then else Reach()
+        if then:
+            old = kept + total_of(self._session, f"NOT {before.is_beyond('micro_batch')}")
+            self._compare(name, before, old, Total(int(then["rows"]), int(then["hash"])))
+            if not self.since:
+                self._compare_files(name, {location: known[location] for location in same})
+        if booked:
+            new = before if self.since and then else Reach()
+            self._compare_booked(
+                name, booked, f"{new.is_beyond('micro_batch')} AND NOT {reach.is_beyond('micro_batch')}"
+            )
+        whole = kept + total_of(self._session, f"NOT {reach.is_beyond('micro_batch')}")
+        mine = self._note(name, table)
+        mine |= {"rows": whole.rows, "hash": whole.hash, **reach.as_json()}
+        whole_files = totals_by_file(self._session, f"NOT {reach.is_beyond('micro_batch')}")
+        self._keep(name, files, {location: (each.rows, each.hash) for location, each in whole_files.items()}, known)
+        how = "hashes of new files" if self.since and then else "hashes of all rows"
+        self.looked.append(Looked(name, len(files), len(read), how))
+
+    def booked(self, catalog: "Catalog", ledger: str, rows: str) -> str | None:
+        """SQL of the hashes that a ledger has of some rows, by micro-batch; None if they were not recorded."""
+        with catalog_errors():
+            table = catalog.load_table(ledger)
+        column = f"{rows}{HASH_OF}"
+        if table.properties.get(ROW_HASH) != ROW_HASH_KIND or column not in self._session.columns(ledger):
+            return None
+        return f"SELECT micro_batch_id AS micro_batch, {column} AS hash FROM {ledger}"  # noqa: S608
+
+    def changed_times(self, table: "Table", name: str, snapshot_id: int | None, column: str) -> list[Span] | None:
+        """The times of the rows in data files that came or went since the last proof; None if that is not known."""
+        snapshot = table.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
+        files = data_files(table, snapshot, self._settings.s3)
+        then = self._table_then(table, name)
+        known = self._known.get(name, {}) if then else {}
+        same = {location for location, tag in files.items() if location in known and known[location].tag == tag}
+        read = files.keys() - (same if self.since else set())
+        times = read_times(self._session, table, snapshot, read, column) if snapshot and read else {}
+        self._note(name, table)
+        self._keep(
+            name, files, {location: (rows, 0, low, high) for location, (rows, low, high) in times.items()}, known
+        )
+        is_part = bool(self.since and then)
+        self.looked.append(Looked(name, len(files), len(read), "changed times" if is_part else "all rows"))
+        if not is_part:
+            return None
+        gone = [(each.rows, each.low, each.high) for location, each in known.items() if location not in same]
+        spans = []
+        for rows, low, high in [*times.values(), *gone]:
+            if rows and (low is None or high is None):
+                return None
+            if low is not None and high is not None:
+                spans.append(Span(low, high + 1))
+        return spans
+
+    def note(self, key: str, value: Any) -> None:
+        """Keep what the next proof needs to know."""
+        self._reached[key] = value
+
+    def reached(self, key: str, otherwise: Any) -> Any:
+        """What this proof has kept under a key."""
+        return self._reached.get(key, otherwise)
+
+    def noted(self, key: str) -> Any:
+        """What the proof that is continued has kept; None without it."""
+        return self.since.reached.get(key) if self.since else None
+
+    def is_same(self, catalog: "Catalog", name: str) -> bool:
+        """Whether a table is the one that the continued proof was of."""
+        if not self.since:
+            return False
+        with catalog_errors():
+            return self._table_then(catalog.load_table(name), name) is not None
+
+    def has_same_ledger(self, catalog: "Catalog", name: str) -> bool:
+        """Whether a ledger has what it had: if it was restored, or changed, nothing that was proven of it counts."""
+        with catalog_errors():
+            table = catalog.load_table(name)
+            snapshot = table.current_snapshot()
+            files = data_files(table, snapshot, self._settings.s3)
+        then = self._table_then(table, name)
+        if then is None:
+            return False
+        known, before = self._known.get(name, {}), self._reach_then(name)
+        same = {location for location, tag in files.items() if location in known and known[location].tag == tag}
+        self._read(table, snapshot, files.keys() - same, (), "micro_batch_id")
+        has = total_of(self._session, f"NOT {before.is_beyond('micro_batch')}")
+        for location in same:
+            has += Total(known[location].rows, known[location].hash)
+        return has == Total(int(then["rows"]), int(then["hash"]))
+
+    def record(self, faults: int, clean: bool) -> Proof:
+        """Write the proof into the book; if that fails, its number is 0."""
+        base = self.since
+        proof = Proof(
+            self._stream,
+            self.kind,
+            self._began,
+            datetime.now(UTC),
+            f"{_user()}@{platform.node()}",
+            Outcome.CLEAN if clean else Outcome.FAILED,
+            faults,
+            base.number if base else None,
+            versions={name: version(name) for name in ("lakeproof", "duckdb", "pyiceberg")},
+            reached=self._reached,
+        )
+        if not _is_current(self._settings):
+            return proof
+        engine = open_database(self._settings.state.database)
+        try:
+            return replace(proof, number=proofs.record(engine, proof, self._files))
+        except (LakeproofError, SQLAlchemyError):
+            return proof
+        finally:
+            engine.dispose()
+
+    def _find_base(self, catalog: "Catalog", names: StreamTables) -> None:
+        found = read_book(self._settings, lambda connection: proofs.last_clean(connection, self._stream))
+        if not found:
+            self.why = "the book has no clean proof of it"
+            return
+        base, files = found
+        then = base.reached.get("tables", {})
+        with catalog_errors():
+            for name in (names.bronze, names.dead_letters, names.ledger):
+                table = table_or_none(catalog, name)
+                if not table or then.get(name, {}).get("id") != str(table.metadata.table_uuid):
+                    self.why = f"the book is of another {name}"
+                    return
+        if base.reached.get("hash") != ROW_HASH_KIND:
+            self.why = "the book has hashes of another kind"
+            return
+        self._base = base
+        for file in files:
+            self._known.setdefault(file.table, {})[file.location] = file
+
+    def _read(
+        self,
+        table: "Table",
+        snapshot: "Snapshot | None",
+        locations: Collection[str],
+        fields: Iterable[Field],
+        column: str,
+    ) -> None:
+        if snapshot is None or not locations:
+            self._session.fetch(
+                f"CREATE OR REPLACE TABLE {HASHES} (location VARCHAR, micro_batch BIGINT, rows BIGINT, hash BIGINT)"
+            )
+        else:
+            read_hashes(self._session, table, snapshot, locations, fields, column)
+
+    def _table_then(self, table: "Table", name: str) -> Mapping[str, Any] | None:
+        """What the book has of a table; None if it has nothing of this one."""
+        then: Mapping[str, Any] | None = self._base.reached["tables"].get(name) if self._base else None
+        return then if then and then["id"] == str(table.metadata.table_uuid) else None
+
+    def _reach_then(self, name: str) -> Reach:
+        then = self._base.reached["tables"].get(name, {}) if self._base else {}
+        return Reach(then.get("before", 0), tuple(then.get("but", ())))
+
+    def _compare(self, name: str, before: Reach, has: Total, had: Total) -> None:
+        if has == had:
+            return
+        counts = f"{has.rows:,} rows, expected {had.rows:,}" if has.rows != had.rows else "values differ"
+        text = f"micro-batches before {before.before:,}: {counts}"
+        self.found.add(name, OTHER_THAN_PROVEN, max(abs(had.rows - has.rows), 1), [text])
+
+    def _compare_files(self, name: str, known: Mapping[str, ProvenFile]) -> None:
+        """Find files that were changed in place: storage says that they are as they were."""
+        now = totals_by_file(self._session)
+        changed = [
+            location
+            for location, each in sorted(known.items())
+            if (each.rows, each.hash) != (now.get(location, Total()).rows, now.get(location, Total()).hash)
+        ]
+        if changed:
+            self.found.add(name, FILES_CHANGED, len(changed), changed[:SHOWN_EXAMPLES])
+
+    def _compare_booked(self, name: str, booked: str, condition: str) -> None:
+        other = other_than_booked(self._session, booked, condition)
+        if other:
+            examples = [f"micro-batch {number:,}: {rows:,} rows" for number, rows in other[:SHOWN_EXAMPLES]]
+            self.found.add(name, OTHER_THAN_BOOKED, len(other), examples)
+
+    def _note(self, name: str, table: "Table") -> dict[str, Any]:
+        mine: dict[str, Any] = {"id": str(table.metadata.table_uuid)}
+        self._reached["tables"][name] = mine
+        return mine
+
+    def _keep(
+        self,
+        name: str,
+        files: Mapping[str, str | None],
+        read: Mapping[str, tuple[Any, ...]],
+        known: Mapping[str, ProvenFile],
+    ) -> None:
+        """Keep what is known of the data files of a table."""
+        for location, tag in files.items():
+            if tag is not None and location in read:
+                self._files.append(ProvenFile(name, location, tag, *read[location]))
+            elif tag is not None and location in known and known[location].tag == tag:
+                self._files.append(known[location])
+
+
+def read_book(settings: Settings, read: Callable[[Connection], Any]) -> Any:
+    """Read the book; None if there is none. Unlike the consumer, the reader migrates no database."""
+    if not _is_current(settings):
+        return None
+    engine = open_database(settings.state.database)
+    try:
+        with engine.connect() as connection:
+            return read(connection)
+    except SQLAlchemyError:
+        return None
+    finally:
+        engine.dispose()
+
+
+def _is_current(settings: Settings) -> bool:
+    """Whether the state database is there, and of this version: the consumer makes and migrates it."""
+    uri = settings.state.database
+    path = sqlite_path(uri)
+    if path and not path.exists():
+        return False
+    engine = create_engine(uri.replace("postgresql://", "postgresql+psycopg://", 1))
+    try:
+        with engine.connect() as connection:
+            return is_current(connection)
+    except SQLAlchemyError:
+        return False
+    finally:
+        engine.dispose()
+
+
+def _user() -> str:
+    try:
+        return getuser()
+    except (KeyError, OSError):  # a container may have a user without a name
+        return str(os.getuid())

@@ -1,0 +1,152 @@
+"""Rows and hashes of the data files of a table, read by DuckDB: of each file, by micro-batch."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeproof.contracts import Field
+from lakeproof.tables.names import MICRO_BATCH_ID
+from reader.connect import Session
+from reader.verify.tables.row_hash import row_hash_sql, sum_sql
+from reader.views import MEMORY, identifier
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+HASHES = f"{MEMORY}.main.verify_hashes"
+"""Of the table that was read last: ``location``, ``micro_batch``, ``rows`` and ``hash``."""
+_WANTED = f"{MEMORY}.main.verify_wanted_files"
+_NEAR = 100
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Micro-batches that a table has as a whole: those before a number, but a few that were not finished."""
+
+    before: int = 0
+    but: tuple[int, ...] = ()
+
+    def is_beyond(self, column: str) -> str:
+        """SQL of whether a row is of another micro-batch; one of no micro-batch is not, if there is any."""
+        if not self.before:
+            return "true"  # nothing is proven, or nothing is there
+        later = f"{column} >= {self.before}"
+        if self.but:
+            later = f"{column} >= {min(self.but)} AND ({later} OR {column} IN ({', '.join(map(str, self.but))}))"
+        return f"coalesce({later}, false)"
+
+    def as_json(self) -> dict[str, Any]:
+        """For the book."""
+        return {"before": self.before, "but": self.but}
+
+
+def reach_of(session: Session, ledger: str) -> Reach:
+    """The micro-batches that a ledger has: one that was interrupted may be finished after a later one."""
+    ((last,),) = session.fetch(f"SELECT max(micro_batch_id) FROM {ledger}")  # noqa: S608
+    if last is None:
+        return Reach()
+    lacking = session.fetch(
+        f"SELECT number FROM range({max(last - _NEAR, 0)}, {last}) AS numbers(number) "  # noqa: S608
+        f"ANTI JOIN {ledger} ON micro_batch_id = number ORDER BY number"
+    )
+    return Reach(last + 1, tuple(number for (number,) in lacking))
+
+
+@dataclass(frozen=True)
+class Total:
+    """A set of rows: how many, and their hash."""
+
+    rows: int = 0
+    hash: int = 0
+
+    def __add__(self, other: "Total") -> "Total":
+        return Total(self.rows + other.rows, _signed(self.hash + other.hash))
+
+
+def _signed(value: int) -> int:
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def read_hashes(
+    session: Session,
+    table: "Table",
+    snapshot: "Snapshot",
+    locations: Collection[str],
+    fields: Iterable[Field],
+    column: str = MICRO_BATCH_ID,
+) -> None:
+    """Read data files of a table into :data:`HASHES`; `column` has the micro-batch of a row."""
+    put_wanted(session, locations)
+    schema = next((each for each in table.schemas().values() if each.schema_id == snapshot.schema_id), table.schema())
+    hashed = sum_sql(row_hash_sql(schema, fields, "_rows"))
+    session.fetch(
+        f"CREATE OR REPLACE TABLE {HASHES} AS SELECT filename AS location, {identifier(column)} AS micro_batch, "  # noqa: S608
+        f"count(*) AS rows, {hashed} AS hash FROM {at(table, snapshot)} AS _rows "
+        f"WHERE filename IN (FROM {_WANTED}) GROUP BY ALL"
+    )
+
+
+def read_times(
+    session: Session, table: "Table", snapshot: "Snapshot", locations: Collection[str], column: str
+) -> dict[str, tuple[int, int | None, int | None]]:
+    """Of data files, by location: how many rows, and the first and the last time, if each row has one."""
+    put_wanted(session, locations)
+    moment = f"epoch_us({identifier(column)})"
+    rows = session.fetch(
+        f"SELECT filename, count(*), count({moment}), min({moment}), max({moment}) FROM {at(table, snapshot)} "  # noqa: S608
+        f"WHERE filename IN (FROM {_WANTED}) GROUP BY ALL"
+    )
+    return {
+        location: (count, low, high) if count == with_time else (count, None, None)
+        for location, count, with_time, low, high in rows
+    }
+
+
+def put_wanted(session: Session, locations: Collection[str]) -> None:
+    """Name the data files that are read."""
+    session.fetch(f"CREATE OR REPLACE TABLE {_WANTED} AS SELECT unnest(?::VARCHAR[]) AS location", [list(locations)])
+
+
+def at(table: "Table", snapshot: "Snapshot") -> str:
+    """SQL of the rows of a snapshot, with the column ``filename``."""
+    name = ".".join(map(identifier, table.name()))
+    return f"(SELECT *, filename FROM {name} AT (VERSION => {snapshot.snapshot_id}))"  # noqa: S608
+
+
+def total_of(session: Session, condition: str = "true") -> Total:
+    """The rows of :data:`HASHES` that meet a condition."""
+    ((rows, found),) = session.fetch(
+        f"SELECT coalesce(sum(rows), 0)::BIGINT, {sum_sql('hash')} FROM {HASHES} WHERE {condition}"  # noqa: S608
+    )
+    return Total(rows, found)
+
+
+def totals_by_file(session: Session, condition: str = "true") -> Mapping[str, Total]:
+    """Of the data files all of whose rows meet a condition: their rows."""
+    return {
+        location: Total(rows, found)
+        for location, rows, found in session.fetch(
+            f"SELECT location, sum(rows)::BIGINT, {sum_sql('hash')} FROM {HASHES} GROUP BY location "  # noqa: S608
+            f"HAVING bool_and({condition})"
+        )
+    }
+
+
+def other_than_booked(session: Session, booked: str, condition: str) -> Sequence[tuple[int, int]]:
+    """Micro-batches whose rows are not those that the ledger has, and how many rows each has.
+
+    `booked` is SQL of the ledger's rows: ``micro_batch`` and ``hash``; a micro-batch of which a hash was not recorded
+    is left out.
+    """
+    return [
+        (number, rows)
+        for number, rows in session.fetch(
+            f"WITH booked AS (SELECT micro_batch, {sum_sql('hash')} AS hash FROM ({booked}) "  # noqa: S608
+            "GROUP BY micro_batch HAVING count(*) = count(hash)), "
+            f"held AS (SELECT micro_batch, sum(rows)::BIGINT AS rows, {sum_sql('hash')} AS hash "
+            f"FROM {HASHES} GROUP BY micro_batch) "
+            "SELECT micro_batch, coalesce(held.rows, 0) FROM booked LEFT JOIN held USING (micro_batch) "
+            f"WHERE coalesce(held.hash, 0) <> booked.hash AND {condition} ORDER BY micro_batch"
+        )
+    ]

@@ -1,0 +1,106 @@
+"""Views of what came since the last proof, which checks read in place of the tables of a stream.
+
+They have the rows of new micro-batches, and all other rows of the sources of these: a replay appends to bronze what
+landed long ago, and a source that was taken twice must be found.
+"""
+
+from dataclasses import astuple, replace
+
+from lakeproof.catalog import CATALOG
+from lakeproof.reasons import NOT_READ
+from lakeproof.tables.names import (
+    LETTER_REASONS,
+    MICRO_BATCH_ID,
+    OUTCOME,
+    REPLAY,
+    SOURCE,
+    ReplayOutcome,
+    StreamTables,
+)
+from reader.connect import Session
+from reader.verify.book.hashes import Reach
+from reader.views import MEMORY
+
+_AGAIN = f"{MEMORY}.main.verify_old_sources_again"
+_VIEW = f"{MEMORY}.main.verify_new_"
+_PARTITION = r"regexp_replace({}, '/[0-9]+$', '')"
+
+
+def since_views(
+    session: Session, names: StreamTables, proven: Reach, *, has_attempts: bool, of_topic: bool
+) -> StreamTables:
+    """Create the views; return their names in place of those of the tables. The ledger is read as a whole."""
+    names = StreamTables(*(f"{CATALOG}.{name}" for name in astuple(names)))  # a view looks in its own catalog
+    beyond = proven.is_beyond(MICRO_BATCH_ID)
+    tables = [names.bronze, names.dead_letters, *[names.attempts] * has_attempts]
+    sources = [f"SELECT {SOURCE} AS source FROM {table} WHERE {beyond}" for table in tables]  # noqa: S608
+    booked = proven.is_beyond("micro_batch_id")
+    if of_topic:  # a source is a message, of which the ledger has ranges
+        known = _within(names.ledger, f"{_landed(session, names)} NOT {booked}")
+    else:
+        sources.append(f"SELECT source FROM {names.ledger} WHERE {booked}")  # noqa: S608
+        known = f"source IN (SELECT source FROM {names.ledger} WHERE NOT {booked})"  # noqa: S608
+    fetch = session.fetch
+    fetch(
+        f"CREATE OR REPLACE TABLE {_AGAIN} AS WITH _new AS ({' UNION ALL '.join(sources)}) "  # noqa: S608
+        f"SELECT DISTINCT source FROM _new WHERE {known}"
+    )
+    again = f"SELECT source FROM {_AGAIN}"  # noqa: S608
+    if has_attempts:
+        # What was landed again instead of a file that could not be read is not what the ledger has.
+        codes = "|".join(sorted(NOT_READ))
+        fetch(
+            f"INSERT INTO {_AGAIN} SELECT DISTINCT {SOURCE} FROM {names.attempts} "  # noqa: S608
+            f"WHERE {OUTCOME} = '{ReplayOutcome.CLOSED}' AND regexp_matches({LETTER_REASONS}, '\\b({codes})\\b')"
+        )
+        again += f" UNION ALL SELECT {SOURCE} FROM {names.attempts} WHERE {beyond}"  # noqa: S608
+    views = {}
+    for name, table in (
+        ("bronze", names.bronze),
+        ("dead_letters", names.dead_letters),
+        *[("attempts", names.attempts)] * has_attempts,
+    ):
+        views[name] = f"{_VIEW}{name}"
+        fetch(
+            f"CREATE OR REPLACE VIEW {views[name]} AS SELECT * FROM {table} WHERE {beyond} "  # noqa: S608
+            f"UNION ALL SELECT * FROM {table} WHERE NOT {beyond} AND {SOURCE} IN ({again})"
+        )
+    return replace(names, **views)
+
+
+def old_sources(session: Session, tables: StreamTables, proven: Reach) -> set[str]:
+    """Landed files that were proven, and of which nothing has come since; `tables` are those of the views."""
+    then = f"{_landed(session, tables)} NOT {proven.is_beyond('micro_batch_id')}"
+    rows = session.fetch(
+        f"SELECT DISTINCT source FROM {tables.ledger} WHERE {then} "  # noqa: S608
+        f"EXCEPT (SELECT source FROM {_AGAIN} UNION ALL SELECT {SOURCE} FROM {tables.dead_letters} "
+        f"UNION ALL SELECT {SOURCE} FROM {tables.bronze})"
+    )
+    return {str(source) for (source,) in rows}
+
+
+def messages_again(session: Session) -> list[tuple[int, int]]:
+    """Partition and offset of old messages of which something has come again."""
+    rows = session.fetch(
+        f"SELECT DISTINCT split_part(source, '/', -2)::INTEGER, split_part(source, '/', -1)::BIGINT FROM {_AGAIN} "  # noqa: S608
+        "WHERE regexp_matches(source, ?) ORDER BY ALL",
+        [r"^.+/\d+/\d{19}$"],
+    )
+    return [(partition, offset) for partition, offset in rows]
+
+
+def _landed(session: Session, tables: StreamTables) -> str:
+    """SQL of whether a row of the ledger is of what landed, in front of another condition."""
+    return f"{REPLAY} IS NULL AND" if REPLAY in session.columns(tables.ledger) else ""
+
+
+def _within(ledger: str, condition: str) -> str:
+    """SQL of whether a message, `source`, is in a range of the ledger."""
+    partition, booked = _PARTITION.format("source"), _PARTITION.format("booked.source")
+    end = f"{booked} || '/' || lpad(booked.etag, 19, '0')"
+    return (
+        f"source IN (SELECT message.source FROM (SELECT source, {partition} AS part FROM _new) AS message "  # noqa: S608
+        f"ASOF JOIN (SELECT source, {booked} AS part, {end} AS behind FROM {ledger} AS booked "
+        f"WHERE {condition}) AS old ON old.part = message.part AND message.source >= old.source "
+        "WHERE message.source < old.behind)"
+    )

@@ -1,0 +1,105 @@
+"""``reader verify --follow``: prove what is new again and again, beside the streams."""
+
+import json
+import sys
+from threading import Event
+from time import monotonic
+from types import FrameType
+
+from lakeproof.errors import LakeproofError
+from lakeproof.settings import Settings
+from lakeproof.signals import ending_signals
+from lakeproof.state.proofs import Kind
+from lakeproof.streams import printable
+from lakeproof.wording import count_of
+from reader.verify.check import Verification
+from reader.verify.driver import verify
+from reader.verify.report import ReportFormat
+
+
+class _EndedError(BaseException):
+    """A signal came during a proof, of which nothing is in the book then."""
+
+
+def follow(
+    settings: Settings,
+    stream: str | None,
+    every: float,
+    report_format: ReportFormat,
+    values: bool = False,
+    sample: int | None = None,
+) -> int:
+    """Verify every so many seconds until a signal; return the exit code of the last proof.
+
+    An error, such as a catalog that cannot be reached, ends a proof and not the program.
+    """
+    ended, code, is_proving = Event(), 0, False
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+        if is_proving:
+            raise _EndedError
+
+    with ending_signals(end):
+        while not ended.is_set():
+            began = monotonic()
+            try:
+                is_proving = True
+                found = verify(settings, stream, values, kind=Kind.NEW, sample=sample)
+                is_proving = False
+                code = int(not all(each.clean for each in found))
+                for each in found:
+                    _write(each, monotonic() - began, report_format)
+            except _EndedError:
+                break
+            except LakeproofError as error:
+                is_proving = False
+                code = error.exit_code
+                _write_error(error, report_format)
+                if not error.retryable and code != 2:
+                    raise
+            ended.wait(max(every - (monotonic() - began), 0))
+    return code
+
+
+def _write(found: Verification, seconds: float, report_format: ReportFormat) -> None:
+    proof = found.proof
+    if report_format is ReportFormat.JSON:
+        told = {
+            "stream": found.stream,
+            "proof": proof.number or None if proof else None,
+            "kind": proof.kind if proof else None,
+            "clean": found.clean,
+            "complete": found.complete,
+            "faults": found.faults,
+            "seconds": round(seconds, 3),
+        }
+        _line(json.dumps(told, ensure_ascii=False))
+        return
+    read = sum(each["files_read"] for result in found.of("proof") for each in result.facts["tables"])
+    outcome = "clean" if found.clean else count_of(found.faults, "fault")
+    when = f"{proof.proven_at:%Y-%m-%d %H:%M:%S}" if proof else ""
+    of = f"proof {proof.number}" if proof and proof.number else "not in the book"
+    _line(f"{when} {found.stream}: {outcome}; {count_of(read, 'data file')} read in {seconds:.1f} s ({of})")
+    for problem in () if found.clean else _first_faults(found):
+        _line(f"  {problem}")
+
+
+def _first_faults(found: Verification) -> list[str]:
+    texts = []
+    for results in found.results.values():
+        for result in results:
+            texts += [f"{each.place}: {each.what}" for each in result.faults] + list(result.problems)
+    return texts[:5] + ["see `reader verify`"] * (len(texts) > 5)
+
+
+def _write_error(error: LakeproofError, report_format: ReportFormat) -> None:
+    if report_format is ReportFormat.JSON:
+        _line(json.dumps({"error": error.message, "hint": error.hint}, ensure_ascii=False))
+    else:
+        _line(f"{error.message} {error.hint or ''}".strip())
+
+
+def _line(text: str) -> None:
+    sys.stdout.write(f"{printable(text)}\n")
+    sys.stdout.flush()

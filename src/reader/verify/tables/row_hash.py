@@ -1,0 +1,129 @@
+"""SQL of the hashes that the ledger records, as docs/guarantees.md defines them; the consumer has other code for them.
+
+The text of a row has each column that is not null, by its first name, in the order of these names, and each part of it
+with its length in bytes before it. Its hash is the first 64 bits of MD5.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from lakeproof.catalog import quoted
+from lakeproof.contracts import Field, ListType, MapType, ObjectType
+from lakeproof.contracts.model import Type
+from reader.views import identifier
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType
+
+_BACK = 1 << 63  # from unsigned numbers to signed ones
+# As Arrow writes them, decimals that are closer to 0 than this have an exponent.
+_PLAIN, _PLAIN_SCALE = "0.000001", 6
+
+
+def row_hash_sql(schema: "Schema", fields: Iterable[Field], alias: str) -> str:
+    """SQL of the hash (UBIGINT) of a row of a table.
+
+    Parameters
+    ----------
+    schema
+        The columns, by whatever names: of the table, or of one of its data files.
+    fields
+        Fields of the newest contract that was applied, for the first names of those that were renamed.
+    alias
+        What the query calls the table.
+    """
+    known = _by_name(fields)
+    parts: dict[str, str] = {}
+    for column in schema.fields:
+        field = known.get(column.name)
+        value = f"{alias}.{identifier(column.name)}"
+        kind = field.type if field else None
+        parts[field.first_name if field else column.name] = _framed(column.field_type, kind, value, 0)
+    return f"md5_number_upper({_named(parts)})"
+
+
+def sum_sql(hashes: str) -> str:
+    """SQL of the hash (BIGINT) of a set of rows, an aggregate of the hashes of rows, or of other sets."""
+    total = f"coalesce(sum({hashes}), 0) % {2 * _BACK}"  # with the sign of the sum
+    return f"(({total} + {3 * _BACK}) % {2 * _BACK} - {_BACK})::BIGINT"
+
+
+def _by_name(fields: Iterable[Field]) -> dict[str, Field]:
+    return {name: field for field in fields for name in (field.name, *field.former_names)}
+
+
+def _named(parts: dict[str, str]) -> str:
+    """Parts with their names, in the order of these; those that are null are left out."""
+    labels = {name: quoted(f"{len(name.encode())}:{name}") for name in parts}
+    return f"concat('', {', '.join(f'{labels[name]} || {parts[name]}' for name in sorted(parts))})"
+
+
+def _framed(kind: "IcebergType", declared: Type | None, value: str, depth: int) -> str:
+    """A text with its length before it; null for null."""
+    text = _text(kind, declared, value, depth)
+    if kind.is_primitive:
+        return f"strlen({text}) || ':' || {text}"
+    framed = f"text_{depth}"  # a variable: the text is long, and has parts like itself
+    return f"[strlen({framed}) || ':' || {framed} FOR {framed} IN [{text}]][1]"
+
+
+def _text(kind: "IcebergType", declared: Type | None, value: str, depth: int) -> str:
+    from pyiceberg import types
+
+    match kind:
+        case types.StructType():
+            return f"CASE WHEN {value} IS NOT NULL THEN {_object(kind, declared, value, depth)} END"
+        case types.ListType():
+            item = declared.item if isinstance(declared, ListType) else None
+            each = f"item_{depth}"
+            inner = _framed(kind.element_type, item, each, depth + 1)
+            return f"array_to_string([coalesce({inner}, '-') FOR {each} IN {value}], '')"
+        case types.MapType():
+            item = declared.value if isinstance(declared, MapType) else None
+            each = f"entry_{depth}"
+            key = _framed(kind.key_type, None, f"{each}.key", depth + 1)
+            inner = _framed(kind.value_type, item, f"{each}.value", depth + 1)
+            pairs = f"[{key} || coalesce({inner}, '-') FOR {each} IN map_entries({value})]"
+            return f"array_to_string(list_sort({pairs}), '')"
+        case types.StringType():
+            return value
+        case types.BinaryType() | types.FixedType():
+            return f"hex({value})"
+        case types.FloatType() | types.DoubleType():
+            return f"({value}::DOUBLE + 0)::BIT::BIGINT::VARCHAR"  # 0.0 for -0.0
+        case types.TimestampType() | types.TimestamptzType():
+            return f"epoch_us({value})::VARCHAR"
+        case types.DateType():
+            return f"({value} - DATE '1970-01-01')::VARCHAR"
+        case types.DecimalType():
+            return _decimal(kind.precision, kind.scale, value)
+        case _:
+            return f"{value}::VARCHAR"
+
+
+def _object(kind: "IcebergType", declared: Type | None, value: str, depth: int) -> str:
+    known = _by_name(declared.fields if isinstance(declared, ObjectType) else ())
+    parts = {}
+    for child in getattr(kind, "fields", ()):
+        field = known.get(child.name)
+        inner = f"{value}.{identifier(child.name)}"
+        name, of = (field.first_name, field.type) if field else (child.name, None)
+        parts[name] = _framed(child.field_type, of, inner, depth + 1)
+    return _named(parts)
+
+
+def _decimal(precision: int, scale: int, value: str) -> str:
+    """A decimal as Arrow writes it: with all decimals, or, close to 0, with an exponent."""
+    sign = f"CASE WHEN {value} < 0 THEN '-' ELSE '' END"
+    plain = f"{value}::VARCHAR"
+    if precision == scale:  # DuckDB leaves out the 0 before the point
+        plain = f"({sign} || '0' || ltrim({plain}, '-'))"
+    if scale <= _PLAIN_SCALE:
+        return plain
+    digits = f"coalesce(nullif(ltrim({value}::VARCHAR, '-0.'), ''), '0')"
+    exponent = f"(strlen({digits}) - 1 - {scale})"
+    fraction = f"CASE WHEN strlen({digits}) > 1 THEN '.' || {digits}[2:] ELSE '' END"
+    scientific = f"{sign} || {digits}[1] || {fraction} || 'E' || {exponent}"
+    least = f"'{_PLAIN}'::DECIMAL({precision}, {scale})"
+    return f"CASE WHEN abs({value}) < {least} THEN {scientific} ELSE {plain} END"

@@ -1,0 +1,60 @@
+"""Compare the hashes in the ledgers of a stream with the rows of its tables, by the reader's SQL."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import duckdb
+from pyiceberg.catalog import Catalog
+
+from lakeproof.catalog import open_catalog, table_or_none
+from lakeproof.contracts import Field
+from lakeproof.history.applied import applied_contracts
+from lakeproof.kafka.offsets import OFFSET_DIGITS
+from lakeproof.kafka.recorded import recorded_topic
+from lakeproof.settings import Settings
+from lakeproof.tables.names import silver_tables, stream_tables
+from reader.verify.tables.row_hash import row_hash_sql, sum_sql
+
+Sums = dict[tuple[str, int], int]
+"""Hashes by source, of which those of a topic are a partition, and micro-batch."""
+
+
+def check_hashes(settings: Settings, stream: str = "events") -> int:
+    """Each hash in the ledgers is that of the rows that the tables have; return how many were compared."""
+    catalog = open_catalog(settings)
+    names, silver = stream_tables(stream), silver_tables(stream)
+    fields = applied_contracts(catalog, stream)[-1].contract().fields
+    compared = 0
+    for ledger, column, table, known in (
+        (names.ledger, "bronze_hash", names.bronze, fields),
+        (names.ledger, "dead_letters_hash", names.dead_letters, ()),
+        (silver.ledger, "kept_hash", silver.kept, fields),
+        (silver.ledger, "conflicts_hash", silver.conflicts, fields),
+        (silver.ledger, "late_hash", silver.late, fields),
+    ):
+        if table_or_none(catalog, table) is None:
+            continue
+        of_topic = recorded_topic(catalog.load_table(names.ledger).properties) is not None
+        recorded = _sums(catalog, ledger, "source", "micro_batch_id", f'r."{column}"', of_topic=of_topic)
+        hashed = row_hash_sql(catalog.load_table(table).schema(), known, "r")
+        found = _sums(catalog, table, "_source", "_micro_batch_id", hashed, of_topic=of_topic)
+        assert {key: value for key, value in recorded.items() if value} == found, table
+        compared += len(found)
+    return compared
+
+
+def hashes_of(settings: Settings, table: str, fields: Iterable[Field] = ()) -> Sums:
+    """Hashes of the rows of a table."""
+    catalog = open_catalog(settings)
+    sql = row_hash_sql(catalog.load_table(table).schema(), fields, "r")
+    return _sums(catalog, table, "_source", "_micro_batch_id", sql, of_topic=False)
+
+
+def _sums(catalog: Catalog, table: str, source: str, number: str, hashed: str, *, of_topic: bool) -> Sums:
+    part = f"left({source}, -{OFFSET_DIGITS})" if of_topic else source
+    with duckdb.connect() as connection:
+        connection.register("rows", catalog.load_table(table).scan().to_arrow())
+        found: list[Any] = connection.execute(
+            f"SELECT {part}, {number}, {sum_sql(hashed)} FROM rows AS r GROUP BY ALL"
+        ).fetchall()
+    return {(name, batch): value for name, batch, value in found}
