@@ -22,7 +22,7 @@ from prometheus_client import make_wsgi_app
 from consumer.app.application import Query, Started
 from consumer.app.metrics import Look, Metrics
 from consumer.app.running import Running
-from consumer.app.sizes import Sizes, folder_size
+from consumer.app.sizes import Sizes, TableSize, folder_size
 from consumer.app.status import status
 from consumer.bulletin import Bulletin
 from lakeproof.addresses import without_password
@@ -181,7 +181,11 @@ class Monitor:
             found = status(settings, self._names, recent=True)
         except UsageError:  # no stream has tables yet
             found = []
-        sizes = self._sizes.look() if self._streams else []
+        sizes: Sequence[TableSize] = ()
+        try:
+            sizes = self._sizes.look() if self._streams else ()
+        except Exception:  # noqa: BLE001 - a damaged manifest hides no lag
+            self.metrics.failed()
         leases = expiries(settings.state.database, [query.lease_name for query in self._queries])
         proofs = [each for each in last_proofs(settings.state.database) if each.stream in self._streams]
         return Look(at, monotonic() - began, found, sizes, leases, dict(self._state()), proofs)
