@@ -40,7 +40,7 @@ _CHECK_SECONDS = 1.0
 _SHARE = 10  # a look takes this part of the time, at most
 _PATIENCE = 3  # looks that may fail or be late before the application is not ready
 _CLIENT_SECONDS = 10.0
-_END_SECONDS = 2.0
+_END_SECONDS = 1.0
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,13 @@ from tests.servers import KafkaServer, free_port
 
 from consumer.app.application import Query, run_queries
 from consumer.app.landing import BronzeQuery
-from consumer.app.metrics import OTHER, Metrics
+from consumer.app.metrics import OTHER, Look, Metrics
 from consumer.app.mode import ModeQuery
 from consumer.app.monitor import Monitor, monitored
 from consumer.app.query import LayerQuery
 from consumer.app.running import Running
-from consumer.app.status import Doing, status
+from consumer.app.sizes import TableSize
+from consumer.app.status import Doing, QueryStatus, status
 from consumer.app.trigger import Trigger
 from consumer.asked import asked_to_run
 from consumer.bulletin import Bulletin
@@ -445,6 +446,40 @@ def test_maintenance_and_the_breaker_are_counted() -> None:
     assert found("maintenance_proven_rows_total", table="bronze.events") == 70
     assert found("maintenance_removed_orphans_total", table="bronze.events") == 6
     assert found("breaker_trips_total", query="bronze-events", action="warn") == 1
+
+
+def test_what_is_not_known_has_no_series_and_what_is_gone_loses_its_own() -> None:
+    query = Still()
+    query.retries = 3
+    metrics = Metrics([query], lambda: True)
+    breaker = {"state": "warned", "at": NOON}
+    seen = QueryStatus("q", Doing.PAUSED, 7, "files", lag_seconds=2.5, freshness_seconds=4.5, breaker=breaker)
+    away = QueryStatus("q", Doing.RUNNING, None, "messages", problem="Kafka does not respond.")
+    size = TableSize("t", 1, 2, 3, 4, None, NOON)
+
+    def scrape(*found: QueryStatus, tables: Sequence[TableSize] = ()) -> Scrape:
+        metrics.looks.newest = Look(NOON, 0.5, found, tables)
+        return Scrape(generate_latest(metrics.registry).decode())
+
+    found = scrape(seen, tables=[size])
+    assert found("retries_total", query="still") == 3
+    assert found("lag", query="q", unit="files") == 7
+    assert (found("lag_seconds", query="q"), found("freshness_seconds", query="q")) == (2.5, 4.5)
+    assert found("breaker_timestamp_seconds", query="q", state="warned") == NOON.timestamp()
+    assert found.of("query_state", "state") == {"running": 0, "stopped": 0, "paused": 1, "failed": 0}
+    assert found("table_rewritten_timestamp_seconds", table="t") == NOON.timestamp()
+    assert (found("table_files", table="t"), found.of("table_small_files", "table")) == (2, {})
+    found = scrape(away)
+    for gone in (
+        "lag",
+        "lag_seconds",
+        "freshness_seconds",
+        "breaker_timestamp_seconds",
+        "last_commit_timestamp_seconds",
+    ):
+        assert found.of(gone, "query") == {}, gone
+    assert found("query_state", query="q", state="running") == 1
+    assert found.of("table_rows", "table") == {}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
