@@ -42,6 +42,7 @@ from lakeproof.logs import Forward
 from lakeproof.settings import Settings
 from lakeproof.state.failures import failures
 from lakeproof.storage.local import local_path
+from lakeproof.wording import first_line
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -148,7 +149,7 @@ class Lineage:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - of any transport or catalog
-            problem = f"{type(error).__name__}: {error}"
+            problem = f"{type(error).__name__}: {without_password(first_line(error))}"
             if not self._problem:
                 log.warning("lineage was not sent", problem=problem)
             self._problem = problem

@@ -22,15 +22,17 @@ from prometheus_client import make_wsgi_app
 from consumer.app.application import Query, Started
 from consumer.app.metrics import Look, Metrics
 from consumer.app.running import Running
-from consumer.app.sizes import Sizes, folder_size
+from consumer.app.sizes import Sizes, TableSize, folder_size
 from consumer.app.status import status
 from consumer.bulletin import Bulletin
+from lakeproof.addresses import without_password
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.modes import ModeName
 from lakeproof.settings import Settings
 from lakeproof.state.lease import expiries
 from lakeproof.state.proofs import last_proofs
 from lakeproof.tables.names import silver_query
+from lakeproof.wording import first_line
 
 log = structlog.get_logger()
 
@@ -38,7 +40,7 @@ _CHECK_SECONDS = 1.0
 _SHARE = 10  # a look takes this part of the time, at most
 _PATIENCE = 3  # looks that may fail or be late before the application is not ready
 _CLIENT_SECONDS = 10.0
-_END_SECONDS = 2.0
+_END_SECONDS = 1.0
 
 
 @contextmanager
@@ -166,7 +168,7 @@ class Monitor:
             self._problem = error.message
             self.metrics.failed()
         except Exception as error:  # noqa: BLE001 - of any library; the next look may succeed
-            self._problem = f"{type(error).__name__}: {error}"
+            self._problem = f"{type(error).__name__}: {without_password(first_line(error))}"
             self.metrics.failed()
         else:
             self._problem, self._looked_at = "", monotonic()
@@ -179,7 +181,11 @@ class Monitor:
             found = status(settings, self._names, recent=True)
         except UsageError:  # no stream has tables yet
             found = []
-        sizes = self._sizes.look() if self._streams else []
+        sizes: Sequence[TableSize] = ()
+        try:
+            sizes = self._sizes.look() if self._streams else ()
+        except Exception:  # noqa: BLE001 - a damaged manifest hides no lag
+            self.metrics.failed()
         leases = expiries(settings.state.database, [query.lease_name for query in self._queries])
         proofs = [each for each in last_proofs(settings.state.database) if each.stream in self._streams]
         return Look(at, monotonic() - began, found, sizes, leases, dict(self._state()), proofs)

@@ -1,11 +1,14 @@
 """How large tables are, read from their metadata: no data file is opened, and each manifest is read once."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import NoSuchTableError
 
 from consumer.app.maintain import tables_of
 from lakeproof.catalog import catalog_errors, open_catalog
@@ -38,15 +41,19 @@ class Sizes:
     def __init__(self, settings: Settings, streams: Sequence[str]) -> None:
         self._settings = settings
         self._streams = streams
-        self._small: dict[str, dict[str, int]] = {}  # small files, by table and by manifest, which never changes
+        # Small files, by table, manifest and what is small: a manifest never changes.
+        self._small: dict[str, dict[tuple[str, int], int]] = {}
 
     def look(self) -> list[TableSize]:
-        """Look at all tables."""
-        catalog = open_catalog(self._settings)
+        """Look at all tables; one that is dropped meanwhile is left out."""
+        catalog, found = open_catalog(self._settings), []
         with catalog_errors():
-            return [self._size(catalog.load_table(name), name) for name in tables_of(self._settings, self._streams)]
+            for name, own in tables_of(self._settings, self._streams).items():
+                with suppress(NoSuchTableError):
+                    found.append(self._size(catalog.load_table(name), name, own.file_mib << 19))
+        return found
 
-    def _size(self, table: "Table", name: str) -> TableSize:
+    def _size(self, table: "Table", name: str, least: int) -> TableSize:
         from pyiceberg.table.snapshots import Operation
 
         snapshot = table.current_snapshot()
@@ -60,19 +67,20 @@ class Sizes:
             if each.summary and each.summary.operation is Operation.REPLACE
         ]
         rewritten_at = datetime.fromtimestamp(max(rewritten) / 1000, UTC) if rewritten else None
-        small = self._small_files(table, name)
+        small = self._small_files(table, name, least)
         return TableSize(name, rows - deleted, files, size, len(table.snapshots()), small, rewritten_at)
 
-    def _small_files(self, table: "Table", name: str) -> int | None:
+    def _small_files(self, table: "Table", name: str, least: int) -> int | None:
+        """Count the data files that are smaller than `least` bytes."""
         from pyiceberg.manifest import ManifestContent
 
         snapshot = table.current_snapshot()
         manifests = snapshot.manifests(table.io) if snapshot else []
-        of_data = {each.manifest_path: each for each in manifests if each.content == ManifestContent.DATA}
+        of_data = {(each.manifest_path, least): each for each in manifests if each.content == ManifestContent.DATA}
         before = self._small.get(name, {})
-        known = {path: before[path] for path in of_data if path in before}
-        for path in islice((path for path in of_data if path not in known), _MANIFESTS):
-            known[path] = sum(size < self._settings.maintenance.file_mib << 19 for size in _sizes(table, of_data[path]))
+        known = {key: before[key] for key in of_data if key in before}
+        for key in islice([key for key in of_data if key not in known], _MANIFESTS):
+            known[key] = sum(size < least for size in _sizes(table, of_data[key]))
         self._small[name] = known
         return sum(known.values()) if len(known) == len(of_data) else None
 

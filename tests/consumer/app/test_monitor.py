@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,16 +31,19 @@ from tests.servers import KafkaServer, free_port
 
 from consumer.app.application import Query, run_queries
 from consumer.app.landing import BronzeQuery
-from consumer.app.metrics import OTHER, Metrics
+from consumer.app.metrics import OTHER, Look, Metrics
+from consumer.app.mode import ModeQuery
 from consumer.app.monitor import Monitor, monitored
 from consumer.app.query import LayerQuery
 from consumer.app.running import Running
-from consumer.app.status import Doing, status
+from consumer.app.sizes import TableSize
+from consumer.app.status import Doing, QueryStatus, status
 from consumer.app.trigger import Trigger
 from consumer.asked import asked_to_run
 from consumer.bulletin import Bulletin
 from consumer.layers.registry import layers_of
 from lakeproof.errors import LakeproofError, PausedError, UnavailableError, UsageError
+from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
 from lakeproof.state.lease import Lease
@@ -49,6 +52,7 @@ from lakeproof.state.proofs import Kind, Outcome, Proof, record
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "deploy" / "monitoring"
 QUERIES = {"bronze-events", "silver-events", "gold-user_activity"}
+NOW = Trigger(available_now=True)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _SECONDS = 60
 
@@ -153,12 +157,21 @@ def until(done: Callable[[], Any]) -> Any:
     return found
 
 
-def scraped(settings: Settings, source: str, session_of: SessionOf, look: Callable[[str], None]) -> None:
-    """Run the events over what has landed, and look at the endpoint before the application ends."""
-    settings = changed(settings, LAKE_METRICS="127.0.0.1:0", LAKE_METRICS_SECONDS=1, LAKE_SETTLE_SECONDS=0)
-    now = Trigger(available_now=True)
-    queries: list[Query] = [BronzeQuery(settings, "events", now, source)]
-    queries += [LayerQuery(settings, layer, now) for layer in layers_of(asked_to_run(settings, ["events"], None))]
+def watched(settings: Settings) -> Settings:
+    """Settings of a run that is looked at."""
+    return changed(settings, LAKE_METRICS="127.0.0.1:0", LAKE_METRICS_SECONDS=1, LAKE_SETTLE_SECONDS=0)
+
+
+def queries_of(settings: Settings, source: str) -> list[Query]:
+    """The queries of the events."""
+    layers = layers_of(asked_to_run(settings, ["events"], None))
+    return [BronzeQuery(settings, "events", NOW, source), *(LayerQuery(settings, layer, NOW) for layer in layers)]
+
+
+def scraped(
+    settings: Settings, name: str, queries: list[Query], session_of: SessionOf, look: Callable[[str], None]
+) -> None:
+    """Run a stream or mode over what has landed, and look at the endpoint before the application ends."""
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -171,7 +184,7 @@ def scraped(settings: Settings, source: str, session_of: SessionOf, look: Callab
     with structlog.testing.capture_logs() as logs:
         processors = structlog.get_config()["processors"]
         before = list(processors)
-        with monitored(settings, queries, ["events"], available_now=True) as started:
+        with monitored(settings, queries, [name], available_now=True) as started:
             address = next(line["address"] for line in logs if line["event"] == "serving metrics")
             address = address.removesuffix("/metrics")
             assert get(address, "/readyz") == (503, '{"status": "starting"}')
@@ -249,15 +262,42 @@ def test_the_metrics_of_files(lake_settings: Settings, session_of: SessionOf) ->
         assert found("proof_timestamp_seconds", stream="events") == NOON.timestamp()
         assert (found("proof_clean", stream="events"), found("proof_faults", stream="events")) == (0, 2)
 
-    scraped(lake_settings, "files", session_of, look)
+    settings = watched(lake_settings)
+    scraped(settings, "events", queries_of(settings, "files"), session_of, look)
 
 
 @pytest.mark.spark
 def test_the_metrics_of_a_topic(lake_settings: Settings, session_of: SessionOf, kafka: KafkaServer) -> None:
     topic = kafka.new_topic()
     send(kafka, topic, RECORDS)
-    settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers, LAKE_KAFKA_TOPIC=topic)
-    scraped(settings, "kafka", session_of, lambda address: check(address, settings, "messages") and None)
+    own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic}
+    settings = watched(changed(lake_settings, **own))
+    queries = queries_of(settings, "kafka")
+    scraped(settings, "events", queries, session_of, lambda address: check(address, settings, "messages") and None)
+
+
+@pytest.mark.spark
+def test_the_metrics_of_a_mode(
+    lake_settings: Settings, session_of: SessionOf, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z"}'] * 2)
+    own = {"LAKE_DEDUPE_TOPIC": topic, "LAKE_DEDUPE_PARQUET": tmp_path / "out"}
+    settings = watched(changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers, **own))
+    mode = mode_of(ModeName.DEDUPE, settings)
+
+    def look(address: str) -> None:
+        until(lambda: "\nconsumer_lag{" in get(address, "/metrics")[1])
+        found = Scrape(get(address, "/metrics")[1])
+        for outcome in ("messages", "kept", "duplicates"):
+            assert found("rows_total", query="dedupe", outcome=outcome) == (2 if outcome == "messages" else 1)
+        name = f"dedupe {mode.checkpoint}"
+        assert found("lag", query=name, unit="messages") == found("lag_seconds", query=name) == 0
+        assert found("state_bytes", query="dedupe") > 0
+        assert found("lease_expires_timestamp_seconds", lease=name) > time.time()
+        assert get(address, "/readyz") == (200, '{"status": "ready"}')
+
+    scraped(settings, "dedupe", [ModeQuery(settings, mode, NOW)], session_of, look)
 
 
 class Still(Query):
@@ -329,8 +369,8 @@ def test_an_application_is_ready_while_its_queries_run_and_the_lake_responds(
         assert answer(monitor, "/healthz")[0] == "200"  # a restart would not help
     until(lambda: answer(monitor, "/readyz")[0] == "200")
     with monkeypatch.context() as patch:
-        patch.setattr("consumer.app.monitor.status", fail_with(ZeroDivisionError("of a library")))
-        until(lambda: answer(monitor, "/readyz") == ("503", '{"status": "ZeroDivisionError: of a library"}'))
+        patch.setattr("consumer.app.monitor.status", fail_with(ZeroDivisionError("s://u:secret@h\nmore")))
+        until(lambda: answer(monitor, "/readyz") == ("503", '{"status": "ZeroDivisionError: s://u:***@h"}'))
     until(lambda: answer(monitor, "/readyz")[0] == "200")
 
     # A thread that has ended is seen by the application, which stops. If it does not, it hangs.
@@ -406,6 +446,40 @@ def test_maintenance_and_the_breaker_are_counted() -> None:
     assert found("maintenance_proven_rows_total", table="bronze.events") == 70
     assert found("maintenance_removed_orphans_total", table="bronze.events") == 6
     assert found("breaker_trips_total", query="bronze-events", action="warn") == 1
+
+
+def test_what_is_not_known_has_no_series_and_what_is_gone_loses_its_own() -> None:
+    query = Still()
+    query.retries = 3
+    metrics = Metrics([query], lambda: True)
+    breaker = {"state": "warned", "at": NOON}
+    seen = QueryStatus("q", Doing.PAUSED, 7, "files", lag_seconds=2.5, freshness_seconds=4.5, breaker=breaker)
+    away = QueryStatus("q", Doing.RUNNING, None, "messages", problem="Kafka does not respond.")
+    size = TableSize("t", 1, 2, 3, 4, None, NOON)
+
+    def scrape(*found: QueryStatus, tables: Sequence[TableSize] = ()) -> Scrape:
+        metrics.looks.newest = Look(NOON, 0.5, found, tables)
+        return Scrape(generate_latest(metrics.registry).decode())
+
+    found = scrape(seen, tables=[size])
+    assert found("retries_total", query="still") == 3
+    assert found("lag", query="q", unit="files") == 7
+    assert (found("lag_seconds", query="q"), found("freshness_seconds", query="q")) == (2.5, 4.5)
+    assert found("breaker_timestamp_seconds", query="q", state="warned") == NOON.timestamp()
+    assert found.of("query_state", "state") == {"running": 0, "stopped": 0, "paused": 1, "failed": 0}
+    assert found("table_rewritten_timestamp_seconds", table="t") == NOON.timestamp()
+    assert (found("table_files", table="t"), found.of("table_small_files", "table")) == (2, {})
+    found = scrape(away)
+    for gone in (
+        "lag",
+        "lag_seconds",
+        "freshness_seconds",
+        "breaker_timestamp_seconds",
+        "last_commit_timestamp_seconds",
+    ):
+        assert found.of(gone, "query") == {}, gone
+    assert found("query_state", query="q", state="running") == 1
+    assert found.of("table_rows", "table") == {}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
