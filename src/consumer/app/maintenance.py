@@ -15,8 +15,7 @@ from consumer.app.maintain import LEASE, maintain_table, prepare, tables_of
 from consumer.app.retain import lines, retain_all, streams_with_retention
 from consumer.bulletin import Bulletin
 from consumer.iceberg.append import open_table
-from consumer.iceberg.growth import growth
-from consumer.iceberg.jvm import first_cause
+from consumer.iceberg.growth import Growth, growth
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import Lease, LeaseHeldError, lease, maintenance_lease
@@ -92,14 +91,12 @@ class MaintenanceQuery(Query):
                     if bulletin.stop_file.exists():
                         return
                     maintain_table(spark, name, own, None)
-                    self._seen[name] = growth(open_table(spark, name, self.name), 0).newest
+                    self._seen[name] = self._growth(spark, name, own).newest
             self.micro_batches += 1
         except LeaseHeldError:
             log.info("another maintenance is running")
         except LakeproofError as error:
             log.warning("maintenance failed", problem=error.message)
-        except (Py4JError, PySparkException) as error:
-            log.warning("maintenance failed", problem=first_cause(error))
 
     def retain(self, bulletin: Bulletin) -> None:
         """Remove landed files of the streams whose contracts say how long these are kept."""
@@ -114,12 +111,18 @@ class MaintenanceQuery(Query):
             log.warning("retention failed", problem=error.message)
 
     def _has_grown(self, spark: SparkSession, name: str, own: MaintenanceSettings) -> bool:
-        """Whether so much was committed since the last compaction, or the last look of ours, that it is worth one."""
-        # As `options_of` has it: Iceberg rewrites files of less than half of their size.
-        found = growth(open_table(spark, name, self.name), own.file_mib << 19, self._seen.get(name, 0))
+        """Whether so much was committed since the last compaction, or our last one, that it is worth another."""
+        found = self._growth(spark, name, own)
         return (
             found.commits >= own.after_commits or found.files >= own.after_files or found.bytes >= own.after_mib << 20
         )
+
+    def _growth(self, spark: SparkSession, name: str, own: MaintenanceSettings) -> Growth:
+        try:
+            # As `options_of` has it: Iceberg rewrites files of less than half of their size.
+            return growth(open_table(spark, name, self.name), own.file_mib << 19, self._seen.get(name, 0))
+        except (Py4JError, PySparkException):
+            return Growth()  # a table that cannot be read is reported when it is time for it
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

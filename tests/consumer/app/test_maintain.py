@@ -19,6 +19,8 @@ from tests.lakes import changed
 from consumer.app import maintain as maintain_module
 from consumer.app.folders import folders_of, sharing
 from consumer.app.maintain import LEASE, Maintained, as_json, lines, maintain
+from consumer.app.maintenance import MaintenanceQuery
+from consumer.bulletin import Bulletin
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import open_table
 from lakeproof.catalog import open_catalog
@@ -236,7 +238,31 @@ def test_what_is_wrong_with_a_table_does_not_keep_others_from_maintenance(
     assert done["silver.orders"].compacted
 
 
-def test_files_of_a_table_in_the_same_folder_are_no_orphans(filled: Settings, session_of: SessionOf) -> None:
+def test_a_table_that_has_grown_is_maintained_and_files_of_another_are_no_orphans(
+    filled: Settings, session_of: SessionOf, tmp_path: Path
+) -> None:
+    settings = changed(filled, LAKE_MAINTENANCE_AFTER_FILES=MICRO_BATCHES)
+    query, session = MaintenanceQuery(settings, [STREAM]), session_of(filled)
+    (tmp_path / "bulletin").mkdir()
+    bulletin = Bulletin(tmp_path / "bulletin")
+
+    def files() -> dict[str, int]:
+        return {
+            table: session.table(f"lake.{table}.files").count() for table in ("bronze.orders", "silver.orders_late")
+        }
+
+    before = files()
+    assert before["bronze.orders"] >= MICRO_BATCHES
+    query._maintain(session, bulletin, is_time=False)
+    assert files() == before | {"bronze.orders": 1}
+    query._maintain(session, bulletin, is_time=False)
+    assert query.micro_batches == 1
+
+    check_shared_folders(filled, session_of)
+
+
+def check_shared_folders(filled: Settings, session_of: SessionOf) -> None:
+    """Files of a table in the folder of another one are no orphans."""
     session = session_of(filled)
     kept = "lake.bronze.orders_kept"
     session.sql("alter table lake.bronze.orders rename to bronze.orders_kept").collect()
