@@ -15,7 +15,8 @@ from lakeproof.catalog import CATALOG, catalog_errors, database_of, embedded_row
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings
 
-_OURS = ("bronze", "dead_letters", "ledger", "silver", "gold", "ops")
+OURS = ("bronze", "dead_letters", "ledger", "silver", "gold", "ops")
+"""Namespaces of the tables that lakeproof fills."""
 _TABLES = """
 SELECT table_namespace, table_name, metadata_location FROM iceberg_tables
 WHERE catalog_name = ? AND metadata_location IS NOT NULL
@@ -59,7 +60,7 @@ def tables_outside(settings: Settings) -> list[Entry]:
             rows = [tuple(row.values()) for row in embedded_rows(database, _TABLES, CATALOG)]
         else:
             rows = _rows(settings)
-    entries = [Entry(namespace, name, at) for namespace, name, at in sorted(rows) if namespace in _OURS]
+    entries = [Entry(namespace, name, at) for namespace, name, at in sorted(rows) if namespace in OURS]
     warehouse = _resolved(settings.catalog.warehouse_uri)
     return [entry for entry in entries if not _resolved(entry.metadata).startswith(f"{warehouse}/")]
 
