@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeproof.landing.zone import LandingZone, is_hidden, landing_zone
+from lakeproof.landing.selection import is_hidden
+from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.settings import S3Settings, settings_of
 
 S3 = S3Settings()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 
-from lakeproof.landing.zone import LandingZone, is_hidden
+from lakeproof.landing.zone import LandingZone
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage import StoredFile
 
@@ -53,7 +53,7 @@ class Discovery:
         with self._lock:
             candidates = {name: seen for name in self._young if (seen := self._zone.stat(name))}
             for name, file in found:
-                if not self._log.knows(name) and not is_hidden(name):
+                if not self._log.knows(name) and not self._zone.ignores(name, file):
                     candidates.setdefault(name, file)
             whole, young = [], {}
             for name, file in candidates.items():

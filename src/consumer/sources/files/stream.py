@@ -22,6 +22,7 @@ from consumer.bulletin import Bulletin
 
 if TYPE_CHECKING:
     from consumer.sources.files.discovery import Discovery
+    from lakeproof.landing.zone import LandingZone
     from lakeproof.settings import Settings
     from lakeproof.state.contract_log import ContractLog
     from lakeproof.state.landing_log import LandedFile, LandingLog, Position
@@ -51,7 +52,7 @@ class LandingOptions:
     bulletin: Bulletin  # says when to begin no more micro-batches, and takes the error that the reader fails with
     until: int | None
     """Take files up to this position of the landing log only, and look for no others; None for an endless stream."""
-    pickled_settings: bytes  # only the reading process opens them
+    pickled: bytes  # settings and landing zone; only the reading process opens them
 
 
 def landing_source(options: LandingOptions) -> type[DataSource]:
@@ -89,9 +90,13 @@ class LandingReader(SimpleDataSourceStreamReader):
     # Spark pickles the reader before it has read anything: what cannot be pickled is opened at first use.
 
     @cached_property
+    def _opened(self) -> "tuple[Settings, LandingZone]":
+        opened: tuple[Settings, LandingZone] = pickle.loads(self._options.pickled)  # noqa: S301 - our own
+        return opened
+
+    @property
     def _settings(self) -> "Settings":
-        settings: Settings = pickle.loads(self._options.pickled_settings)  # noqa: S301 - our own
-        return settings
+        return self._opened[0]
 
     @cached_property
     def _log(self) -> "LandingLog":
@@ -110,10 +115,8 @@ class LandingReader(SimpleDataSourceStreamReader):
         from datetime import timedelta
 
         from consumer.sources.files.discovery import Discovery
-        from lakeproof.landing.zone import landing_zone
 
-        zone = landing_zone(self._settings, self._options.stream)
-        return Discovery(zone, self._log, timedelta(seconds=self._settings.landing.settle_seconds))
+        return Discovery(self._opened[1], self._log, timedelta(seconds=self._settings.landing.settle_seconds))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offset behind the last file that the tables have."""
