@@ -25,6 +25,7 @@ from lakeproof.landing.selection import Ignored
 from lakeproof.landing.zone import GivenBy, landing_zone
 from lakeproof.settings import Settings
 from lakeproof.storage.s3 import s3_client
+from reader.connect import connect
 
 pytestmark = pytest.mark.spark
 
@@ -119,6 +120,8 @@ def test_a_bucket_of_somebody_else_is_read_as_it_is(
     assert len(rows(elsewhere, f"bronze.{STREAM}")) == 6
     assert [row["_source"] for row in rows(elsewhere, f"dead_letters.{STREAM}")] == ["empty.json"]
     assert landed_facts(elsewhere) == {Ignored.FORMAT: 2, Ignored.HIDDEN: 1}
+    with connect(elsewhere) as session:
+        assert {name for (name,) in session.fetch(f"SELECT _source FROM landing.{STREAM}")} >= names
 
     # The ledger records the address: later runs need no option, and another address is refused.
     zone = landing_zone(elsewhere, STREAM)
@@ -162,6 +165,8 @@ def test_a_bucket_is_read_from_now_on(elsewhere: Settings, run: Run, bucket: str
     assert sources(elsewhere) == {"a.json", "z.json"}
     assert landed_facts(elsewhere) == {Ignored.EARLIER: 1}
     assert landing_zone(elsewhere, STREAM).given_by is GivenBy.CONTRACT
+    with connect(elsewhere) as session:
+        assert session.count(f"landing.{STREAM}") == 3
 
 
 def test_a_folder_is_read_from_a_time_on(settings: Settings, run: Run, tmp_path: Path) -> None:
