@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from tests.lakes import changed
 from tests.messages import received, send
+from tests.pages import blocks
 from tests.servers import KafkaServer, Minio, MinioServer
 
 from consumer.asked import with_landing
@@ -18,7 +20,7 @@ from consumer.sources.files.notifications import created
 from consumer.sources.files.stream import LandingOptions, LandingReader
 from lakeproof.errors import UnavailableError
 from lakeproof.landing.zone import landing_zone
-from lakeproof.settings import Settings
+from lakeproof.settings import VARIABLES, Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage.s3 import s3_client
@@ -34,13 +36,13 @@ class Notifying(MinioServer):
 
     def __init__(self, folder: Path, kafka: KafkaServer, topic: str) -> None:
         target = {"ENABLE": "on", "BROKERS": kafka.bootstrap_servers, "TOPIC": topic}
-        self._target = {f"MINIO_NOTIFY_KAFKA_{name}_LAKE": value for name, value in target.items()}
+        self.target = {f"MINIO_NOTIFY_KAFKA_{name}_LAKE": value for name, value in target.items()}
         self.topic = topic
         super().__init__(folder)
 
     def options(self) -> dict[str, Any]:
         options = super().options()
-        return options | {"env": options["env"] | self._target}
+        return options | {"env": options["env"] | self.target}
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +224,31 @@ def test_brokers_that_are_away_and_return(
 def record(bucket: str, key: str, what: str = "ObjectCreated:Put") -> dict[str, Any]:
     """A record of an event of S3."""
     return {"eventName": what, "s3": {"bucket": {"name": bucket}, "object": {"key": key, "size": 2}}}
+
+
+@pytest.mark.s3
+def test_the_page_says_how_minio_publishes_events(
+    notifying: Notifying, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = "docs/existing-bucket.md"
+    consumer, server = [
+        dict(re.findall(r"^export (\w+)=(\S+)$", block, re.MULTILINE)) for block in blocks(page, "sh")[1:]
+    ]
+    assert server.keys() == notifying.target.keys()
+    assert server["MINIO_NOTIFY_KAFKA_TOPIC_LAKE"] == consumer["LAKE_NOTIFICATION_TOPIC"]
+    assert consumer.keys() <= VARIABLES
+    for name, value in notifying.minio.environment().items():
+        monkeypatch.setenv(name, value)
+    client = s3_client(notifying.minio.settings())
+    client.create_bucket(Bucket="acme-raw")
+    (python,) = blocks(page, "python")
+    exec(python, {})
+    client.put_object(Bucket="acme-raw", Key="exports/a.json", Body=b"[]")
+    found: set[str] = set()
+    deadline = time.monotonic() + _PATIENCE
+    while "s3://acme-raw/exports/a.json" not in found and time.monotonic() < deadline:
+        found = {uri for message in received(kafka, notifying.topic) for uri in created(message.value() or b"")}
+    assert "s3://acme-raw/exports/a.json" in found
 
 
 def test_the_forms_of_events() -> None:

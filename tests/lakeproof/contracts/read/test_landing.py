@@ -1,6 +1,8 @@
 """Where a contract says that files land, and which of them are read."""
 
 import pytest
+import yaml
+from tests.pages import blocks
 
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.contracts.diff import Compatibility, changes, compatibility
@@ -57,6 +59,13 @@ def test_what_it_cannot_say(server: str, landing: str, says: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse(server, landing)
     assert says in str(refused.value)
+
+
+def test_what_the_page_shows() -> None:
+    server, globs = map(yaml.safe_load, blocks("docs/existing-bucket.md", "yaml"))
+    found = parse(str(server["servers"][0]), str(globs["customProperties"][0]["value"])).landing
+    assert (found.location, found.endpoint_url) == ("s3://acme-raw/exports", "https://s3.eu-central-1.amazonaws.com")
+    assert (found.include, found.exclude) == (("dt=*/**", "*.json.gz"), ("**/tmp/**", "*.csv"))
 
 
 def test_a_change_changes_no_record() -> None:
