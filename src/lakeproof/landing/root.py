@@ -7,6 +7,7 @@ from lakeproof.addresses import encoded
 from lakeproof.errors import UsageError
 from lakeproof.landing.zone import GivenBy, LandingZone, landing_zone, zone_at
 from lakeproof.settings import Settings
+from lakeproof.storage.local import local_path
 from lakeproof.tables.names import LANDING_ROOT, LANDING_SOURCE, LANDING_START, stream_tables
 from lakeproof.topics import starting_files
 
@@ -27,7 +28,7 @@ def open_landing_zone(catalog: "Catalog", settings: Settings, stream: str) -> La
     zone = landing_zone(settings, stream, ledger)
     recorded = ledger.get(LANDING_ROOT)
     if recorded is None:
-        _check_apart(settings, stream, zone)
+        _check_own(settings, stream, zone)
         begin = _begin(settings, zone)
         record_landing_root(catalog, stream, zone, begin)
         return landing_zone(settings, stream, ledger | ({LANDING_START: begin.isoformat()} if begin else {}))
@@ -81,10 +82,13 @@ def _begin(settings: Settings, zone: LandingZone) -> datetime | None:
     return begin.replace(microsecond=0)
 
 
-def _check_apart(settings: Settings, stream: str, zone: LandingZone) -> None:
-    """Refuse an address of a stream's own where the lake writes: its own files would land."""
+def _check_own(settings: Settings, stream: str, zone: LandingZone) -> None:
+    """Refuse an address of a stream's own that cannot be listed, or where the lake writes: its files would land."""
     if not zone.is_own:
         return
+    if not zone.is_there():
+        raise UsageError(f"The folder {local_path(zone.root)} does not exist.", f"Correct {zone.given_by}.")
+    zone.storage.now()
     places = {
         "LAKE_WAREHOUSE": settings.catalog.warehouse_uri,
         "LAKE_CHECKPOINTS": settings.state.checkpoints,

@@ -148,7 +148,8 @@ def landing_of_contract(settings: Settings, stream: str) -> "Landing":
     from lakeproof.contracts.model import DEFAULT_LANDING
 
     path = settings.contracts / f"{stream}.yaml"
-    if not path.is_file() or b"landing" not in path.read_bytes():  # nearly always; to read it takes longer
+    text = path.read_bytes() if path.is_file() else b""
+    if b"landing" not in text and b"\0" not in text:  # nearly always, unless it is UTF-16; to read it takes longer
         return DEFAULT_LANDING
     from lakeproof.contracts import load_contract
 

@@ -18,7 +18,7 @@ from lakeproof.settings import KafkaSettings
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
-_MESSAGES_AT_ONCE = 1_000
+_MESSAGES_AT_ONCE = 5_000
 _WAIT_SECONDS = 0.05
 
 

@@ -230,7 +230,20 @@ def test_an_address_that_moves_is_noticed(settings: Settings, run: Run, tmp_path
     assert landing_zone(settings, STREAM).root == other.as_uri()
 
 
-@pytest.mark.parametrize("folder", ["", "lake", "lake/warehouse/bronze", "lake/checkpoints"])
-def test_what_the_lake_writes_does_not_land(settings: Settings, run: Run, tmp_path: Path, folder: str) -> None:
-    with pytest.raises(UsageError, match="overlap: what the lake writes would land"):
-        run(settings, str(tmp_path / folder))
+def test_what_the_lake_writes_does_not_land(settings: Settings, run: Run, tmp_path: Path) -> None:
+    inside = settings.home / "warehouse" / "bronze" / "files"
+    inside.mkdir(parents=True)
+    for folder in (tmp_path, settings.home, inside):
+        with pytest.raises(UsageError, match="overlap: what the lake writes would land"):
+            run(settings, str(folder))
+
+
+@pytest.mark.s3
+def test_an_address_that_is_wrong_is_not_recorded(elsewhere: Settings, run: Run, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.json", 1)
+    with pytest.raises(UsageError, match="/typo does not exist"):
+        run(elsewhere, str(tmp_path / "typo"))
+    with pytest.raises(UnavailableError, match="NoSuchBucket"):
+        run(elsewhere, "s3://no-such-bucket/exports")
+    run(elsewhere, str(tmp_path / "in"))
+    assert sources(elsewhere) == {"1.json"}
