@@ -83,7 +83,8 @@ class Zone:
         bulletin = Bulletin(Path(os.environ[FOLDER_VARIABLE]))
         ContractLog(settings.state.database).make_current(_STREAM, "none", b"")
         begin = LandingLog(settings.state.database, _STREAM).base
-        return LandingReader(LandingOptions(_STREAM, _STREAM, begin, bulletin, None, pickle.dumps(settings)))
+        pickled = pickle.dumps((settings, landing_zone(settings, _STREAM)))
+        return LandingReader(LandingOptions(_STREAM, _STREAM, begin, bulletin, None, pickled))
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from tests.collector.running import Collector, messages
 from tests.messages import event, received, send
@@ -302,6 +303,43 @@ def test_the_guide_runs_on_s3(minio: Any, tmp_path: Path) -> None:
         block = re.sub(rf"^export {name}=.*$", f"export {name}={value}", block, flags=re.MULTILINE)
     output = shell(block, {"LAKE_HOME": str(tmp_path / "lake"), "LAKE_SPARK_UI_PORT": "0"})
     assert "1000" in output
+
+
+@pytest.mark.all
+@pytest.mark.spark
+@pytest.mark.s3
+def test_the_page_about_an_existing_bucket_reads_it_with_its_policy(minio: Any, tmp_path: Path) -> None:
+    page = "docs/existing-bucket.md"
+    (policy,), root = blocks(page, "json"), minio.settings()
+    client = s3_client(root)
+    client.create_bucket(Bucket="acme-raw")
+    for key, value in {"exports/": b"", "exports/2026/a b+%.json": event(1), "exports/x.parquet": b"PAR1"}.items():
+        client.put_object(Bucket="acme-raw", Key=key, Body=value)
+    client.put_object(Bucket="acme-raw", Key="private/other.json", Body=event(2))
+    keys = boto3.client(
+        "sts",
+        endpoint_url=root.endpoint_url,
+        aws_access_key_id=root.access_key_id,
+        aws_secret_access_key=root.secret_access_key.get_secret_value(),
+        region_name=root.region,
+    ).assume_role(RoleArn="arn:aws:iam::1:role/reader", RoleSessionName="reader", Policy=policy)["Credentials"]
+    (script,) = [block for block in blocks(page, "sh") if "--source s3://acme-raw/exports/" in block]
+    own = {
+        "LAKE_SOURCE_ENDPOINT_URL": root.endpoint_url,
+        "LAKE_SOURCE_ACCESS_KEY_ID": keys["AccessKeyId"],
+        "LAKE_SOURCE_SECRET_ACCESS_KEY": keys["SecretAccessKey"],
+    }
+    for name, value in own.items():
+        script, changed = re.subn(rf"^export {name}=.*$", f"export {name}={value}", script, flags=re.MULTILINE)
+        assert changed == 1
+    environment = {"LAKE_SOURCE_SESSION_TOKEN": keys["SessionToken"], "LAKE_SPARK_UI_PORT": "0"}
+    output = shell(script, environment | {"LAKE_HOME": str(tmp_path / "lake")})
+    assert "Clean: each landed unit is in exactly one table, once." in output
+    assert "ignored 1 file of other formats by their names (such as .parquet)." in output
+    assert "2026/a b+%25.json" in output
+    # The key could neither write nor remove, nor see the rest.
+    assert "other.json" not in output
+    assert len(client.list_objects_v2(Bucket="acme-raw", Prefix="exports/")["Contents"]) == 3
 
 
 def test_the_collector_page_sends_events_as_it_says(kafka: KafkaServer, tmp_path: Path) -> None:

@@ -6,13 +6,16 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 
+from lakeproof.addresses import as_uri, folder_or_address
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Kind, Product
 from lakeproof.gold.product_file import is_of_kind, load_product, load_products
 from lakeproof.gold.samples import Samples
 from lakeproof.gold.samples_file import load_all_samples, load_samples
+from lakeproof.landing.zone import landing_of_contract
 from lakeproof.settings import Settings
+from lakeproof.topics import starting_files as starts_at
 from lakeproof.topics import time_with_zone, topic_name
 
 STREAM = "{stream}"
@@ -122,12 +125,7 @@ def with_source(
     if data_source is not DataSource.KAFKA:
         if topic:
             raise UsageError("--topic is only for Kafka.", "Add --data-source kafka, or leave out --topic.")
-        scheme = {None: "", DataSource.LOCAL: "file://", DataSource.S3: "s3://"}[data_source]
-        if not settings.landing.uri.startswith(scheme):
-            raise UsageError(
-                f"--data-source {data_source} does not match the landing zone {settings.landing.uri}.",
-                f"Set LAKE_LANDING to {'s3://BUCKET/PREFIX' if data_source is DataSource.S3 else 'a folder'}.",
-            )
+        _check_scheme(settings, data_source, streams)
         return settings
     if topic:
         settings = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"topic": topic})})
@@ -137,6 +135,50 @@ def with_source(
             "Leave out --topic and LAKE_KAFKA_TOPIC: then each stream is read from the topic of its name.",
         )
     return settings
+
+
+def with_landing(
+    settings: Settings,
+    data_source: DataSource | None,
+    source: str | None,
+    starting_files: str | None,
+    streams: Sequence[str],
+) -> Settings:
+    """The settings with the address of the files, and where the first run begins, of the command line, which wins."""
+    asked = {"--source": source, "--starting-files": starting_files}
+    if data_source is DataSource.KAFKA:
+        refuse_others(asked, "with --data-source kafka", "They are for files: see --topic for messages.")
+    update: dict[str, str] = {}
+    if source:
+        if len(set(streams)) > 1:
+            raise UsageError("--source is the address of one stream.", "Run the command for each.")
+        try:
+            update["source"] = as_uri(folder_or_address(source))
+        except UsageError as error:
+            raise UsageError(f"--source: {error.message}", error.hint) from None
+    if starting_files:
+        try:
+            starts_at(starting_files)
+        except UsageError as error:
+            raise UsageError(f"--starting-files: {error.message}", error.hint) from None
+        update["starting_files"] = starting_files
+    return settings.model_copy(update={"landing": settings.landing.model_copy(update=update)})
+
+
+def _check_scheme(settings: Settings, data_source: DataSource | None, streams: Sequence[str]) -> None:
+    """Check that files are where --data-source says."""
+    scheme = {None: "", DataSource.LOCAL: "file://", DataSource.S3: "s3://"}[data_source]
+    for stream in streams:
+        location = settings.landing.source or landing_of_contract(settings, stream).location
+        uri = as_uri(folder_or_address(location)) if location else settings.landing.uri
+        if not uri.startswith(scheme):
+            example = "s3://BUCKET/PREFIX" if data_source is DataSource.S3 else "a folder"
+            raise UsageError(
+                f"--data-source {data_source} does not match the landing zone {uri}.",
+                f"Use --source with {example}, or change the location in the contract."
+                if location
+                else f"Set LAKE_LANDING to {example}.",
+            )
 
 
 def with_sinks(

@@ -19,6 +19,7 @@ from consumer.asked import (
     last_layer,
     period_of,
     refuse_others,
+    with_landing,
     with_sinks,
     with_source,
 )
@@ -73,6 +74,24 @@ def run_streams(
     data_source: Annotated[
         DataSource | None,
         typer.Option(help="Where the batches are. Default: the landing zone, of the kind of LAKE_LANDING."),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER|URI",
+            help="Where the files of the stream are, if not below LAKE_LANDING, like s3://BUCKET/PREFIX. The first run "
+            "records it. A contract can say it, too.",
+            show_default=False,
+        ),
+    ] = None,
+    starting_files: Annotated[
+        str | None,
+        typer.Option(
+            metavar="earliest|latest|TIME",
+            help="Which files the first run begins with: all, those that land from now on, or those last modified at "
+            "this time or later. Default: LAKE_STARTING_FILES.",
+            show_default=False,
+        ),
     ] = None,
     topic: Annotated[
         str | None,
@@ -135,6 +154,8 @@ def run_streams(
                     "--to": to,
                     "--from": since,
                     "--data-source": None if data_source is DataSource.KAFKA else data_source,
+                    "--source": source,
+                    "--starting-files": starting_files,
                     "--silver-topic": silver_topic,
                     "--dead-letter-topic": dead_letter_topic,
                     "--accept-bad": accept_bad,
@@ -152,6 +173,7 @@ def run_streams(
                 )
             settings = with_sinks(load_settings(), silver_topic, dead_letter_topic, streams)
             period = period_of(since, to, streams, data_source) if since else None
+            settings = with_landing(settings, data_source, source, starting_files, streams)
             settings = with_source(settings, data_source, topic, streams)
             asked = asked_to_run(settings, streams, None if period else last_layer(to))
             _check(settings)
@@ -159,8 +181,8 @@ def run_streams(
                 _accept_bad(settings, streams, of_past=period is not None)
             from consumer.app.run import run_streams as run_asked
 
-            source = "kafka" if data_source is DataSource.KAFKA else "files"
-            run_asked(asked, when, source, period, maintained=maintain)
+            kind = "kafka" if data_source is DataSource.KAFKA else "files"
+            run_asked(asked, when, kind, period, maintained=maintain)
     except AskedToEnd:  # while it started: nothing was begun
         structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
 
@@ -276,6 +298,13 @@ def retain_landed_files(
             metavar="FOLDER|URI", help="Copy each file there before it is removed, under STREAM/.", show_default=False
         ),
     ] = None,
+    in_source: Annotated[
+        bool,
+        typer.Option(
+            "--in-source",
+            help="Remove files from an address of the stream's own, too: of --source, or of its contract.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done. Nothing is changed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -295,7 +324,7 @@ def retain_landed_files(
         raise UsageError(
             "No contract says how long landed files are kept.", "Name streams: consumer retain STREAM --older-than 30d."
         )
-    done = retain.retain_all(settings, names, age, archive, dry_run=dry_run)
+    done = retain.retain_all(settings, names, age, archive, in_source=in_source, dry_run=dry_run)
     if as_json:
         typer.echo(retain.as_json(done))
     else:

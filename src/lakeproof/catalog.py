@@ -213,10 +213,12 @@ def spark_properties(settings: Settings) -> dict[str, str]:
 
 def duckdb_secret(settings: Settings) -> str | None:
     """Statement that gives DuckDB access to S3; None if the lake does not use S3."""
-    if not uses_s3(settings):
-        return None
-    s3 = settings.s3
-    options = {"TYPE": "s3", "REGION": quoted(s3.region)}
+    return duckdb_secret_of("lake_s3", settings.s3) if uses_s3(settings) else None
+
+
+def duckdb_secret_of(name: str, s3: S3Settings, scope: str | None = None) -> str:
+    """Statement that gives DuckDB access to S3, or to what is below a scope."""
+    options = {"TYPE": "s3", "REGION": quoted(s3.region)} | ({"SCOPE": quoted(scope)} if scope else {})
     keys = _keys(s3, "KEY_ID", "SECRET", "SESSION_TOKEN")
     options |= {name: quoted(value) for name, value in keys.items()} or {"PROVIDER": "credential_chain"}
     if s3.endpoint_url:
@@ -226,7 +228,7 @@ def duckdb_secret(settings: Settings) -> str | None:
             "URL_STYLE": quoted("path"),
             "USE_SSL": str(parts.scheme == "https").lower(),
         }
-    return "CREATE OR REPLACE SECRET lake_s3 (" + ", ".join(f"{key} {value}" for key, value in options.items()) + ")"
+    return f"CREATE OR REPLACE SECRET {name} (" + ", ".join(f"{key} {value}" for key, value in options.items()) + ")"
 
 
 def uses_s3(settings: Settings) -> bool:

@@ -30,7 +30,7 @@ from pydantic import (
 from lakeproof.addresses import as_plain_uri, as_uri, database, folder, folder_or_address, sqlite_uri, without_password
 from lakeproof.errors import UsageError, expected
 from lakeproof.install.jars import hashes_of_spark
-from lakeproof.topics import starting_offsets, topic_name
+from lakeproof.topics import starting_files, starting_offsets, topic_name
 
 _PREFIX = "LAKE_"
 _S3_PREFIX = "AWS_"
@@ -143,6 +143,12 @@ def _starting_offsets(text: str) -> str:
     return text
 
 
+def _starting_files(text: str) -> str:
+    """Check a text that :func:`lakeproof.topics.starting_files` reads."""
+    starting_files(text)
+    return text
+
+
 def _with_prefix(prefix: str) -> Callable[[str], str]:
     """Name the variables of a model after its fields."""
     return lambda name: f"{prefix}{name.upper()}"
@@ -215,6 +221,20 @@ class LandingSettings(_InHome, title="Landing zone"):
         default_factory=_in_home("landing"),
         alias="LAKE_LANDING",
         description="landing zone, a folder for each stream below it",
+    )
+    source: str | None = None
+    """Address of the files of the stream that is run, by `consumer run --source`; no variable sets it."""
+    starting_files: Annotated[str, _checked(_starting_files)] = Field(
+        "earliest",
+        alias="LAKE_STARTING_FILES",
+        description="where the first run of a stream of files begins: earliest, latest, or a time "
+        "(2026-11-22T06:00:00Z); files that were last modified before are not read",
+    )
+    notification_topic: Annotated[str, _checked(topic_name)] | None = Field(
+        None,
+        alias="LAKE_NOTIFICATION_TOPIC",
+        description="Kafka topic with the events of buckets, by which new files are found without a listing; none: "
+        "listings find them",
     )
     settle_seconds: float = Field(
         1.0, ge=0, alias="LAKE_SETTLE_SECONDS", description="how long a local file is left alone before it is read"
@@ -627,6 +647,20 @@ class S3Settings(_Concern, title="S3", alias_generator=_with_prefix("AWS_")):
     region: str = Field("us-east-1", description="S3 region")
 
 
+class SourceS3Settings(S3Settings, title="S3 of other buckets", alias_generator=_with_prefix("LAKE_SOURCE_")):
+    """How to reach the buckets of streams that land elsewhere than below LAKE_LANDING."""
+
+    endpoint_url: str | None = Field(
+        None, description="S3 endpoint of a stream that has an address of its own; none: AWS_ENDPOINT_URL"
+    )
+    access_key_id: str | None = Field(
+        None, description="name of the S3 key for it, which only lists and reads; none: AWS_ACCESS_KEY_ID"
+    )
+    secret_access_key: SecretStr | None = Field(None, description="that key's secret")
+    session_token: SecretStr | None = Field(None, description="token of that key, if it is temporary")
+    region: str = Field("", description="S3 region of it; none: AWS_REGION")
+
+
 class Settings(_InHome, title="General"):
     """Settings of all programs.
 
@@ -660,6 +694,14 @@ class Settings(_InHome, title="General"):
     windows: WindowsSettings
     serve: ServeSettings
     s3: S3Settings
+    source_s3: SourceS3Settings
+
+    def s3_of_source(self, endpoint_url: str | None = None) -> S3Settings:
+        """How to reach the bucket of a stream that has an address of its own, with the endpoint of its contract."""
+        own = self.source_s3
+        found: S3Settings = own if own.access_key_id else self.s3
+        endpoint = endpoint_url or own.endpoint_url or self.s3.endpoint_url
+        return found.model_copy(update={"endpoint_url": endpoint, "region": own.region or self.s3.region})
 
     def topic_of(self, stream: str) -> str:
         """Name of a stream's topic; the clickstream uses the collector's."""

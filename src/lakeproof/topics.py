@@ -29,6 +29,17 @@ def time_with_zone(text: str) -> datetime | None:
     return None
 
 
+def starting_files(text: str) -> str | datetime:
+    """Parse the start of a stream of files: ``earliest``, ``latest`` or a time with a zone."""
+    if text in ("earliest", "latest"):
+        return text
+    if time := time_with_zone(text):
+        return time
+    raise UsageError(
+        f"expected earliest, latest or a time, got {text!r}.", "Write a time with its zone, like 2026-11-22T06:00:00Z."
+    )
+
+
 def starting_offsets(text: str) -> str | datetime | dict[int, int]:
     """Parse the start of a stream: ``earliest``, ``latest``, a time with a zone, or offsets by partition."""
     if text in ("earliest", "latest"):

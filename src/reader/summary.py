@@ -24,7 +24,7 @@ from lakeproof.gold.samples import Samples
 from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.kafka.topic import Topic
-from lakeproof.landing.zone import is_hidden, landing_zone
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.streams import printable
 from lakeproof.tables.names import (
@@ -133,7 +133,7 @@ def _watch(settings: Settings, contract: Contract) -> Callable[[], StreamCounts]
     def look() -> StreamCounts:
         recorded = _recorded(settings, contract.stream)
         return StreamCounts(
-            _messages(settings, recorded) if recorded else sum(not is_hidden(name) for name, _ in zone.list()),
+            _messages(settings, recorded) if recorded else sum(1 for _ in zone.files()),
             "message" if recorded else "file",
             _rows(catalog, names.bronze) or 0,
             _rows(catalog, names.dead_letters) or 0,

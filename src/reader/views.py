@@ -9,14 +9,27 @@ r"""Views of a session besides the catalog's tables.
 """
 
 import glob
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from lakeproof.catalog import CATALOG, quoted
-from lakeproof.landing.zone import landing_zone
+from lakeproof.catalog import CATALOG, duckdb_secret_of, quoted
+from lakeproof.errors import LakeproofError
+from lakeproof.landing.zone import LandingZone, landing_zone, zone_at
 from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
-from lakeproof.tables.names import ATTEMPT, INGESTED_AT, LETTER, OUTCOME, POSITION, RAW, REASONS, SOURCE
+from lakeproof.tables.names import (
+    ATTEMPT,
+    INGESTED_AT,
+    LANDING_SOURCE,
+    LETTER,
+    OUTCOME,
+    POSITION,
+    RAW,
+    REASONS,
+    SOURCE,
+)
+from reader.catalogs import catalog_of
 from reader.letters import text_of_letters
 from reader.rest_facade import ATTEMPTS_OF, ROOT_NAMESPACE
 
@@ -44,7 +57,7 @@ def view_statements(settings: Settings) -> Iterator[str]:
         yield f"CREATE SCHEMA {MEMORY}.{schema}"
     yield _tables_view()
     for stream in _streams_to_show(settings):
-        yield from _landing_view(landing_zone(settings, stream).root, stream)
+        yield from _landing_view(_zone(settings, stream), stream)
         yield from _text_view(stream)
     yield f"DROP TABLE {MEMORY}.main.nothing"
 
@@ -66,9 +79,31 @@ def _streams_to_show(settings: Settings) -> list[str]:
         return known  # to look there takes time, and a session starts often
     tables = Path(settings.catalog.warehouse_uri.removeprefix("file://")) / "dead_letters"
     seen = [
-        name for name in known if (tables / name).is_dir() or local_path(landing_zone(settings, name).root).is_dir()
+        name for name in known if (tables / name).is_dir() or (zone := _zone(settings, name)).is_own or zone.is_there()
     ]
     return seen or known
+
+
+def _zone(settings: Settings, stream: str) -> LandingZone:
+    """The landing zone of a stream; that of LAKE_LANDING if its contract cannot be read, which others report."""
+    try:
+        return landing_zone(settings, stream, _recorded(settings, stream))
+    except LakeproofError:
+        return zone_at(f"{settings.landing.uri}/{stream}", settings.s3)
+
+
+def _recorded(settings: Settings, stream: str) -> Mapping[str, str]:
+    """Properties of the ledger, if an address of the stream's own is among them, and they are on this machine."""
+    if not (settings.catalog.uri.startswith("sqlite:") and settings.catalog.warehouse_uri.startswith("file://")):
+        return {}  # to look there takes time, and a session starts often
+    try:
+        found = catalog_of(settings).metadata(("ledger",), stream)
+    except OSError:
+        return {}
+    if found is None or LANDING_SOURCE not in found[1]:
+        return {}
+    properties: Mapping[str, str] = json.loads(found[1])["properties"]
+    return properties
 
 
 def _tables_view() -> str:
@@ -96,8 +131,10 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _landing_view(root: str, stream: str) -> Iterator[str]:
-    variable = identifier(f"{LANDING}_{stream}")
+def _landing_view(zone: LandingZone, stream: str) -> Iterator[str]:
+    root, variable = zone.root, identifier(f"{LANDING}_{stream}")
+    if zone.is_own and root.startswith("s3://"):
+        yield duckdb_secret_of(variable, zone.s3, f"{root}/")
     folder = str(local_path(root)) if root.startswith("file://") else root
     source = f"replace(filename[{len(folder) + 2}:], '%', '%25')"
     yield f"SET VARIABLE {variable} = []::VARCHAR[]"

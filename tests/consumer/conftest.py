@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 SECRETS = {
     "AWS_ACCESS_KEY_ID": MinioServer.key[0],
     "AWS_SECRET_ACCESS_KEY": MinioServer.key[1],
+    "LAKE_SOURCE_ACCESS_KEY_ID": MinioServer.key[0],
+    "LAKE_SOURCE_SECRET_ACCESS_KEY": MinioServer.key[1],
     "LAKE_KAFKA_SASL_PASSWORD": KafkaServer.password,
     "PGPASSWORD": PASSWORD,
 }

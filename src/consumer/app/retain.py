@@ -22,7 +22,8 @@ from lakeproof.contracts import load_contract
 from lakeproof.contracts.duration import duration_text
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.recorded import recorded_topic
-from lakeproof.landing.zone import LandingZone, content_hash, is_hidden, landing_zone, zone_at
+from lakeproof.landing.root import moved
+from lakeproof.landing.zone import LandingZone, content_hash, landing_zone, zone_at
 from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
 from lakeproof.storage import StoredFile
@@ -69,6 +70,10 @@ class Retained:
     """Why the stream was left alone."""
 
 
+class NotOursError(UsageError):
+    """Files would be removed from an address that may be somebody else's."""
+
+
 @dataclass
 class _Source:
     """What the ledger says of a file."""
@@ -88,22 +93,28 @@ def retain(
     older_than: timedelta,
     archive: str | None = None,
     *,
+    in_source: bool = False,
     dry_run: bool = False,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> Retained:
     """Remove the landed files of a stream that are older than a time, and that its tables hold in full.
 
     With an `archive`, each is copied below it first, under the name of the stream and its own. `is_ending` is asked
-    before each file.
+    before each file. Where the stream has an address of its own, files are removed with `in_source` only.
     """
     zone, target = landing_zone(settings, stream), _archive(settings, stream, archive)
+    if zone.is_own and not in_source:
+        raise NotOursError(
+            f"The files of {stream} are in {zone.root}, which may be somebody else's: none is removed there without "
+            "--in-source.",
+        )
     before = datetime.now(UTC) - older_than
     done = Retained(stream, duration_text(older_than), archive)
     with lease(settings.state.database, f"retention.{stream}"):
         with catalog_errors():
             catalog = open_catalog(settings)
             ledger = _ledger(catalog, stream, zone)
-            files = {name: file for name, file in zone.list() if not is_hidden(name)}
+            files = dict(zone.files())
             done.files = len(files)
             old = {name: file for name, file in files.items() if file.modified_at < before}
             if not old:
@@ -143,6 +154,7 @@ def retain_all(
     older_than: timedelta | None,
     archive: str | None,
     *,
+    in_source: bool = False,
     dry_run: bool = False,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> list[Retained]:
@@ -159,8 +171,8 @@ def retain_all(
             )
         where = archive or (asked.archive if asked and not older_than else None)
         try:
-            done.append(retain(settings, stream, age, where, dry_run=dry_run, is_ending=is_ending))
-        except UnavailableError as error:
+            done.append(retain(settings, stream, age, where, in_source=in_source, dry_run=dry_run, is_ending=is_ending))
+        except (UnavailableError, NotOursError) as error:
             done.append(Retained(stream, duration_text(age), where, problem=error.message))
     return done
 
@@ -202,10 +214,10 @@ def _archive(settings: Settings, stream: str, archive: str | None) -> LandingZon
         return None
     target = zone_at(f"{as_uri(folder_or_address(archive))}/{stream}", settings.s3)
     for name in (path.stem for path in settings.contracts.glob("*.yaml")):
-        root = landing_zone(settings, name).root
-        if f"{target.root}/".startswith(f"{root}/") or f"{root}/".startswith(f"{target.root}/"):
+        zone = landing_zone(settings, name)
+        if zone.contains(target.root) or target.contains(zone.root):
             raise UsageError(
-                f"The archive {archive} is in the landing zone {root}: its files would land again.",
+                f"The archive {archive} is in the landing zone {zone.root}: its files would land again.",
                 "Use another folder or prefix.",
             )
     return target
@@ -224,10 +236,7 @@ def _ledger(catalog: Catalog, stream: str, zone: LandingZone) -> Table:
         )
     recorded = ledger.properties.get(LANDING_ROOT)
     if recorded != zone.root:
-        raise UsageError(
-            f"The files of {stream} landed in {recorded}, but LAKE_LANDING is now {zone.root}.",
-            "Change LAKE_LANDING back, or see `lakeproof landing move --help`.",
-        )
+        raise UsageError(*moved(stream, str(recorded), zone))
     return ledger
 
 

@@ -25,7 +25,7 @@ from lakeproof.kafka.modes import ModeName
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.kafka.topic import Topic
-from lakeproof.landing.zone import is_hidden, landing_zone
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog
 from lakeproof.state.breaker_log import Query as Pausing
@@ -477,14 +477,16 @@ def _behind(
         return *_messages_behind(settings, recorded, at), "messages"
     log = LandingLog(settings.state.database, stream)
     seq = Position.parse(accounted.marker.end).seq if accounted else 0
-    zone = landing_zone(settings, stream)
+    zone = landing_zone(settings, stream, ledger.properties)
     if recent and scheme_of(zone.root) == "s3":
         newest = log.newest_names(_RECENT_FILES)
         listed = dict(zone.list_recent(newest[0] if newest else None))
         known = log.known_among([*listed])
-        landed = [file.modified_at for name, file in listed.items() if not is_hidden(name) and name not in known]
+        landed = [
+            file.modified_at for name, file in listed.items() if not zone.ignores(name, file) and name not in known
+        ]
     else:
-        landed = [file.modified_at for name, file in zone.list() if not is_hidden(name) and not log.knows(name)]
+        landed = [file.modified_at for name, file in zone.files() if not log.knows(name)]
     waiting = len(landed) + max(log.head().seq - seq, 0)
     landed += (file.landed_at for file in log.files(seq, seq + 1))
     return waiting, _age(waiting, min(landed, default=None)), "files"

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from lakeproof.addresses import as_uri, folder_or_address
 from lakeproof.contracts import contract_text
 from lakeproof.errors import UsageError
 from lakeproof.settings import load_settings
@@ -14,8 +15,14 @@ landing_commands = typer.Typer(help="The landing zones of the streams.", no_args
 @landing_commands.command()
 def move(
     stream: Annotated[str, typer.Argument(help="Name of the stream.", show_default=False)],
+    source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER|URI", help="Where they are now, for a stream that runs with --source.", show_default=False
+        ),
+    ] = None,
 ) -> None:
-    """Record that the files of STREAM are now below LAKE_LANDING, because they were moved or mounted elsewhere.
+    """Record that the files of STREAM were moved or mounted elsewhere: where LAKE_LANDING or the contract says.
 
     This command moves no files, and no file is read again: files are identified by their names below the landing
     folder. It fails if none of the files that were read before is in the new folder.
@@ -28,6 +35,9 @@ def move(
     from lakeproof.tables.names import stream_tables
 
     settings = load_settings()
+    if source:
+        landing = settings.landing.model_copy(update={"source": as_uri(folder_or_address(source))})
+        settings = settings.model_copy(update={"landing": landing})
     contract_text(settings.contracts, stream)
     check_tables(settings)
     catalog = open_catalog(settings)

@@ -90,8 +90,8 @@ def _landing_zones(settings: Settings) -> list[str]:
 
     catalog, done = open_catalog(settings), []
     for _, stream in catalog.list_tables("ledger") if catalog.namespace_exists("ledger") else ():
-        recorded = catalog.load_table(stream_tables(stream).ledger).properties.get(LANDING_ROOT)
-        zone = landing_zone(settings, stream)
+        ledger = catalog.load_table(stream_tables(stream).ledger).properties
+        recorded, zone = ledger.get(LANDING_ROOT), landing_zone(settings, stream, ledger)
         if recorded in (None, zone.root):
             continue
         try:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from lakeproof.contracts.maintenance import AS_SET, Maintenance
 from lakeproof.contracts.model import (
     DEFAULT_BREAKER,
+    DEFAULT_LANDING,
     Breaker,
     DriftPolicy,
     Field,
+    Landing,
     ObjectType,
     Retention,
     Silver,
@@ -38,6 +40,7 @@ class Contract:
     breaker: Breaker = DEFAULT_BREAKER  # when too many units are bad
     retention: Retention | None = None  # None to keep landed files for ever
     maintenance: Maintenance = AS_SET  # of its tables, where it differs from the settings
+    landing: Landing = DEFAULT_LANDING
 
     @property
     def no_silver(self) -> str:

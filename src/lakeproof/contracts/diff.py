@@ -19,6 +19,7 @@ from lakeproof.contracts.model import (
     DecimalType,
     DriftPolicy,
     Field,
+    Landing,
     ListType,
     MapType,
     ObjectType,
@@ -102,6 +103,8 @@ def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
         yield _compatible(f"retention {_retention(old.retention)} → {_retention(new.retention)}: same records")
     if old.maintenance != new.maintenance:
         yield _compatible(f"maintenance {old.maintenance} → {new.maintenance}: same records and dead letters")
+    if old.landing != new.landing:
+        yield _compatible(f"landed files {_landing(old.landing)} → {_landing(new.landing)}: records as before")
     yield from _of_fields(old.fields, new.fields, "")
     yield from _of_rules(old, new)
 
@@ -130,6 +133,12 @@ def _retention(retention: Retention | None) -> str:
         return "of landed files unbounded"
     archived = f", archived in {retention.archive}" if retention.archive else ""
     return f"of landed files {duration_text(retention.landed)}{archived}"
+
+
+def _landing(landing: Landing) -> str:
+    include, exclude = (", ".join(globs) for globs in (landing.include, landing.exclude))
+    what = f"{include or 'all'}{f' but {exclude}' if exclude else ''}"
+    return f"{what} in {landing.location}" if landing.location else what
 
 
 def _of_fields(old: tuple[Field, ...], new: tuple[Field, ...], within: str) -> Iterator[Change]:

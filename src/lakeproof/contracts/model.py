@@ -64,6 +64,19 @@ class Retention:
     archive: str | None = None  # folder or address to which they are copied before they are removed
 
 
+@dataclass(frozen=True)
+class Landing:
+    """Where the files of a stream land, and which of them are read."""
+
+    location: str | None = None  # folder or address; None for the one below LAKE_LANDING
+    endpoint_url: str | None = None  # of the location's S3 server
+    include: tuple[str, ...] = ()  # globs; empty for all files
+    exclude: tuple[str, ...] = ()
+
+
+DEFAULT_LANDING = Landing()
+
+
 class PrimitiveType(StrEnum):
     """Type of a JSON scalar and of its column.
 

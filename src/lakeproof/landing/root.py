@@ -1,35 +1,63 @@
-"""The landing folder of a stream, recorded in its ledger so that a change is noticed."""
+"""The landing zone of a stream, recorded in its ledger so that a change is noticed."""
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from lakeproof.addresses import encoded
 from lakeproof.errors import UsageError
-from lakeproof.landing.zone import LandingZone
-from lakeproof.tables.names import LANDING_ROOT, stream_tables
+from lakeproof.landing.zone import GivenBy, LandingZone, landing_zone, zone_at
+from lakeproof.settings import Settings
+from lakeproof.storage.local import local_path
+from lakeproof.tables.names import LANDING_ROOT, LANDING_SOURCE, LANDING_START, stream_tables
+from lakeproof.topics import starting_files
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 _LOOKED_AT = 1000
+_BACK = {
+    GivenBy.SETTING: "Change LAKE_LANDING back.",
+    GivenBy.CONTRACT: "Change the location in the contract back.",
+    GivenBy.OPTION: "Leave out --source.",
+}
 
 
-def check_landing_root(catalog: "Catalog", stream: str, zone: LandingZone) -> None:
-    """Check that a stream's landing folder has not changed; record it the first time."""
-    ledger = catalog.load_table(stream_tables(stream).ledger)
-    recorded = ledger.properties.get(LANDING_ROOT)
+def open_landing_zone(catalog: "Catalog", settings: Settings, stream: str) -> LandingZone:
+    """The landing zone of a stream that is run. The first time, it is recorded, and where in it the stream begins."""
+    ledger = catalog.load_table(stream_tables(stream).ledger).properties
+    zone = landing_zone(settings, stream, ledger)
+    recorded = ledger.get(LANDING_ROOT)
     if recorded is None:
+        _check_own(settings, stream, zone)
+        begin = _begin(settings, zone)
+        record_landing_root(catalog, stream, zone, begin)
+        return landing_zone(settings, stream, ledger | ({LANDING_START: begin.isoformat()} if begin else {}))
+    if recorded != zone.root:
+        raise UsageError(*moved(stream, recorded, zone))
+    if zone.given_by is GivenBy.OPTION and LANDING_SOURCE not in ledger:
         record_landing_root(catalog, stream, zone)
-    elif recorded != zone.root:
-        raise UsageError(
-            f"The landing zone of {stream} was {recorded}, but LAKE_LANDING is now {zone.root}.",
-            f"Change LAKE_LANDING back. If the same files were moved or mounted elsewhere, run "
-            f"`lakeproof landing move {stream}`.",
-        )
+    return zone
 
 
-def record_landing_root(catalog: "Catalog", stream: str, zone: LandingZone) -> None:
-    """Record that a stream's files land in `zone`."""
+def moved(stream: str, recorded: str, zone: LandingZone) -> tuple[str, str]:
+    """Message and hint for a stream whose files were read from elsewhere."""
+    option = f" --source {zone.root}" if zone.given_by is GivenBy.OPTION else ""
+    return (
+        f"The landing zone of {stream} was {recorded}, but {zone.given_by} is now {zone.root}.",
+        f"{_BACK[zone.given_by]} If the same files were moved or mounted elsewhere, run `lakeproof landing move "
+        f"{stream}{option}`. Read other files as a stream of another name.",
+    )
+
+
+def record_landing_root(catalog: "Catalog", stream: str, zone: LandingZone, begin: datetime | None = None) -> None:
+    """Record that a stream's files land in `zone`, and that those from before `begin` are not read."""
+    properties = {LANDING_ROOT: zone.root}
+    if zone.given_by is GivenBy.OPTION:
+        properties[LANDING_SOURCE] = zone.root
+    if begin:
+        properties[LANDING_START] = begin.isoformat()
     with catalog.load_table(stream_tables(stream).ledger).transaction() as transaction:
-        transaction.set_properties({LANDING_ROOT: zone.root})
+        transaction.set_properties(properties)
 
 
 def check_same_files(catalog: "Catalog", stream: str, zone: LandingZone) -> tuple[int, int]:
@@ -43,3 +71,34 @@ def check_same_files(catalog: "Catalog", stream: str, zone: LandingZone) -> tupl
             "Set LAKE_LANDING to the folder where they are now. For other files, use another stream or lake.",
         )
     return len(rows), found
+
+
+def _begin(settings: Settings, zone: LandingZone) -> datetime | None:
+    """The time from which on files are read; None for all. In whole seconds, as S3 keeps the times of files."""
+    asked = starting_files(settings.landing.starting_files)
+    if asked == "earliest":
+        return None
+    begin = asked if isinstance(asked, datetime) else zone.storage.now()
+    return begin.replace(microsecond=0)
+
+
+def _check_own(settings: Settings, stream: str, zone: LandingZone) -> None:
+    """Refuse an address of a stream's own that cannot be listed, or where the lake writes: its files would land."""
+    if not zone.is_own:
+        return
+    if not zone.is_there():
+        raise UsageError(f"The folder {local_path(zone.root)} does not exist.", f"Correct {zone.given_by}.")
+    zone.storage.now()
+    places = {
+        "LAKE_WAREHOUSE": settings.catalog.warehouse_uri,
+        "LAKE_CHECKPOINTS": settings.state.checkpoints,
+        "LAKE_PUBLISHED": settings.sinks.files,
+    }
+    for name, uri in places.items():
+        place = zone_at(encoded(uri), settings.s3)
+        if zone.contains(place.root) or place.contains(zone.root):
+            raise UsageError(
+                f"The landing zone of {stream}, {zone.root}, and {name}, {place.root}, overlap: what the lake writes "
+                "would land.",
+                "Use another bucket or prefix for one of them.",
+            )

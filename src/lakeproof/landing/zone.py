@@ -7,17 +7,34 @@ are text: ``%`` and bytes that are not UTF-8 are percent-encoded. Files behind a
 import hashlib
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from enum import StrEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from lakeproof.addresses import as_uri, folder_or_address, sqlite_path
+from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
+from lakeproof.landing.selection import EVERYTHING, Ignored, Selection
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage import Storage, StoredFile, open_storage, scheme_of
 from lakeproof.storage.local import local_path
+from lakeproof.tables.names import LANDING_SOURCE, LANDING_START, stream_tables
+
+if TYPE_CHECKING:
+    from lakeproof.contracts.model import Landing
 
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
-_IN_PROGRESS = (".tmp", "._COPYING_")
+
+
+class GivenBy(StrEnum):
+    """What says where a landing zone is."""
+
+    SETTING = "LAKE_LANDING"
+    CONTRACT = "the contract"
+    OPTION = "--source"
 
 
 @dataclass(frozen=True)
@@ -26,6 +43,13 @@ class LandingZone:
 
     root: str  # URI of the folder or prefix, resolved by :func:`landing_zone`
     s3: S3Settings
+    selection: Selection = EVERYTHING
+    given_by: GivenBy = GivenBy.SETTING
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is not below LAKE_LANDING: then it may be somebody else's, and is never written to."""
+        return self.given_by is not GivenBy.SETTING
 
     @cached_property
     def storage(self) -> Storage:
@@ -33,7 +57,7 @@ class LandingZone:
         return open_storage(self.root, self.s3)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"root": self.root, "s3": self.s3}  # an open storage cannot be pickled
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # an open storage cannot be pickled
 
     def name_of(self, uri: str) -> str:
         """Name of the file at `uri`."""
@@ -57,10 +81,22 @@ class LandingZone:
         """Every file, with its name; hidden ones too."""
         return ((self.name_of(file.uri), file) for file in self.storage.list())
 
+    def files(self) -> Iterator[tuple[str, StoredFile]]:
+        """The files that are read, with their names."""
+        return ((name, file) for name, file in self.list() if not self.ignores(name, file))
+
+    def ignores(self, name: str, file: StoredFile) -> Ignored | None:
+        """Why a file is not read; None if it is."""
+        return self.selection.ignores(name, file)
+
     def list_recent(self, after: str | None) -> Iterator[tuple[str, StoredFile]]:
         """The files that may be new, see :meth:`lakeproof.storage.base.Storage.list_recent`; `after` is a name."""
         recent = self.storage.list_recent(None if after is None else self.uri_of(after))
         return ((self.name_of(file.uri), file) for file in recent)
+
+    def contains(self, uri: str) -> bool:
+        """Whether an address is the root or below it."""
+        return f"{uri}/".startswith(f"{self.root}/")
 
     def stat(self, name: str) -> StoredFile | None:
         """Return facts of one file; None if it does not exist."""
@@ -79,9 +115,54 @@ class LandingZone:
         return os.fsencode(local_path(self.root))
 
 
-def landing_zone(settings: Settings, stream: str) -> LandingZone:
-    """The landing zone of a stream, with links and ``..`` resolved."""
-    return zone_at(f"{settings.landing.uri}/{stream}", settings.s3)
+def landing_zone(settings: Settings, stream: str, ledger: Mapping[str, str] | None = None) -> LandingZone:
+    """The landing zone of a stream, with links and ``..`` resolved.
+
+    Parameters
+    ----------
+    settings
+        Those of the lake.
+    stream
+        Name of the stream.
+    ledger
+        Properties of the stream's ledger, which record the address of ``consumer run --source`` and where the stream
+        begins. Looked up by default.
+    """
+    recorded = _ledger_properties(settings, stream) if ledger is None else ledger
+    asked = landing_of_contract(settings, stream)
+    start = recorded.get(LANDING_START)
+    begin = datetime.fromisoformat(start) if start else None
+    if source := settings.landing.source or recorded.get(LANDING_SOURCE):
+        zone, given_by = zone_at(as_uri(folder_or_address(source)), settings.s3_of_source()), GivenBy.OPTION
+    elif asked.location:
+        s3 = settings.s3_of_source(asked.endpoint_url)
+        zone, given_by = zone_at(as_uri(folder_or_address(asked.location)), s3), GivenBy.CONTRACT
+    else:
+        zone, given_by = zone_at(f"{settings.landing.uri}/{stream}", settings.s3), GivenBy.SETTING
+    of_others = given_by is not GivenBy.SETTING
+    return replace(zone, given_by=given_by, selection=Selection(asked.include, asked.exclude, begin, of_others))
+
+
+def landing_of_contract(settings: Settings, stream: str) -> "Landing":
+    """What the contract of a stream says of its landing zone; nothing if there is no contract."""
+    from lakeproof.contracts.model import DEFAULT_LANDING
+
+    path = settings.contracts / f"{stream}.yaml"
+    text = path.read_bytes() if path.is_file() else b""
+    if b"landing" not in text and b"\0" not in text:  # nearly always, unless it is UTF-16; to read it takes longer
+        return DEFAULT_LANDING
+    from lakeproof.contracts import load_contract
+
+    return load_contract(settings.contracts, stream).landing
+
+
+def _ledger_properties(settings: Settings, stream: str) -> Mapping[str, str]:
+    database = sqlite_path(settings.catalog.uri)
+    if database and not database.exists():  # to look is not to make
+        return {}
+    with catalog_errors():
+        ledger = table_or_none(open_catalog(settings), stream_tables(stream).ledger)
+    return ledger.properties if ledger else {}
 
 
 def zone_at(uri: str, s3: S3Settings) -> LandingZone:
@@ -96,17 +177,6 @@ def zone_at(uri: str, s3: S3Settings) -> LandingZone:
 def content_hash(content: bytes) -> str:
     """128-bit BLAKE2b hash of a file, which the ledger keeps to recognize copies."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def is_hidden(name: str) -> bool:
-    """Whether a file is ignored, as by Hadoop: unfinished, or its name or a folder's begins with ``_`` or ``.``.
-
-    Folders above a linked folder do not count. A partition folder may begin with ``_``: ``_day=1``.
-    """
-    parts = name.split("/")[-1:] if name.startswith("/") else name.split("/")
-    return name.endswith(_IN_PROGRESS) or any(
-        part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts
-    )
 
 
 def _as_text(raw: bytes) -> str:

@@ -42,6 +42,10 @@ class Storage(Protocol):
         """Read a file; with `etag`, raise FileChangedError if it differs from the listed one."""
         ...
 
+    def now(self) -> datetime:
+        """Return the time by the clock that modification times come from."""
+        ...
+
     def write_new(self, uri: str, data: bytes) -> None:
         """Write a new file atomically; raise FileExistsError if there is one."""
         ...

@@ -103,6 +103,10 @@ class LocalStorage:
             raise FileChangedError(uri, "it was written to after it was listed")
         return data
 
+    def now(self) -> datetime:
+        """Return the time of this machine."""
+        return datetime.now(UTC)
+
     def write_new(self, uri: str, data: bytes) -> None:
         """Write beside the final name under a name that readers skip, then link it into place."""
         path = local_path(uri)

@@ -4,6 +4,8 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -23,7 +25,7 @@ _HINTS = {
     "NoSuchBucket": "Create the bucket, or use another one.",
     "InvalidAccessKeyId": "Check AWS_ACCESS_KEY_ID.",
     "SignatureDoesNotMatch": "Check AWS_SECRET_ACCESS_KEY.",
-    "AccessDenied": "Allow this key to list, read and write the bucket.",
+    "AccessDenied": "Allow this key to list and read the bucket, and to write to it if the lake is there.",
     "403": "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that this key has access to the bucket.",
     "404": "Create the bucket, or use another one.",
     "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
@@ -139,6 +141,12 @@ class S3Storage:
         changed = FileChangedError(uri, "it was overwritten")
         with _asking(f"Cannot read {uri}", absent=FileAbsentError(uri), changed=changed):
             return self._client.get_object(**wanted)["Body"].read()
+
+    def now(self) -> datetime:
+        """Return the time of the server, in whole seconds."""
+        with _asking(f"Cannot list s3://{self._bucket}/{self._prefix}"):
+            answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)
+        return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
 
     def write_new(self, uri: str, data: bytes) -> None:
         """Put an object if its key does not exist."""

@@ -40,6 +40,8 @@ PRODUCT = "lakeproof.product"  # property of a gold table: digest of its data pr
 REBUILDING = "__rebuild_"  # prefix of the suffix of tables that are being rebuilt
 REPLACED = "lakeproof.replaced-by"  # property of a table that a rebuild replaced: name of the new one
 LANDING_ROOT = "lakeproof.landing.zone-root"  # property of a ledger: URI of the landing folder of its sources
+LANDING_SOURCE = "lakeproof.landing.source"  # property of a ledger: the address of `consumer run --source`
+LANDING_START = "lakeproof.landing.start"  # property of a ledger: older files are not read; ISO 8601
 KAFKA_TOPIC = "lakeproof.kafka.topic"  # property of a ledger: topic of the stream, and the offsets where it begins
 SCHEMA_IDS = "lakeproof.schema-ids"
 """Property of a ledger: JSON with the schema registry's ids of contracts, by digest."""

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeproof.landing.zone import LandingZone, is_hidden, landing_zone
+from lakeproof.landing.selection import is_hidden
+from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.settings import S3Settings, settings_of
 
 S3 = S3Settings()
@@ -60,6 +61,25 @@ def test_a_local_zone_is_the_same_however_it_is_spelled(tmp_path: Path, spelling
 def test_a_prefix_is_the_same_however_many_slashes_it_has(spelling: str) -> None:
     settings = settings_of({"LAKE_LANDING": spelling}).model_copy(update={"s3": S3})
     assert landing_zone(settings, "events").root == "s3://bucket/a/b/events"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_contract_says_where_files_land_and_a_lake_that_is_not_made_yet_is_not_made(
+    tmp_path: Path, encoding: str
+) -> None:
+    text = (Path(__file__).parents[3] / "contracts" / "events.yaml").read_text()
+    server = "servers: [{server: landing, type: s3, location: 's3://acme//raw/'}]\n"
+    (tmp_path / "events.yaml").write_text(server + text, encoding)
+    keys = {"AWS_REGION": "eu-west-1", "LAKE_SOURCE_ACCESS_KEY_ID": "reader"}
+    settings = settings_of({"LAKE_HOME": tmp_path / "lake", "LAKE_CONTRACTS": tmp_path, **keys})
+    zone = landing_zone(settings, "events")
+    assert (zone.root, zone.is_own, zone.selection.of_others) == ("s3://acme/raw", True, True)
+    assert (zone.s3.access_key_id, zone.s3.region) == ("reader", "eu-west-1")
+    assert not landing_zone(settings, "sensors").is_own
+    assert not settings.home.exists()
+    # MinIO refuses such keys, S3 has them.
+    for key in ("/double.json", "a//b.json", "x/../y.json", "./z.json"):
+        assert zone.uri_of(zone.name_of(f"{zone.root}/{key}")) == f"{zone.root}/{key}"
 
 
 @pytest.mark.parametrize(

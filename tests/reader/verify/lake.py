@@ -13,7 +13,8 @@ from lakeproof.catalog import open_catalog
 from lakeproof.contracts import DriftPolicy, load_contract
 from lakeproof.judge.batch import Judge
 from lakeproof.judge.judged import Bad, Good
-from lakeproof.landing.zone import is_hidden, landing_zone
+from lakeproof.landing.selection import is_hidden
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandedFile
 from lakeproof.storage.local import local_path

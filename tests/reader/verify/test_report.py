@@ -4,13 +4,14 @@ import io
 
 import pytest
 
+from lakeproof.landing.selection import Ignored
 from reader.verify.check import Finding, Status, Verification
 from reader.verify.checks.sources import SECTION, result_of
 from reader.verify.report import ReportFormat, write_report
 
 
 def printed(capsys: pytest.CaptureFixture[str], *findings: Finding, resent: tuple[tuple[str, ...], ...] = ()) -> str:
-    found = Verification("events", {SECTION: (result_of(findings, hidden=1, resent=resent),)})
+    found = Verification("events", {SECTION: (result_of(findings, ignored={Ignored.HIDDEN: 1}, resent=resent),)})
     write_report([found], ReportFormat.TABLE, io.StringIO())
     return capsys.readouterr().out
 

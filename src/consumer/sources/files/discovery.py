@@ -1,20 +1,23 @@
 """Discovery: finding the files that landed, and leaving those that are still being written.
 
-A trigger looks at what is recent only, so that its cost does not grow with the landing zone; a sweep looks at
-everything, now and then, and takes what came in late under an old name.
+A trigger looks at what is recent only, so that its cost does not grow with the landing zone, or at what notifications
+name; a sweep looks at everything, now and then, and takes what came in late under an old name, or was not named.
 """
 
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from heapq import nlargest
 from threading import Lock
 
-from lakeproof.landing.zone import LandingZone, is_hidden
+from lakeproof.landing.zone import LandingZone
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage import StoredFile
 
 # On S3 a trigger lists behind the key that stands this many places before the newest one known.
 _RECENT_FILES = 1000
+_STATS_AT_ONCE = 8
 
 
 class Discovery:
@@ -30,15 +33,37 @@ class Discovery:
         # Files that are still young: the last look at each, and since when (monotonic) it looks the same.
         self._young: dict[str, tuple[StoredFile, float]] = {}
         self._lock = Lock()  # a sweep may run beside the trigger
+        self._is_sweeping = False
+        # What stands so many places before the end of the listing: a bucket may have many files that are not read.
+        self._swept = ""
 
     def recent(self) -> int:
         """Take new files among the recent ones; return how many."""
         newest = self._log.newest_names(_RECENT_FILES)
-        return self._take(self._zone.list_recent(newest[0] if newest else None))
+        after = max(newest[0] if newest else "", self._swept)
+        if not after and self._is_sweeping and self._zone.storage.shows_whole_files:
+            return 0  # it would list all, as the sweep does
+        return self._take(self._zone.list_recent(after or None))
 
     def sweep(self) -> int:
         """Take new files wherever they are; return how many."""
-        return self._take(self._zone.list())
+        self._is_sweeping = True
+        try:
+            found = list(self._zone.list())
+        finally:
+            self._is_sweeping = False
+        self._swept = min(nlargest(_RECENT_FILES, (name for name, _ in found)), default="")
+        return self._take(found)
+
+    def named(self, uris: Iterable[str]) -> int:
+        """Take new files that notifications name, if they exist; return how many."""
+        names = {self._zone.name_of(uri) for uri in uris if self._zone.contains(uri) and not uri.endswith("/")}
+        new = [name for name in names if not self._log.knows(name)]
+        if not new:
+            return 0
+        with ThreadPoolExecutor(_STATS_AT_ONCE) as pool:
+            seen = zip(new, pool.map(self._zone.stat, new), strict=True)
+            return self._take([(name, file) for name, file in seen if file])
 
     def sweep_until_settled(self) -> list[str]:
         """Sweep, give young files the time to settle, and return the names of those that still change."""
@@ -53,7 +78,7 @@ class Discovery:
         with self._lock:
             candidates = {name: seen for name in self._young if (seen := self._zone.stat(name))}
             for name, file in found:
-                if not self._log.knows(name) and not is_hidden(name):
+                if not self._log.knows(name) and not self._zone.ignores(name, file):
                     candidates.setdefault(name, file)
             whole, young = [], {}
             for name, file in candidates.items():

@@ -23,7 +23,7 @@ from consumer.spreading import balanced
 from lakeproof.checkpoint import read_checkpoint
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.recorded import check_comes_from
-from lakeproof.landing.root import check_landing_root
+from lakeproof.landing.root import open_landing_zone
 from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits, Settings
@@ -85,7 +85,7 @@ class FileSource(Source[LandedFile]):
         self._stream = stream
         self._query = query
         self._available_now = available_now
-        self._zone = landing_zone(settings, stream)
+        self._found: LandingZone | None = None
         self._log = LandingLog(settings.state.database, stream)
         self._start: Position | None = None
         self._until: int | None = None
@@ -112,9 +112,14 @@ class FileSource(Source[LandedFile]):
             )
 
     def prepare(self, catalog: Catalog) -> None:
-        """Check that the stream's files are where they were."""
+        """Check that the stream's files are where they were; the first time, record where, and where they begin."""
         check_comes_from(self._stream, catalog.load_table(stream_tables(self._stream).ledger).properties, None)
-        check_landing_root(catalog, self._stream, self._zone)
+        self._found = open_landing_zone(catalog, self._settings, self._stream)
+
+    def recall(self, catalog: Catalog) -> None:
+        """Take the landing zone from the ledger."""
+        ledger = catalog.load_table(stream_tables(self._stream).ledger).properties
+        self._found = landing_zone(self._settings, self._stream, ledger)
 
     def resume(self, ledger: Table, accounted: str | None) -> None:
         """Find where to go on; and, to take what is there, find that."""
@@ -137,7 +142,7 @@ class FileSource(Source[LandedFile]):
         if self._start is None:
             raise RuntimeError("A source is resumed before it is read.")
         options = LandingOptions(
-            self._query, self._stream, self._start, bulletin, self._until, pickle.dumps(self._settings)
+            self._query, self._stream, self._start, bulletin, self._until, pickle.dumps((self._settings, self._zone))
         )
         source = landing_source(options)
         spark.dataSource.register(source)
@@ -181,6 +186,12 @@ class FileSource(Source[LandedFile]):
     def is_origin(self, position: str) -> bool:
         """Whether a position is where a landing log begins."""
         return is_origin(position)
+
+    @property
+    def _zone(self) -> LandingZone:
+        if self._found is None:
+            raise RuntimeError("A source is prepared before it is resumed.")
+        return self._found
 
     def _discover_all(self) -> int:
         discovery = Discovery(self._zone, self._log, timedelta(seconds=self._settings.landing.settle_seconds))

@@ -22,9 +22,13 @@ from consumer.bulletin import Bulletin
 
 if TYPE_CHECKING:
     from consumer.sources.files.discovery import Discovery
+    from consumer.sources.files.notifications import Notifications
+    from lakeproof.landing.zone import LandingZone
     from lakeproof.settings import Settings
     from lakeproof.state.contract_log import ContractLog
     from lakeproof.state.landing_log import LandedFile, LandingLog, Position
+
+_CONNECT_SECONDS = 10.0  # between two attempts to reach the topic of notifications
 
 SCHEMA = (
     "seq long, name string, size long, etag string, landed_at timestamp, given_up boolean, "
@@ -51,7 +55,7 @@ class LandingOptions:
     bulletin: Bulletin  # says when to begin no more micro-batches, and takes the error that the reader fails with
     until: int | None
     """Take files up to this position of the landing log only, and look for no others; None for an endless stream."""
-    pickled_settings: bytes  # only the reading process opens them
+    pickled: bytes  # settings and landing zone; only the reading process opens them
 
 
 def landing_source(options: LandingOptions) -> type[DataSource]:
@@ -84,14 +88,20 @@ class LandingReader(SimpleDataSourceStreamReader):
     def __init__(self, options: LandingOptions) -> None:
         self._options = options
         self._next_sweep = 0.0
+        self._next_connect = 0.0
+        self._failure: Exception | None = None
         self._sweeping: Thread | None = None
 
     # Spark pickles the reader before it has read anything: what cannot be pickled is opened at first use.
 
     @cached_property
+    def _opened(self) -> "tuple[Settings, LandingZone]":
+        opened: tuple[Settings, LandingZone] = pickle.loads(self._options.pickled)  # noqa: S301 - our own
+        return opened
+
+    @property
     def _settings(self) -> "Settings":
-        settings: Settings = pickle.loads(self._options.pickled_settings)  # noqa: S301 - our own
-        return settings
+        return self._opened[0]
 
     @cached_property
     def _log(self) -> "LandingLog":
@@ -110,10 +120,17 @@ class LandingReader(SimpleDataSourceStreamReader):
         from datetime import timedelta
 
         from consumer.sources.files.discovery import Discovery
-        from lakeproof.landing.zone import landing_zone
 
-        zone = landing_zone(self._settings, self._options.stream)
-        return Discovery(zone, self._log, timedelta(seconds=self._settings.landing.settle_seconds))
+        return Discovery(self._opened[1], self._log, timedelta(seconds=self._settings.landing.settle_seconds))
+
+    @cached_property
+    def _notifications(self) -> "Notifications | None":
+        topic = self._settings.landing.notification_topic
+        if topic is None or not self._opened[1].root.startswith("s3://"):
+            return None
+        from consumer.sources.files.notifications import Notifications
+
+        return Notifications(self._settings.kafka, topic)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offset behind the last file that the tables have."""
@@ -163,11 +180,30 @@ class LandingReader(SimpleDataSourceStreamReader):
         return _rows(files, position, end, contract), _offset(end, contract)
 
     def _discover(self) -> None:
-        if monotonic() >= self._next_sweep and not (self._sweeping and self._sweeping.is_alive()):
-            self._next_sweep = monotonic() + self._settings.landing.sweep_seconds
-            self._sweeping = Thread(target=self._discovery.sweep, name="sweep", daemon=True)
+        if self._failure:
+            raise self._failure
+        notified = self._notifications
+        is_due = monotonic() >= self._next_sweep
+        is_down = notified is not None and not notified.is_up and monotonic() >= self._next_connect
+        if (is_due or is_down) and not (self._sweeping and self._sweeping.is_alive()):
+            if is_due:
+                self._next_sweep = monotonic() + self._settings.landing.sweep_seconds
+            self._next_connect = monotonic() + _CONNECT_SECONDS
+            self._sweeping = Thread(target=self._sweep, args=(is_due,), name="sweep", daemon=True)
             self._sweeping.start()
-        self._discovery.recent()
+        if notified:
+            self._discovery.named(notified.uris())
+        if not (notified and notified.is_up):
+            self._discovery.recent()
+
+    def _sweep(self, is_due: bool) -> None:
+        """Look at everything. Notifications come first: what lands meanwhile is named, or listed."""
+        try:
+            begins = self._notifications is not None and self._notifications.connect()
+            if is_due or begins:
+                self._discovery.sweep()
+        except Exception as error:  # noqa: BLE001 - raised by the next trigger
+            self._failure = error
 
     def _within_limits(self, files: "list[LandedFile]") -> "list[LandedFile]":
         size = 0

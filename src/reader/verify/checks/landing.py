@@ -5,6 +5,7 @@ behind it; the ledger before the tables; all of them before the files are listed
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ from sqlalchemy import select
 
 from lakeproof.checkpoint import Checkpoint, bronze_query, read_checkpoint
 from lakeproof.errors import UnavailableError
-from lakeproof.landing.zone import LandingZone, is_hidden, landing_zone
+from lakeproof.landing.root import moved
+from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.reasons import NOT_READ, Reason
 from lakeproof.settings import Limits, Settings
 from lakeproof.state.landing_log import Position
@@ -49,9 +51,9 @@ def check(scope: Scope) -> tuple[Result, ...]:
     if scope.topic is not None:
         return ()
     settings, stream = scope.settings, scope.stream
-    zone = landing_zone(settings, stream)
     checkpoint = read_checkpoint(settings, bronze_query(stream))
     ledger = scope.ledger_properties()
+    zone = landing_zone(settings, stream, ledger)
     marker = marker_in(ledger, bronze_query(stream))
     accounted = Position.parse(marker["end"]) if marker else None  # before the first micro-batch
     tables = TablesOfFiles(scope.session, scope.book.tables, replays := replays_of(scope))
@@ -61,10 +63,13 @@ def check(scope: Scope) -> tuple[Result, ...]:
     proven = old_sources(scope.session, scope.book.tables, scope.book.proven) if scope.book.since else set()
     tables.trust(proven)
     listed = dict(zone.list())
-    landed = {name: file for name, file in listed.items() if not is_hidden(name)}
-    _check_folder(zone, ledger.get(LANDING_ROOT), tables, landed)
-    pending = landed.keys() - tables.bookings.keys() - tables.accounts.keys()
+    ignored = {name: why for name, file in listed.items() if (why := zone.ignores(name, file))}
+    _check_folder(stream, zone, ledger.get(LANDING_ROOT), tables, listed.keys() - ignored.keys())
+    pending = listed.keys() - tables.bookings.keys() - tables.accounts.keys()
     passed, problems = _passed(settings, stream, checkpoint, accounted, pending)
+    # A file that was read, or should have been, is compared whatever is ignored now.
+    expected = {*passed, *tables.bookings, *tables.accounts}
+    landed = {name: file for name, file in listed.items() if name not in ignored or name in expected}
     compared = Compared(scope, replays)
     letters: dict[str, dict[int, list[str | None]]] = {}
     for source, position, raw_hash in tables.letters():
@@ -81,14 +86,14 @@ def check(scope: Scope) -> tuple[Result, ...]:
             bronze=sum(account.bronze for account in accounts),
             dead_letters=sum(account.rows - account.bronze for account in accounts),
             sampled=compared.rows,
-            hidden=len(listed) - len(landed),
+            ignored=Counter(why for name, why in ignored.items() if name not in expected),
             resent=found.resent(),
         ),
     )
 
 
 def _check_folder(
-    zone: LandingZone, recorded: str | None, tables: TablesOfFiles, landed: Mapping[str, StoredFile]
+    stream: str, zone: LandingZone, recorded: str | None, tables: TablesOfFiles, landed: AbstractSet[str]
 ) -> None:
     """Tell an empty landing zone from one that does not exist, or is another one."""
     if tables.bookings and not landed and not zone.is_there():
@@ -97,10 +102,7 @@ def _check_folder(
             "Check LAKE_LANDING, and that its disk is mounted.",
         )
     if recorded and recorded != zone.root:
-        raise UnavailableError(
-            f"The files landed in {recorded}, but LAKE_LANDING is now {zone.root}.",
-            "Change LAKE_LANDING back, or see `lakeproof landing move --help`.",
-        )
+        raise UnavailableError(*moved(stream, recorded, zone))
 
 
 def _passed(

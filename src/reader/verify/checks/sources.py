@@ -6,12 +6,20 @@ from collections.abc import Mapping, Sequence
 from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.history.applied import applied_contracts
+from lakeproof.landing.selection import Ignored
 from lakeproof.tables.names import stream_tables
 from lakeproof.wording import are, count_of
 from reader.verify.check import SHOWN_EXAMPLES, Finding, Result, Scope, Section, Status
 from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import sampled_rows
 from reader.verify.tables.replays import Replays
+
+_IGNORED = {
+    Ignored.HIDDEN: "with hidden names (such as _SUCCESS)",
+    Ignored.FORMAT: "of other formats by their names (such as .parquet)",
+    Ignored.EXCLUDED: "that the globs of the contract leave out",
+    Ignored.EARLIER: "from before the beginning of the stream",
+}
 
 ROWS_AT_ONCE = 100_000
 """Rows of bronze whose values are compared at once."""
@@ -25,13 +33,13 @@ def result_of(
     bronze: int = 0,
     dead_letters: int = 0,
     sampled: int = 0,
-    hidden: int = 0,
+    ignored: Mapping[Ignored, int] | None = None,
     resent: tuple[tuple[str, ...], ...] = (),
 ) -> Result:
     """What was found between what landed and the tables.
 
     There are `units` in what landed, and rows in `bronze` and among the `dead_letters`; `sampled` rows were compared
-    by value. Of files, `hidden` ones are ignored, and `resent` ones have the same bytes under several names.
+    by value. Of files, some are `ignored`, and `resent` ones have the same bytes under several names.
     """
     remarks = []
     if sampled:
@@ -40,15 +48,16 @@ def result_of(
         copies, first = sum(len(names) - 1 for names in resent), " = ".join(resent[0][:2])
         text = f"{are(copies, 'file')} {'a copy' if copies == 1 else 'copies'} of another file"
         remarks.append(f"{text}, with the same bytes: {first}" + (", …" if copies > 1 else ""))
-    if hidden:
-        remarks.append(f"ignored {count_of(hidden, 'file')} with hidden names (such as _SUCCESS).")
+    for why, count in (ignored or {}).items():
+        remarks.append(f"ignored {count_of(count, 'file')} {_IGNORED[why]}.")
     counts = Counter(finding.what for finding in findings)
     facts = {
         "landed_units": units,
         "bronze_rows": bronze,
         "dead_letters": dead_letters,
         "sampled_rows": sampled,
-        "hidden_files": hidden,
+        "hidden_files": (ignored or {}).get(Ignored.HIDDEN, 0),
+        "ignored_files": {why: (ignored or {}).get(why, 0) for why in Ignored},
         "counts": {status: counts[status] for status in Status},
         "resent": resent,
     }

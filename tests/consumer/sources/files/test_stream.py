@@ -9,6 +9,7 @@ from tests.lakes import changed
 from consumer.bulletin import Bulletin
 from consumer.sources.files.stream import LandingOptions, LandingReader
 from lakeproof.errors import LakeproofError
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandingLog
@@ -24,9 +25,8 @@ def landing(lake_settings: Settings) -> Path:
 def reader(settings: Settings, landing: Path) -> LandingReader:
     at_once = changed(settings, LAKE_SETTLE_SECONDS=0)
     begin = LandingLog(settings.state.database, "events").base
-    return LandingReader(
-        LandingOptions("bronze-events", "events", begin, Bulletin(landing.parent), None, pickle.dumps(at_once))
-    )
+    pickled = pickle.dumps((at_once, landing_zone(at_once, "events")))
+    return LandingReader(LandingOptions("bronze-events", "events", begin, Bulletin(landing.parent), None, pickled))
 
 
 def land(landing: Path, name: str) -> None:

@@ -1,0 +1,92 @@
+"""Notifications: the events of a bucket, in a topic, name new files without a listing.
+
+They are hints. Each key that is named is looked at before it is taken: an event that is duplicate, late or wrong
+does no harm, and what a lost one would have named is found by the next sweep. So no position in the topic is kept: a
+consumer that starts begins at its end, and then sweeps.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_plus
+
+from lakeproof.errors import LakeproofError
+from lakeproof.kafka.client import accepted_settings, client_properties
+from lakeproof.kafka.topic import Topic
+from lakeproof.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+_MESSAGES_AT_ONCE = 5_000
+_WAIT_SECONDS = 0.05
+
+
+class Notifications:
+    """Reads a topic of events. One thread connects, another one reads."""
+
+    def __init__(self, kafka: KafkaSettings, topic: str) -> None:
+        self._kafka = kafka
+        self._topic = Topic(kafka, topic)
+        self._consumer: Any = None  # confluent-kafka's, whose hints are incomplete
+        self._identity: tuple[str, list[int]] | None = None
+        self.is_up = False
+        """Whether new files can be expected to be named."""
+
+    def connect(self) -> bool:
+        """Read from the end of the topic on, unless it is being read; whether events may have been missed."""
+        try:
+            identity = self._topic.identity()
+            if identity == self._identity:
+                self.is_up = True
+                return False
+            ends = self._topic.extents(identity[1])
+        except LakeproofError:  # listings find the files until it is back
+            self.is_up = False
+            return False
+        from confluent_kafka import Consumer, TopicPartition
+
+        own = {"group.id": "lakeproof-notifications", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        with accepted_settings():
+            consumer = Consumer({**client_properties(self._kafka), **own, "error_cb": self._note})
+        consumer.assign([TopicPartition(self._topic.name, number, each.end) for number, each in ends.items()])
+        self._consumer, self._identity, self.is_up = consumer, identity, True
+        return True
+
+    def uris(self) -> list[str]:
+        """Addresses of objects that were created since the last call, maybe more than once."""
+        if self._consumer is None:
+            return []
+        messages = self._consumer.consume(_MESSAGES_AT_ONCE, _WAIT_SECONDS)
+        return [uri for message in messages if not message.error() for uri in created(message.value() or b"")]
+
+    def _note(self, error: "KafkaError") -> None:
+        from confluent_kafka import KafkaError
+
+        if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION):
+            self.is_up = False
+
+
+def created(value: bytes) -> Iterator[str]:
+    """Addresses of the objects that an event says were created; none for what is not such an event.
+
+    Takes the form of S3 and MinIO, as it is or within a message of SNS, and that of EventBridge.
+    """
+    try:
+        event = json.loads(value)
+    except (ValueError, RecursionError):
+        return
+    match event:
+        case {"Records": list(records)}:
+            for record in records:
+                match record:
+                    case {"eventName": str(what), "s3": {"bucket": {"name": str(bucket)}, "object": {"key": str(key)}}}:
+                        if "ObjectCreated:" in what:
+                            yield f"s3://{bucket}/{unquote_plus(key)}"
+        case {
+            "detail-type": "Object Created",
+            "detail": {"bucket": {"name": str(bucket)}, "object": {"key": str(key)}},
+        }:
+            yield f"s3://{bucket}/{key}"
+        case {"Type": "Notification", "Message": str(message)}:
+            yield from created(message.encode(errors="surrogatepass"))

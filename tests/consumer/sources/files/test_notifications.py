@@ -1,0 +1,269 @@
+"""New files are found by the events of a bucket, without a listing; what no event names, a sweep finds."""
+
+import json
+import pickle
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.lakes import changed
+from tests.messages import received, send
+from tests.pages import blocks
+from tests.servers import KafkaServer, Minio, MinioServer
+
+from consumer.asked import with_landing
+from consumer.bulletin import Bulletin
+from consumer.sources.files.notifications import created
+from consumer.sources.files.stream import LandingOptions, LandingReader
+from lakeproof.errors import UnavailableError
+from lakeproof.landing.zone import landing_zone
+from lakeproof.settings import VARIABLES, Settings
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.landing_log import LandingLog
+from lakeproof.storage.s3 import s3_client
+
+HOURS = 86_400
+_PATIENCE = 30.0
+
+
+class Notifying(MinioServer):
+    """MinIO that publishes the events of buckets to a topic."""
+
+    arn = "arn:minio:sqs::LAKE:kafka"
+
+    def __init__(self, folder: Path, kafka: KafkaServer, topic: str) -> None:
+        target = {"ENABLE": "on", "BROKERS": kafka.bootstrap_servers, "TOPIC": topic}
+        self.target = {f"MINIO_NOTIFY_KAFKA_{name}_LAKE": value for name, value in target.items()}
+        self.topic = topic
+        super().__init__(folder)
+
+    def options(self) -> dict[str, Any]:
+        options = super().options()
+        return options | {"env": options["env"] | self.target}
+
+
+@pytest.fixture(scope="module")
+def notifying(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaServer) -> Iterator[Notifying]:
+    with Notifying(tmp_path_factory.mktemp("notifying"), kafka, kafka.new_topic(partitions=2)) as server:
+        yield server
+
+
+class Bucket:
+    """A bucket whose events are published."""
+
+    def __init__(self, minio: Minio, name: str) -> None:
+        self.name, self.client = name, s3_client(minio.settings())
+        self.client.create_bucket(Bucket=name)
+        self.notify(Notifying.arn)
+
+    def notify(self, *targets: str) -> None:
+        """Publish the events there, or nowhere."""
+        queues = [{"QueueArn": each, "Events": ["s3:ObjectCreated:*", "s3:ObjectRemoved:*"]} for each in targets]
+        self.client.put_bucket_notification_configuration(
+            Bucket=self.name,
+            NotificationConfiguration={"QueueConfigurations": queues},  # type: ignore[typeddict-item]
+        )
+
+    def put(self, *keys: str) -> None:
+        for key in keys:
+            self.client.put_object(Bucket=self.name, Key=key, Body=b"[]")
+
+
+class Stream:
+    """The reader of a stream, as Spark asks it."""
+
+    def __init__(self, reader: LandingReader) -> None:
+        self._reader = reader
+        self._position = reader.initialOffset()
+        self.names: list[str] = []
+        self.listings: list[str] = []
+        storage = reader._opened[1].storage
+        events = storage._client.meta.events  # type: ignore[attr-defined]
+        events.register("before-call.s3.ListObjectsV2", lambda **_: self.listings.append("one"))
+
+    def trigger(self) -> None:
+        rows, self._position = self._reader.read(self._position)
+        self.names += [row[1] for row in rows]
+
+    def has_swept(self) -> None:
+        """Trigger until the first sweep is over, and events are read."""
+        self.trigger()
+        sweeping = self._reader._sweeping
+        assert sweeping is not None
+        sweeping.join(_PATIENCE)
+        self.trigger()
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Trigger until something holds."""
+        deadline = time.monotonic() + _PATIENCE
+        while not holds():
+            assert time.monotonic() < deadline, self.names
+            self.trigger()
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def bucket(notifying: Notifying, request: pytest.FixtureRequest) -> Bucket:
+    return Bucket(notifying.minio, f"test-{abs(hash(request.node.name)):x}"[:40])
+
+
+@pytest.fixture
+def follow(
+    lake_settings: Settings, notifying: Notifying, kafka: KafkaServer, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Stream]:
+    """Follow the bucket."""
+    for name, value in notifying.minio.environment().items():
+        monkeypatch.setenv(name, value)
+    environment = notifying.minio.environment()
+
+    def follow(**changes: Any) -> Stream:
+        servers = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_NOTIFICATION_TOPIC": notifying.topic}
+        settings = changed(lake_settings, **environment, **servers, LAKE_SWEEP_SECONDS=HOURS)
+        settings = changed(settings, **changes)
+        settings = with_landing(settings, None, f"s3://{bucket.name}/exports", None, ["events"])
+        ContractLog(settings.state.database).make_current("events", "any", b"")
+        pickled = pickle.dumps((settings, landing_zone(settings, "events")))
+        begin = LandingLog(settings.state.database, "events").base
+        folder = lake_settings.home
+        return Stream(LandingReader(LandingOptions("bronze-events", "events", begin, Bulletin(folder), None, pickled)))
+
+    return follow
+
+
+@pytest.mark.s3
+def test_new_files_are_taken_without_a_listing(
+    bucket: Bucket, follow: Callable[..., Stream], notifying: Notifying, kafka: KafkaServer
+) -> None:
+    bucket.put("exports/m.json")
+    stream = follow()
+    stream.has_swept()
+    assert stream.names == ["m.json"]
+    before = len(stream.listings)
+    # Keys that sort before all that is known; and what is no new file of this stream.
+    bucket.put("exports/a b+c%.json", "exports/ü/1.json", "exports/folder/", "exports/x.parquet", "exports/_SUCCESS")
+    bucket.put("exports-2/b.json", "c.json")
+    bucket.put("exports/deleted.json")
+    bucket.client.delete_object(Bucket=bucket.name, Key="exports/deleted.json")
+    stream.until(lambda: len(stream.names) >= 3)
+    events = [message.value() or b"" for message in received(kafka, notifying.topic)]
+    assert len(events) >= 9
+    # Each event again, in the opposite order, and some that are none.
+    false = json.dumps({"Records": [record(bucket.name, "exports/never.json"), {"s3": 1}, None]}).encode()
+    send(kafka, notifying.topic, [*reversed(events), b"", b"garbage", b"[" * 100_000, b'{"Records": 1}', false])
+    bucket.put("exports/last.json")
+    stream.until(lambda: "last.json" in stream.names)
+    for _ in range(3):
+        stream.trigger()
+    known = {"m.json", "a b+c%25.json", "ü/1.json", "last.json"}
+    # Whether the deleted one was still there when it was looked at is a matter of milliseconds.
+    assert sorted(stream.names) == sorted(known | ({"deleted.json"} & {*stream.names}))
+    assert len(stream.listings) == before
+
+
+@pytest.mark.s3
+def test_what_no_event_names_is_found_by_a_sweep(bucket: Bucket, follow: Callable[..., Stream]) -> None:
+    stream = follow(LAKE_SWEEP_SECONDS=3)
+    stream.has_swept()
+    bucket.notify()
+    bucket.put("exports/lost.json")
+    stream.trigger()
+    assert stream.names == []
+    stream.until(lambda: stream.names == ["lost.json"])
+    # A consumer that was away finds what landed meanwhile, whatever events there were.
+    bucket.notify(Notifying.arn)
+    bucket.put("exports/meanwhile.json")
+    again = follow()
+    again.until(lambda: "meanwhile.json" in again.names)
+    assert sorted(again.names) == ["lost.json", "meanwhile.json"]
+
+
+@pytest.mark.s3
+def test_without_the_topic_files_are_listed(bucket: Bucket, follow: Callable[..., Stream]) -> None:
+    for changes in ({"LAKE_NOTIFICATION_TOPIC": "no-such-topic"}, {"LAKE_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}):
+        stream = follow(**changes, LAKE_KAFKA_TIMEOUT_SECONDS=1)
+        stream.trigger()
+        key = f"{len(changes)}-{time.monotonic_ns()}.json"
+        bucket.put(f"exports/{key}")
+        stream.until(lambda key=key, stream=stream: key in stream.names)  # type: ignore[misc]
+
+
+@pytest.mark.s3
+def test_a_sweep_that_fails_is_noticed(bucket: Bucket, follow: Callable[..., Stream]) -> None:
+    stream = follow(LAKE_SWEEP_SECONDS=0.5)
+    stream.has_swept()
+    bucket.client.delete_bucket(Bucket=bucket.name)
+    with pytest.raises(UnavailableError, match="NoSuchBucket"):
+        stream.until(lambda: False)
+
+
+@pytest.mark.all
+@pytest.mark.s3
+def test_brokers_that_are_away_and_return(
+    bucket: Bucket, follow: Callable[..., Stream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("consumer.sources.files.stream._CONNECT_SECONDS", 0.5)
+    with KafkaServer(tmp_path / "kafka") as own:
+        topic = own.new_topic()
+        stream = follow(LAKE_KAFKA_BOOTSTRAP_SERVERS=own.bootstrap_servers, LAKE_NOTIFICATION_TOPIC=topic)
+        stream.has_swept()
+        own.stop()
+        bucket.put("exports/listed.json")
+        stream.until(lambda: "listed.json" in stream.names)
+        own.start()
+        stream.until(lambda: stream._reader._notifications.is_up)  # type: ignore[union-attr]
+        before = len(stream.listings)
+        bucket.put("exports/0-named.json")
+        send(own, topic, [json.dumps({"Records": [record(bucket.name, "exports/0-named.json")]}).encode()])
+        stream.until(lambda: "0-named.json" in stream.names)
+        assert len(stream.listings) == before
+
+
+def record(bucket: str, key: str, what: str = "ObjectCreated:Put") -> dict[str, Any]:
+    """A record of an event of S3."""
+    return {"eventName": what, "s3": {"bucket": {"name": bucket}, "object": {"key": key, "size": 2}}}
+
+
+@pytest.mark.s3
+def test_the_page_says_how_minio_publishes_events(
+    notifying: Notifying, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = "docs/existing-bucket.md"
+    consumer, server = [
+        dict(re.findall(r"^export (\w+)=(\S+)$", block, re.MULTILINE)) for block in blocks(page, "sh")[1:]
+    ]
+    assert server.keys() == notifying.target.keys()
+    assert server["MINIO_NOTIFY_KAFKA_TOPIC_LAKE"] == consumer["LAKE_NOTIFICATION_TOPIC"]
+    assert consumer.keys() <= VARIABLES
+    for name, value in notifying.minio.environment().items():
+        monkeypatch.setenv(name, value)
+    client = s3_client(notifying.minio.settings())
+    client.create_bucket(Bucket="acme-raw")
+    (python,) = blocks(page, "python")
+    exec(python, {})
+    client.put_object(Bucket="acme-raw", Key="exports/a.json", Body=b"[]")
+    found: set[str] = set()
+    deadline = time.monotonic() + _PATIENCE
+    while "s3://acme-raw/exports/a.json" not in found and time.monotonic() < deadline:
+        found = {uri for message in received(kafka, notifying.topic) for uri in created(message.value() or b"")}
+    assert "s3://acme-raw/exports/a.json" in found
+
+
+def test_the_forms_of_events() -> None:
+    s3 = {
+        "Records": [record("b", "a+b%2Fc%25.json"), record("b", "gone", "ObjectRemoved:Delete"), record("b", "%C3%BC")]
+    }
+    expected = ["s3://b/a b/c%.json", "s3://b/ü"]
+    assert list(created(json.dumps(s3).encode())) == expected
+    assert list(created(json.dumps({"Type": "Notification", "Message": json.dumps(s3)}).encode())) == expected
+    bridge = {"detail-type": "Object Created", "detail": {"bucket": {"name": "b"}, "object": {"key": "a+b%.json"}}}
+    assert list(created(json.dumps(bridge).encode())) == ["s3://b/a+b%.json"]
+    for other in (
+        {"Service": "Amazon S3", "Event": "s3:TestEvent"},
+        [],
+        None,
+        {"Records": [record("b", "x") | {"s3": 0}]},
+    ):
+        assert list(created(json.dumps(other).encode())) == []
