@@ -34,7 +34,7 @@ def native_hashes(kind: Kind, columns: Mapping[str, tuple[Any, Type | None]], ro
 
     `columns` are those of :func:`consumer.texts.texts_of_fields`.
     """
-    hash_rows = _function(kind)
+    hash_rows = native_function(kind)
     if hash_rows is None:
         return None
     names, children = [], []
@@ -51,7 +51,8 @@ def native_hashes(kind: Kind, columns: Mapping[str, tuple[Any, Type | None]], ro
 
 
 @cache
-def _function(kind: Kind) -> Callable[[_Part], bytes] | None:
+def native_function(kind: Kind) -> Callable[[_Part], bytes] | None:
+    """The function that hashes rows, if the native judge is installed and has it."""
     if judge_choice().name != "native":
         return None
     return getattr(import_module("native_judge"), kind, None)

@@ -62,6 +62,8 @@ def test_a_kept_lake_goes_on(archive: Path, minio: Minio, tmp_path: Path) -> Non
         after = {table: count(table) for table in before}
         assert after["ledger"] == 12
         assert all(after[table] > before[table] for table in before)
+        hashes = "select count(bronze_hash), count(dead_letters_hash) from ledger.events"
+        assert run("reader", "sql", hashes, "--format", "csv").splitlines()[1] == "4,4"  # of the new files
         assert "Clean: each landed unit is in exactly one table, once." in run("reader", "verify")
     finally:
         for each in client.list_objects_v2(Bucket=BUCKET).get("Contents", []):

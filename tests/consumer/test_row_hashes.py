@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
+from structlog.testing import capture_logs
 
+from consumer import native_hashes as native_module
 from consumer import row_hashes as row_hashes_module
 from consumer.layers.silver import content as content_module
 from consumer.layers.silver.content import content_hashes
@@ -30,6 +32,7 @@ from lakeproof.contracts import (
     PrimitiveType,
 )
 from lakeproof.contracts.model import Type
+from lakeproof.install.judges import JudgeChoice
 from lakeproof.tables.schemas import bronze_schema, dead_letter_schema
 from reader.verify.tables.row_hash import row_hash_sql, sum_sql
 
@@ -240,3 +243,45 @@ def test_days_before_1970() -> None:
     contract = Contract("t", "1", "", (Field("on", PrimitiveType.DATE),), ("on",), "on")
     rows = batch([{"on": date(1, 1, 1)}, {"on": date(1969, 12, 31)}], bronze_schema(contract))
     assert row_hashes(rows, contract).tolist() == in_sql(rows, bronze_schema(contract), contract.fields)[0]
+
+
+class Broken:
+    """A module of the judge's name that fails, or that is of an older version."""
+
+    def __init__(self, *, panics: bool) -> None:
+        if panics:
+            self.row_hashes = self._panic
+
+    def _panic(self, _: object) -> bytes:
+        raise RuntimeError("the native hashes panicked")
+
+
+@pytest.mark.parametrize("panics", [True, False])
+def test_python_hashes_where_the_native_judge_does_not(monkeypatch: pytest.MonkeyPatch, panics: bool) -> None:
+    expected = one(ROW)
+    monkeypatch.setattr(native_module, "judge_choice", lambda: JudgeChoice("native", "0"))
+    monkeypatch.setattr(native_module, "import_module", lambda _: Broken(panics=panics))
+    native_module.native_function.cache_clear()
+    try:
+        with capture_logs() as logs:
+            assert one(ROW) == expected
+    finally:
+        native_module.native_function.cache_clear()
+    assert [each["event"] for each in logs] == ["native_hashes_replaced"] * panics
+
+
+@pytest.mark.skipif(not IS_NATIVE, reason="the native judge is not installed")
+@pytest.mark.parametrize(
+    "part",
+    [
+        ("text", 1, None, [b""], [], [], 0),
+        ("object", 1, None, [], [("int", 1, None, [b"\0"], [], [], 0)], [b"1:a"], 0),
+        ("object", 1, None, [], [("other", 1, None, [], [], [], 0)], [b"1:a"], 0),
+        ("object", 1, None, [], [("text", 1, None, [bytes(8)], [], [], 0)], [b"1:a"], 0),
+        ("object", 2, None, [], [("list", 1, None, [bytes(16)], [], [], 0)], [b"1:a"], 0),
+    ],
+)
+def test_the_native_judge_refuses_what_it_cannot_read(part: Any) -> None:
+    """And neither ends the process nor reads beyond a buffer."""
+    with pytest.raises(RuntimeError):
+        import_module("native_judge").row_hashes(part)
