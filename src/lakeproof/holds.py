@@ -63,19 +63,30 @@ def holds_of(table: "Table", name: str) -> list[Hold]:
     return found
 
 
-def hold(catalog: "Catalog", table: str, name: str, until: datetime, snapshot_id: int | None = None) -> Hold | None:
-    """Keep a snapshot of a table until a deadline: the given one, or the newest.
+def hold(
+    catalog: "Catalog",
+    table: str,
+    name: str,
+    until: datetime,
+    snapshot_id: int | None = None,
+    *,
+    oldest: bool = False,
+) -> Hold | None:
+    """Keep a snapshot of a table until a deadline: the given one, the oldest, or the newest.
 
     If a reader of this name has one already, it keeps that one, and the deadline is replaced. None if the table has no
     snapshot, or the given one has expired.
     """
+    from pyiceberg.table.snapshots import ancestors_of
+
     check_name(name)
     tag = f"{PREFIX}{name}"
 
     def change(loaded: "Table") -> Hold | None:
         held = loaded.metadata.refs.get(tag)
-        newest = loaded.current_snapshot()
-        wanted = snapshot_id or (held.snapshot_id if held else newest and newest.snapshot_id)
+        ancestors = list(ancestors_of(loaded.current_snapshot(), loaded.metadata))
+        first = next(iter(ancestors[-1:] if oldest else ancestors), None)
+        wanted = snapshot_id or (held.snapshot_id if held else first and first.snapshot_id)
         snapshot = loaded.snapshot_by_id(wanted) if wanted else None
         if snapshot is None:
             return None

@@ -78,7 +78,8 @@ def streams(settings: Settings, folder: Path) -> Report:
     while True:
         is_last = (folder / "end").exists()
         names = [names[1], f"round-{rounds}"]
-        hold(open_catalog(settings), TABLES.bronze, names[1], datetime.now(UTC) + timedelta(hours=1))
+        until = datetime.now(UTC) + timedelta(hours=1)
+        hold(open_catalog(settings), TABLES.bronze, names[1], until, oldest=rounds == 0)  # where a stream begins
         _take(spark, folder, "registered")
         if names[0]:
             release(open_catalog(settings), TABLES.bronze, names[0])

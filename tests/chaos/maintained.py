@@ -80,7 +80,7 @@ def two_maintainers(bench: Bench) -> Outcome:
     with lake.producing():
         for _ in range(3):
             both = [bench.start_victim("maintain", STREAM)]
-            with _other(lake.others, "LAKE_LANDING_LOG_URI", str(own)):
+            with _other(lake.others, "LAKE_LANDING_LOG_URI", f"sqlite:///{own}"):
                 both.append(bench.start_victim("maintain", STREAM))
             for each in both:
                 code = each.wait(PROGRAM_SECONDS)

@@ -47,7 +47,13 @@ def test_a_reader_keeps_its_snapshot_when_the_deadline_is_extended(catalog: Cata
     catalog.load_table(NAME).append(ROWS)
     assert hold(catalog, NAME, "nightly-report", until + HOUR)
     assert hold(catalog, NAME, "other", until)
-    assert held(catalog) == {"nightly-report": (first, until + HOUR), "other": (newest(catalog), until)}
+    assert hold(catalog, NAME, "stream", until, oldest=True)
+    assert held(catalog) == {
+        "nightly-report": (first, until + HOUR),
+        "other": (newest(catalog), until),
+        "stream": (first, until),
+    }
+    assert release(catalog, NAME, "stream")
     table = catalog.load_table(NAME)
     table.maintenance.expire_snapshots().older_than(datetime.now(UTC).replace(tzinfo=None) + HOUR).commit()
     assert first in {each.snapshot_id for each in catalog.load_table(NAME).snapshots()}

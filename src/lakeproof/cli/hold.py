@@ -28,6 +28,10 @@ def hold(
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Until when. Instead of --for.", show_default=False)
     ] = None,
+    oldest: Annotated[
+        bool,
+        typer.Option("--oldest", help="Hold the oldest snapshot, where a new stream of Spark begins, not the newest."),
+    ] = False,
     release: Annotated[bool, typer.Option("--release", help="Hold nothing any longer.")] = False,
 ) -> None:
     """Keep what tables have now for a reader, until a deadline; without options, list who keeps what.
@@ -42,7 +46,7 @@ def hold(
 
     settings = load_settings()
     if name is None:
-        if duration or until or release:
+        if duration or until or release or oldest:
             raise UsageError("--as is missing.", "Add the name of the reader, like --as nightly-report.")
         _list(settings, target)
         return
@@ -54,7 +58,7 @@ def hold(
             if deadline is None:
                 if release_table(catalog, table, name):
                     typer.echo(f"{table}: released")
-            elif held := hold_table(catalog, table, name, deadline):
+            elif held := hold_table(catalog, table, name, deadline, oldest=oldest):
                 typer.echo(f"{table}: snapshot {held.snapshot_id} held until {deadline:%F %H:%M} UTC")
 
 
