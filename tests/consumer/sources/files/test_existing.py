@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from consumer.app import status
 from consumer.app.retain import NotOursError, retain
 from consumer.asked import with_landing
+from lakeproof.catalog import open_catalog
 from lakeproof.cli import app as lakeproof
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.landing.selection import Ignored
@@ -205,6 +206,10 @@ def test_globs_can_change_and_verify_agrees(settings: Settings, run: Run, tmp_pa
     assert landed_facts(settings) == {}
     (folder / "b" / "2.json").write_bytes(b"[]")
     assert [(each.place, each.what) for each in verify(settings).off] == [("b/2.json", "changed")]
+    # One that the consumer has passed is missed, though it is no longer included.
+    for table, column in ((f"bronze.{STREAM}", "_source"), (f"ledger.{STREAM}", "source")):
+        open_catalog(settings).load_table(table).delete(f"{column} = 'b/2.json'")
+    assert ("b/2.json", "lost") in [(each.place, each.what) for each in verify(settings).off]
 
 
 def test_an_address_that_moves_is_noticed(settings: Settings, run: Run, tmp_path: Path) -> None:

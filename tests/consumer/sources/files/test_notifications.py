@@ -3,14 +3,19 @@
 import json
 import pickle
 import re
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chaos.processes import Process, wait_until
+from tests.consumer.lake import rows
+from tests.consumer.test_cli import environment
 from tests.lakes import changed
-from tests.messages import received, send
+from tests.messages import event, received, send
 from tests.pages import blocks
 from tests.servers import KafkaServer, Minio, MinioServer
 
@@ -219,6 +224,34 @@ def test_brokers_that_are_away_and_return(
         send(own, topic, [json.dumps({"Records": [record(bucket.name, "exports/0-named.json")]}).encode()])
         stream.until(lambda: "0-named.json" in stream.names)
         assert len(stream.listings) == before
+
+
+@pytest.mark.all
+@pytest.mark.s3
+@pytest.mark.spark
+def test_a_consumer_that_runs_finds_what_is_named(
+    bucket: Bucket, lake_settings: Settings, notifying: Notifying, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    own = {name.replace("AWS_", "LAKE_SOURCE_"): value for name, value in notifying.minio.environment().items()}
+    topic = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_NOTIFICATION_TOPIC": notifying.topic}
+    variables = environment(lake_settings) | own | topic | {"LAKE_SWEEP_SECONDS": str(HOURS)}
+    bucket.client.put_object(Bucket=bucket.name, Key="exports/m.json", Body=event(1))
+    command = [sys.executable, "-m", "consumer", "run", "events", "--to", "bronze", "--source"]
+    process = Process(
+        [*command, f"s3://{bucket.name}/exports", "--trigger", "200 milliseconds"], variables, tmp_path / "log"
+    )
+    try:
+        for number, key in enumerate(("m", "a b+%"), 1):
+            if number > 1:
+                # It sorts before all that is known, where no listing of a trigger looks.
+                bucket.client.put_object(Bucket=bucket.name, Key=f"exports/{key}.json", Body=event(number))
+            assert wait_until(lambda n=number: len(process.said("micro-batch")) >= n or not process.alive, 180)  # type: ignore[misc]
+            assert process.alive, process.text()
+        process.signal_itself(signal.SIGTERM)
+        assert process.wait(60) == 0, process.text()
+    finally:
+        process.end_all()
+    assert {row["_source"] for row in rows(lake_settings, "bronze.events")} == {"m.json", "a b+%25.json"}
 
 
 def record(bucket: str, key: str, what: str = "ObjectCreated:Put") -> dict[str, Any]:
