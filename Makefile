@@ -1,6 +1,6 @@
 # Each target prepares what it needs. The logic is in deploy/ and tests/.
 .DEFAULT_GOAL := help
-.PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-native setup-test test fuzz chaos lint bench requirements jars-lock
+.PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-native setup-test test fuzz chaos lint bench soak requirements jars-lock
 
 help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +53,9 @@ lint: ## run the checks, not the tests
 
 bench: ## run the benchmarks, or one: make bench NAME=backlog ARGS="--files 100 --repeat 1"
 	@benchmarks/bench.sh $(NAME) $(ARGS)
+
+soak: ## run a maintained stream for an hour, and plot what must not grow; ARGS="--seconds 600"
+	@benchmarks/bench.sh soak $(or $(ARGS),--seconds 3600)
 
 requirements: setup ## pin the dependencies of pyproject.toml, after a change of it
 	@deploy/requirements.sh

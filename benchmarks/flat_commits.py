@@ -1,6 +1,7 @@
 """What an append costs a table with a given number of snapshots.
 
-Run as a side: ``python -m benchmarks.flat_commits SNAPSHOTS``.
+Run as a side: ``python -m benchmarks.flat_commits SNAPSHOTS [maintained] [gzip]``: with a history that was maintained,
+and with metadata files that are compressed.
 """
 
 import json
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.flat_figures import percentile
 from benchmarks.flat_tables import QUERY, append_many, marker
+from consumer.app.maintain import maintain_table
 from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.iceberg import append
 from consumer.iceberg.append import append_once, open_table
@@ -29,12 +31,12 @@ _STREAM = "events"
 _ROWS = 1_000
 _WARM_UPS = 30
 _APPENDS = 30
-_STEPS = ("_newest", "_prepare", "_commit")
+_STEPS = ("newest_marker", "_prepare", "_commit")
 
 
 def main() -> None:
     """Warm up on another table, make the history, then append as the consumer does."""
-    snapshots = int(sys.argv[1])
+    snapshots, options = int(sys.argv[1]), sys.argv[2:]
     settings = load_settings()
     spark = start_session(settings, "benchmark: commits", PLANNING_ONLY)
     ensure_tables(open_catalog(settings), load_contract(settings.contracts, _STREAM))
@@ -42,10 +44,24 @@ def main() -> None:
     _timed_appends(spark, settings, names.dead_letters, 0, _WARM_UPS)
     one = _file(spark, settings, names.bronze)
     append_many(spark, names.bronze, [(marker(number), one) for number in range(snapshots)])
+    figures: dict[str, float] = {}
+    if "gzip" in options:
+        open_table(spark, names.bronze, QUERY).set_property("write.metadata.compression-codec", "gzip")
+    if "maintained" in options:
+        at_once = settings.maintenance.model_copy(update={"keep_hours": 1e-9})
+        began = time.perf_counter()
+        maintained = maintain_table(spark, names.bronze, at_once, None)
+        if maintained.problem or maintained.after.snapshots > 1:
+            raise AssertionError(f"{names.bronze} was not maintained: {maintained}")
+        figures["maintenance_s"] = time.perf_counter() - began
     steps = _Steps()
     seconds = _timed_appends(spark, settings, names.bronze, snapshots, _APPENDS)
     spark.stop()
-    print(json.dumps({"p50_s": percentile(seconds, 0.5), "p99_s": percentile(seconds, 0.99), **steps.medians()}))
+    print(
+        json.dumps(
+            {"p50_s": percentile(seconds, 0.5), "p99_s": percentile(seconds, 0.99), **steps.medians(), **figures}
+        )
+    )
 
 
 class _Steps:

@@ -27,7 +27,7 @@ def main() -> None:
     notes, files, per_second = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     settings = load_settings()
     target = f"{settings.landing.uri}/{STREAM}"
-    sink = open_sink(SinkKind.S3, target, settings)
+    sink = open_sink(SinkKind.S3 if target.startswith("s3:") else SinkKind.LOCAL, target, settings)
     plan = Plan(1, 1_000, RECORDS, 0, JsonStyle.COMPACT, Chances(0.0, 0.0, 0.0, 0.0))
     due: list[float] = []
     with notes.open("w", buffering=1) as lines:

@@ -11,8 +11,8 @@ compile() {
 }
 
 # The widest first: the others use its versions, so that a package has one version everywhere.
-compile dev --extra dev --extra producer --extra collector --extra consumer --extra reader --extra plot --extra demo \
-  "$@" pyproject.toml deploy/requirements/bootstrap.in
+compile dev --extra dev --extra producer --extra collector --extra consumer --extra reader --extra plot --extra lineage \
+  --extra demo "$@" pyproject.toml deploy/requirements/bootstrap.in
 same=(--constraints deploy/requirements/dev.txt)
 compile bootstrap "${same[@]}" deploy/requirements/bootstrap.in
 compile native "${same[@]}" deploy/requirements/native.in

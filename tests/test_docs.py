@@ -18,7 +18,7 @@ from tests.collector.running import Collector, messages
 from tests.messages import event, received, send
 from tests.pages import blocks
 from tests.programs import folder
-from tests.servers import KafkaServer
+from tests.servers import KafkaServer, free_port
 
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import settings_of
@@ -149,7 +149,7 @@ def test_the_commands_of_operations_do_what_the_pages_say(walked: tuple[dict[str
     assert "The next run resumes from the position in the tables." in said
     assert "Found 20 of 20 files" in said
     assert "not all queries run: exit code 4" in shell("\n".join(blocks("docs/operations/README.md", "sh")), walked[0])
-    page = "\n".join(blocks("docs/operations/monitor.md", "sh"))
+    page = "\n".join(block for block in blocks("docs/operations/monitor.md", "sh") if "LAKE_" not in block)
     asked = shell(page.replace("target/", f"{tmp_path}/"), walked[0])
     assert re.search(r"│ stopped +│ +3 │", asked)
     assert json.loads((tmp_path / "verify.json").read_text())
@@ -159,6 +159,20 @@ def test_the_commands_of_operations_do_what_the_pages_say(walked: tuple[dict[str
     assert retained.count("events: 0 of 20 landed files") == 2
     again = shell("consumer run events --available-now && reader verify", walked[0])
     assert "Clean: each landed unit is in exactly one table, once." in again
+
+
+@pytest.mark.all
+@pytest.mark.spark
+def test_the_page_about_monitoring_watches_a_consumer(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
+    scrape, *_ = blocks("docs/operations/monitor.md", "sh")
+    page = scrape.replace("9108", str(free_port())).replace("target/", f"{tmp_path}/")
+    said = shell(page, walked[0], ROOT / ".venv" / "bin")
+    assert '{"status": "ready"}' in said
+    (lineage,) = (block for block in blocks("docs/operations/monitor.md", "sh") if "LAKE_LINEAGE" in block)
+    events = shell(lineage.replace("target/", f"{tmp_path}/"), walked[0])
+    for state in ("START", "COMPLETE"):
+        assert events.count(state) == 3
+    assert 'consumer_table_rows{table="bronze.events"} 668.0' in said
 
 
 @pytest.mark.all
@@ -195,7 +209,7 @@ def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> Non
     week_ago = time.time() - 7 * 86_400
     for path in warehouse.rglob("*"):
         os.utime(path, (week_ago, week_ago))
-    own, page = blocks("docs/operations/maintenance.md", "sh")
+    own, held, page = blocks("docs/operations/maintenance.md", "sh")
     assert "timedelta(days=1)" in page
     done = shell(page.replace("timedelta(days=1)", "timedelta(0)").replace("target/", f"{tmp_path}/"), home | JARS)
     assert done.count("rewritten_data_files_count") == len(tables)
@@ -203,6 +217,9 @@ def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> Non
     assert {table for table in tables if len(after[table] & before[table]) > 1 or len(after[table]) > 2} == set()
     assert not [orphan for orphan in orphans if orphan.exists()]
     assert content() == written
+    said = shell(held.replace("events", "sensors"), home)
+    assert re.search(r"^silver\.sensors: nightly-report holds snapshot \d+ until ", said, re.MULTILINE)
+    assert "silver.sensors: released" in said
     shell(consume.format(3), home)
     said = shell(own.replace("events", "sensors"), home | {"LAKE_MAINTENANCE_KEEP_HOURS": "0.000001"})
     assert "ops.schema_changes: 1 data file, 0 to compact;" in said

@@ -37,7 +37,7 @@ EXTRAS_OF = {
     "reader": ["reader"],
     "run": ["producer", "collector", "consumer", "reader", "demo"],
     "bench": ["producer", "collector", "consumer", "reader", "bench"],
-    "dev": ["producer", "collector", "consumer", "reader", "plot", "demo", "dev"],
+    "dev": ["producer", "collector", "consumer", "reader", "plot", "lineage", "demo", "dev"],
 }
 
 
@@ -366,7 +366,8 @@ def test_what_a_program_imports_is_declared(program):
     # What lakeproof imports beyond its own dependencies, it imports where a program needs it, which then declares it.
     extras = EXTRAS.get(program, [item for name in PROGRAMS for item in EXTRAS[name]])
     declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"] + extras}
-    declared |= {canonicalize_name(name) for name in EXTRAS["plot"] if program == "reader"}
+    optional = {"reader": "plot", "consumer": "lineage"}
+    declared |= {canonicalize_name(name) for name in EXTRAS[optional[program]]} if program in optional else set()
     declared |= {"py4j", "botocore", "starlette", "lakeproof", *PROGRAMS}  # parts of PySpark, boto3, FastAPI; ours
     declared |= {"lakeproof-native-judge", "native-judge"}  # may be missing, and then goes by its module
     for name in imported - sys.stdlib_module_names - {"lakeproof", program}:

@@ -3,7 +3,7 @@
 source "$(dirname "$0")/../common.sh"
 
 deploy/demo/stop.sh --all
-if docker_responds; then COMPOSE_PROFILES=kafka,sensors,clickstream docker compose down --volumes --remove-orphans; fi
+if docker_responds; then COMPOSE_PROFILES=kafka,sensors,clickstream,monitoring docker compose down --volumes --remove-orphans; fi
 
 demo_settings
 if [[ ! -e $HOME_DIR ]]; then

@@ -38,7 +38,7 @@ start_processes() {
     FROM=${SOURCE:-$(storage)}
     source deploy/demo/streams.sh
     DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_HOME=$HOME_DIR DEMO_PRODUCER=$PRODUCER DEMO_CONSUMER=$CONSUMER DEMO_KAFKA=$KAFKA \
-      DEMO_BROKER=$BROKER "$BIN/supervisord" -c deploy/demo/supervisord.conf
+      DEMO_BROKER=$BROKER LAKE_METRICS=${METRICS:-127.0.0.1:0} "$BIN/supervisord" -c deploy/demo/supervisord.conf
     [[ $SOURCE != kafka ]] || prepare_topic
     supervisor start producer >/dev/null &
     supervisor start consumer >/dev/null || not_started "$LOGS/consumer.log"

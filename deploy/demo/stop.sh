@@ -3,7 +3,7 @@
 source "$(dirname "$0")/../common.sh"
 
 stopped=
-export COMPOSE_PROFILES=kafka,sensors,clickstream # also what these profiles started
+export COMPOSE_PROFILES=kafka,sensors,clickstream,monitoring # also what these profiles started
 if docker_responds && [[ -n $(docker compose ps --all --quiet) ]]; then
   if [[ ${1:-} == --all ]]; then
     docker compose down

@@ -379,6 +379,10 @@ def show_status(
         typer.Argument(metavar="[STREAM...]", help="Streams or modes. Default: all that have tables or have run."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    every: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0.1, help="Time between two looks, with --watch. Default: 2.")
+    ] = None,
 ) -> None:
     """Show every query: whether it runs, how far it is behind, rows per second, last commit and watermark.
 
@@ -389,8 +393,14 @@ def show_status(
     for stream in streams or ():
         if stream not in list(ModeName):
             load_contract(settings.contracts, stream)
+    if as_json and watch:
+        raise UsageError("--json cannot be used with --watch.", "LAKE_METRICS serves the same to programs.")
+    if every is not None and not watch:
+        raise UsageError("--every is for --watch.", "Add --watch.")
     from consumer.app import status
 
+    if watch:
+        status.watch(lambda: status.status(settings, streams or []), every or 2.0, sys.stdout)
     found = status.status(settings, streams or [])
     if as_json:
         typer.echo(status.as_json(found))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from consumer.native_hashes import native_hashes
 from consumer.texts import texts_of_fields
 from lakeproof.contracts import Field
 
@@ -24,8 +25,12 @@ def row_hashes(rows: pa.RecordBatch, fields: Iterable[Field] = ()) -> Any:
     for name, values in zip(rows.schema.names, rows.columns, strict=True):
         field = known.get(name)
         columns[field.first_name if field else name] = (values, field.type if field else None)
-    texts: list[Any] = texts_of_fields(dict(sorted(columns.items()))).to_pylist()
-    return np.frombuffer(b"".join(md5(text, usedforsecurity=False).digest()[:8] for text in texts), "<u8")
+    columns = dict(sorted(columns.items()))
+    found = native_hashes("row_hashes", columns, rows.num_rows)
+    if found is None:
+        texts: list[Any] = texts_of_fields(columns).to_pylist()
+        found = b"".join(md5(text, usedforsecurity=False).digest()[:8] for text in texts)
+    return np.frombuffer(found, "<u8")
 
 
 def sums_by(keys: Any, hashes: Any) -> Counter[str]:

@@ -47,6 +47,7 @@ _LEAST_TOKEN = 16
 _TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_LEAST_TOKEN},}}")
 _ORIGIN = re.compile(r"https?://[^/\s,*?#@]+")
 _WEB = re.compile(r"https?://[^/\s?#@]+(/[^\s?#]*)?")
+_ADDRESS = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
 _MEGABYTES = {"m": 1, "g": 1024, "t": 1024**2}
 _LEAST_MEGABYTES = 512
 _LONGEST_HOURS = 87_600  # ten years
@@ -124,6 +125,15 @@ def _origins(text: str) -> str:
 def _web(text: str) -> str:
     if not _WEB.fullmatch(text):
         raise UsageError(f"{text!r} is not the address of a server.", "Write http://HOST:PORT, with a path if needed.")
+    return text
+
+
+def _listening(text: str) -> str:
+    found = _ADDRESS.fullmatch(text)
+    if not found or int(found[2]) > 65_535:
+        raise UsageError(
+            f"expected HOST:PORT, got {text!r}.", "Write 127.0.0.1:9108, or 0.0.0.0:9108 for all networks."
+        )
     return text
 
 
@@ -376,6 +386,44 @@ class MaintenanceSettings(_Concern, title="Maintenance", alias_generator=_with_p
         description="age from which on files are removed that no snapshot needs, at least a day",
     )
     file_mib: int = Field(128, ge=1, le=4096, description="size that data files are compacted to, in MiB")
+    compact: bool = Field(True, description="whether data files are compacted")
+    after_commits: int = Field(
+        1_000, ge=1, description="beside a stream, maintain a table at once after so many commits to it"
+    )
+    after_files: int = Field(500, ge=1, description="the same after so many small data files")
+    after_mib: int = Field(1024, ge=1, description="the same after so many MiB in small data files")
+
+
+class MonitorSettings(_Concern, title="Monitoring"):
+    """What an application says of itself to other programs."""
+
+    metrics: Annotated[str, _checked(_listening)] | None = Field(
+        None,
+        alias="LAKE_METRICS",
+        description="address at which `consumer run` serves metrics for Prometheus, like 127.0.0.1:9108; port 0: any",
+    )
+    seconds: float = Field(
+        15.0,
+        ge=1,
+        le=3600,
+        alias="LAKE_METRICS_SECONDS",
+        description="time between two looks at tables, landing zone and topics for metrics, at least ten times what "
+        "a look takes",
+    )
+    lineage: bool = Field(
+        False,
+        alias="LAKE_LINEAGE",
+        description="whether `consumer run` sends OpenLineage events; where to, OPENLINEAGE_URL or openlineage.yml say",
+    )
+    lineage_seconds: float = Field(
+        60.0, ge=1, le=86_400, alias="LAKE_LINEAGE_SECONDS", description="time between two events of a query that runs"
+    )
+    lineage_namespace: str = Field(
+        "lakeproof",
+        min_length=1,
+        alias="OPENLINEAGE_NAMESPACE",
+        description="namespace of the queries in OpenLineage events",
+    )
 
 
 class SparkSettings(_Concern, title="Spark"):
@@ -602,6 +650,7 @@ class Settings(_InHome, title="General"):
     limits: Limits
     silver: SilverSettings
     maintenance: MaintenanceSettings
+    monitor: MonitorSettings
     spark: SparkSettings
     topics: TopicSettings
     registry: RegistrySettings

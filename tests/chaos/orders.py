@@ -46,6 +46,13 @@ class Step(StrEnum):
     DEAD_LETTERS_SENT = "between the messages of dead letters and their position"
     SILVER_SENT = "between silver's messages and their position"
     GOLD_SENT = "between gold's messages and their position"
+    REWRITING = "before files are rewritten"
+    REWRITTEN = "after files were rewritten, nothing proven"
+    PROVEN = "after a compaction was proven"
+    SWAPPING = "between look and commit of a compaction"
+    SWAPPED = "after a compaction was published"
+    EXPIRING = "before snapshots expire"
+    EXPIRED = "after snapshots have expired"
 
 
 OF_BRONZE_STEPS = tuple(Step)[: list(Step).index(Step.SILVER_DECIDED)]
@@ -70,6 +77,10 @@ PAUSE_STEPS = tuple(Step)[list(Step).index(Step.PAUSING) : list(Step).index(Step
 """Those of a breaker that pauses."""
 SINK_STEPS = (Step.DEAD_LETTERS_SENT, Step.SILVER_SENT, Step.GOLD_SENT)
 """Those of sinks, which only lakes with sinks come to."""
+
+
+MAINTENANCE_STEPS = tuple(Step)[list(Step).index(Step.REWRITING) :]
+"""Those of a maintenance beside the stream, or as a command."""
 
 
 class Act(StrEnum):

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from tests.chaos import breakers, faults, kills, layers, operations, replays
+from tests.chaos import breakers, faults, kills, layers, maintained, operations, replays
 from tests.chaos.bench import Bench, BrokenError, Catalog, NotStruckError
 from tests.chaos.grid import Outcome, Row
 from tests.chaos.kafka import brokers, modes, sinks
 from tests.chaos.lake import GOLD, OF_LAYERS, PRODUCT, SILVER, STREAM, TABLES
-from tests.chaos.orders import LAYER_STEPS, OF_BRONZE_STEPS, REPLAY_STEPS, SINK_STEPS, Step
+from tests.chaos.orders import LAYER_STEPS, MAINTENANCE_STEPS, OF_BRONZE_STEPS, REPLAY_STEPS, SINK_STEPS, Step
 from tests.chaos.replays import By
 from tests.chaos.servers import Rule
 
@@ -40,6 +40,8 @@ class Part(StrEnum):
     """Replays of dead letters are killed, and what they read is maintained or lost."""
     BREAKER = "breaker"
     """The consumer is killed around a pause and its acceptance."""
+    MAINTENANCE = "maintenance"
+    """A consumer that maintains its tables, or `consumer maintain`, is killed while others read."""
     SINKS = "sinks"
     """The consumer is killed while it sends its tables on to topics."""
     MODES = "modes"
@@ -72,6 +74,7 @@ def scenarios(random_kills: int) -> list[Scenario]:
         *_layers(),
         *_replays(random_kills),
         *_breakers(),
+        *_maintained(random_kills),
         *_sinks(random_kills),
         *_modes(random_kills),
     ]
@@ -376,6 +379,27 @@ def _breakers() -> list[Scenario]:
             f"accepted, killed {Step.BRONZE_APPENDED}, checkpoint lost",
             breakers.accepted_and_killed(Step.BRONZE_APPENDED, lost=True),
         ),
+    ]
+
+
+def _maintained(kills: int) -> list[Scenario]:
+    def listed(
+        name: str, run: maintained.Run, sources: tuple[str, ...] = _BOTH, storages: tuple[str, ...] = (LOCAL, MINIO)
+    ) -> Scenario:
+        return Scenario(name, run, storages, part=Part.MAINTENANCE, sources=sources)
+
+    return [
+        *(listed(f"killed {step}", maintained.killed(step)) for step in MAINTENANCE_STEPS),
+        *(
+            listed(
+                f"a replay and a maintenance at once, killed {step}",
+                maintained.beside_a_replay(step),
+                storages=(LOCAL,),
+            )
+            for step in (Step.REWRITTEN, Step.SWAPPING, Step.EXPIRING)
+        ),
+        listed("two maintainers that do not see each other", maintained.two_maintainers, (FILES,)),
+        listed(f"read all along, killed at {kills} random moments", maintained.read_all_along(kills)),
     ]
 
 

@@ -16,7 +16,8 @@ from tests.chaos.orders import Orders, Step
 from tests.chaos.processes import groups_of, signal_groups
 
 from consumer import cli
-from consumer.iceberg import append
+from consumer.app import maintain
+from consumer.iceberg import append, rewrite
 from consumer.layers import base, rebuild
 from consumer.layers.bronze import land, replay
 from consumer.layers.gold import aggregate
@@ -86,7 +87,8 @@ def _install_hooks(orders: Orders) -> None:
     def around_commit(real: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(real)
         def commit(*arguments: Any) -> None:
-            reach(_steps_of(tables.name)[0])
+            if name := getattr(tables, "name", None):  # not of a maintenance, which commits in a thread of its own
+                reach(_steps_of(name)[0])
             real(*arguments)
 
         return commit
@@ -117,6 +119,10 @@ def _install_hooks(orders: Orders) -> None:
     wrap(base, "upsert_once", around_append)
     wrap(append, "_commit", around_commit)
     wrap(TopicSink, "_record", around_record)
+    wrap(rewrite, "_rewrite", between(Step.REWRITING, Step.REWRITTEN))
+    wrap(rewrite, "_compare", between(None, Step.PROVEN))
+    wrap(rewrite, "commit_prepared", between(Step.SWAPPING, Step.SWAPPED))
+    wrap(maintain, "expire", between(Step.EXPIRING, Step.EXPIRED))
 
 
 def _steps_of(table: str) -> tuple[Step, Step]:

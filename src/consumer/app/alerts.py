@@ -62,6 +62,7 @@ class AlertsQuery(Query):
         self._running: Sequence[StreamingQuery] = ()
         self.name, self._others = alerts_queries(samples.name)
         self.lease_name = alerts_lease(samples.name)
+        self.reads, self.writes = [f"kafka:{self._topic}"], [f"kafka:{samples.alerts.topic}"]
 
     @property
     def micro_batches(self) -> int:  # type: ignore[override]  # nobody sets it

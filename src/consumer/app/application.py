@@ -4,7 +4,7 @@ import shutil
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -41,10 +41,18 @@ class Query(ABC):
     """Name of the lease that keeps a second consumer from running it."""
     follows: str | None = None
     """Name of the query whose tables it reads."""
+    weight: int = 10
+    """Its share of the cores, beside those of the other queries."""
     spark_settings: Mapping[str, str] = {}
     """Settings of Spark's session for this query alone."""
     micro_batches: int = 0
     """How many micro-batches it has finished."""
+    retries: int = 0
+    """How often it tried again, because a server was unavailable."""
+    reads: Sequence[str] = ()
+    """Tables that it reads, and URIs: of a folder, or `kafka:` and a topic."""
+    writes: Sequence[str] = ()
+    """What it fills, in the same form."""
     paused: PausedError | None = None
     """Why it takes nothing more, though it did not fail: the queries that follow it go on to their end."""
 
@@ -65,8 +73,17 @@ class Query(ABC):
         """Say why it failed."""
 
 
+Started = Callable[[Mapping[str, Running], Bulletin], None]
+"""What is called when all queries of an application have been started."""
+
+
 def run_queries(
-    settings: Settings, queries: Sequence[Query], session: Callable[[], SparkSession], *, available_now: bool
+    settings: Settings,
+    queries: Sequence[Query],
+    session: Callable[[], SparkSession],
+    *,
+    available_now: bool,
+    started: Iterable[Started] = (),
 ) -> None:
     """Run queries until they are done, or until SIGINT or SIGTERM: then finish their micro-batches, and return.
 
@@ -84,7 +101,7 @@ def run_queries(
             with _noting_failure(settings, query):
                 query.resume(spark, its_lease)
         with _bulletin() as bulletin:
-            _run(settings, spark, queries, held, bulletin, available_now=available_now)
+            _run(settings, spark, queries, held, bulletin, started, available_now=available_now)
 
 
 def _prepare(settings: Settings, queries: Sequence[Query]) -> None:
@@ -118,6 +135,7 @@ def _run(
     queries: Sequence[Query],
     leases: Sequence[Lease],
     bulletin: Bulletin,
+    started: Iterable[Started],
     *,
     available_now: bool,
 ) -> None:
@@ -126,6 +144,8 @@ def _run(
         for query in queries:
             with _noting_failure(settings, query):
                 running[query.name] = _start(spark, query, bulletin)
+        for tell in started:
+            tell(running, bulletin)
         if available_now:
             failed = _wait_until_done(running, {each.name: each.follows for each in queries}, bulletin.stop_file)
         else:

@@ -73,6 +73,10 @@ class BronzeQuery(Query):
         self.stream = stream
         self.name = bronze_query(stream)
         self.lease_name = stream
+        of_topic = source == "kafka"
+        self.reads = [f"kafka:{settings.topic_of(stream)}" if of_topic else f"{settings.landing.uri}/{stream}"]
+        names = stream_tables(stream)
+        self.writes = [names.bronze, names.dead_letters, names.ledger]
 
     def prepare(self) -> None:
         """Create what is missing, make the contract the current one, and look where the tables are."""

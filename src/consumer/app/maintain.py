@@ -5,39 +5,34 @@ changed no row.
 """
 
 import json
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
-from posixpath import normpath
 
 import structlog
 from py4j.protocol import Py4JError
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from consumer.app.folders import Folders, folders_of, remove_replaced, sharing
 from consumer.iceberg.append import OpenTable, open_table
-from consumer.iceberg.expire import expire, references, remove_orphans, snapshots
+from consumer.iceberg.expire import expire, expiring, references, remove_orphans
 from consumer.iceberg.jvm import failed_outside, first_cause, is_missing
-from consumer.iceberg.rewrite import CollisionError, Compacted, NotEqualError, compact, drop_branch, work
+from consumer.iceberg.rewrite import CollisionError, Compacted, NotEqualError, compact, drop_branches, work
 from lakeproof.catalog import catalog_errors, open_catalog
-from lakeproof.contracts import load_contract
+from lakeproof.contracts import Maintenance
 from lakeproof.errors import UnavailableError, UsageError
-from lakeproof.gold.model import Kind
-from lakeproof.gold.product_file import names_of_kind
-from lakeproof.gold.samples_file import load_samples
 from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import lease
-from lakeproof.tables.names import REBUILDING, gold_table, samples_tables, silver_tables, stream_tables
+from lakeproof.tables.names import NAMESPACES, REBUILDING
+from lakeproof.tables.of_stream import tables_of_stream
 from lakeproof.wording import count_of
 
 log = structlog.get_logger()
 
 LEASE = "tables.maintenance"
 """Lease of the one maintenance of a lake; names of streams have no dot."""
-NAMESPACES = ("bronze", "dead_letters", "ledger", "silver", "gold", "ops")
 _QUERY = "maintenance"
 # A compaction that collided with a writer is tried again: the writer may have been busy with an older partition.
 _TRIES = 3
@@ -45,7 +40,6 @@ _PARTITIONS = 4  # for each core
 # Files that one compaction replaces at most: the driver holds a task for each of them.
 _MOST_FILES = 10_000
 _LEAST_FILES = 5
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*")
 
 
 @dataclass(frozen=True)
@@ -68,12 +62,16 @@ class Maintained:
     to_compact: int = 0
     """Data files that would be compacted."""
     to_expire: int = 0
-    """Snapshots that are old enough to expire."""
+    """Snapshots that nobody needs any longer."""
     orphans: int = 0
     shared_with: list[str] = field(default_factory=list)
     """Tables that have files in the same folder, so that none there is known to be an orphan."""
     kept_by: list[str] = field(default_factory=list)
-    """Branches and tags that keep snapshots older than those that are kept anyway."""
+    """Readers, branches and tags that keep snapshots older than those that are kept anyway."""
+    old_folders: list[str] = field(default_factory=list)
+    """Folders of tables that a rebuild has replaced by this one."""
+    remark: str = ""
+    """What is left undone, as the table asks for."""
     busy: str = ""
     """Why a compaction was left to the next maintenance: a writer changed the same files."""
     problem: str = ""
@@ -90,52 +88,40 @@ def maintain(
             missing = f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'}" if names else "There are"
             raise UsageError(f"{missing} no tables yet.", f"Run `consumer run {' '.join(names) or 'STREAM'}`.")
         with catalog_errors():
-            shared = sharing(open_catalog(settings))
+            folders = folders_of(settings, open_catalog(settings))
         spark = session()
         prepare(spark)
-        return [maintain_table(spark, name, settings.maintenance, shared, dry_run=dry_run) for name in tables]
+        shared = sharing(folders)
+        done = [maintain_table(spark, name, own, shared, dry_run=dry_run) for name, own in tables.items()]
+        if not names:
+            _remove_replaced(settings, folders, done, dry_run=dry_run)
+        return done
 
 
-def tables_of(settings: Settings, names: Sequence[str]) -> list[str]:
-    """Names of the tables of streams, or of all tables of the lake if none is named."""
-    with catalog_errors():
-        return list(_tables(open_catalog(settings), settings, names))
+def _remove_replaced(settings: Settings, folders: Folders, done: list[Maintained], *, dry_run: bool) -> None:
+    """Remove the folders that rebuilds have left, and note them with the tables that were rebuilt."""
+    by_table = {each.table: each for each in done}
+    for uri in remove_replaced(settings, folders, _before(settings.maintenance.orphan_hours), dry_run=dry_run):
+        namespace, name = uri.split("/")[-2:]
+        table = f"{namespace}.{name.partition(REBUILDING)[0]}"
+        by_table.get(table, done[0]).old_folders.append(uri)
+        if not dry_run:
+            log.info("folder of a replaced table removed", table=table, folder=uri)
 
 
-def sharing(catalog: Catalog) -> Callable[[str], list[str]]:
-    """Find the tables that have files in the folder of another one.
-
-    A table that is renamed keeps its folder, and the next one of its old name gets the same. One that cannot be read
-    may have files anywhere.
-    """
-    folders = {
-        name: _folders(catalog, name)
-        for namespace in catalog.list_namespaces()
-        for name in map(".".join, catalog.list_tables(namespace))
+def tables_of(settings: Settings, names: Sequence[str]) -> dict[str, MaintenanceSettings]:
+    """Tables of streams, or all of the lake if none is named, and how each is maintained."""
+    streams = names or sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+    own = {
+        table: maintenance for stream in streams for table, maintenance in tables_of_stream(settings, stream).items()
     }
-
-    def with_files_in(name: str) -> list[str]:
-        own, *_ = folders.get(name) or [""]
-        others = {other: found for other, found in folders.items() if other != name and found != []}
-        return sorted(
-            other for other, found in others.items() if found is None or any(each.startswith(own) for each in found)
-        )
-
-    return with_files_in
+    with catalog_errors():
+        found = _tables(open_catalog(settings), own if names else None)
+        return {table: _with(settings.maintenance, own.get(table, Maintenance())) for table in found}
 
 
-def _folders(catalog: Catalog, name: str) -> list[str] | None:
-    """Where a table has files, its own folder first; nothing if it was dropped, None if it cannot be read."""
-    try:
-        table = catalog.load_table(name)
-    except NoSuchTableError:
-        return []
-    except Exception:  # noqa: BLE001 - whatever PyIceberg raises for a table of any writer
-        return None
-    others = (table.properties.get(f"write.{part}.path") for part in ("data", "metadata"))
-    # `file:/a`, `file:///a` and `/a` are the same folder. A name may have `#` or `?`, so this is no URL to split.
-    places = (_SCHEME.sub("", each) for each in (table.location(), *others) if each)
-    return [f"{normpath(f'/{place}')}/" for place in places]
+def _with(settings: MaintenanceSettings, own: Maintenance) -> MaintenanceSettings:
+    return settings.model_copy(update=own.model_dump(exclude_none=True))
 
 
 def prepare(spark: SparkSession) -> None:
@@ -164,11 +150,15 @@ def maintain_table(
         done.before = done.after = _size(table)
         if not done.before.snapshots:
             return done
+        is_kept = table.property("gc.enabled") == "false"
+        done.remark = "Nothing is removed: its property gc.enabled is false." * is_kept
         if dry_run:
-            _preview(table, settings, done)
+            done.to_compact = work(table, options_of(settings)).files if settings.compact else 0
         else:
-            _carry_out(table, settings, done)
-        if shared:
+            _compact(table, settings, done)
+        if not is_kept:
+            _expire(table, settings, done, dry_run=dry_run)
+        if shared and not is_kept:
             done.shared_with = shared(name)
             if not done.shared_with:
                 done.orphans = remove_orphans(table, _before(settings.orphan_hours), dry_run=dry_run)
@@ -197,15 +187,9 @@ def _can_be_read(spark: SparkSession, name: str) -> bool:
     return True
 
 
-def _preview(table: OpenTable, settings: MaintenanceSettings, done: Maintained) -> None:
-    """Say what would be done."""
-    done.to_compact = work(table, options_of(settings)).files
-    _find_expiring(table, settings, done)
-
-
-def _carry_out(table: OpenTable, settings: MaintenanceSettings, done: Maintained) -> None:
-    drop_branch(table)
-    for _ in range(_TRIES):
+def _compact(table: OpenTable, settings: MaintenanceSettings, done: Maintained) -> None:
+    drop_branches(table)
+    for _ in range(_TRIES if settings.compact else 0):
         done.busy = ""
         try:
             while found := compact(table, options_of(settings)):
@@ -215,17 +199,22 @@ def _carry_out(table: OpenTable, settings: MaintenanceSettings, done: Maintained
             break
         except CollisionError as error:
             done.busy = str(error)
-    _find_expiring(table, settings, done)
-    if done.to_expire:
-        expire(table, _before(settings.keep_hours))
 
 
-def _find_expiring(table: OpenTable, settings: MaintenanceSettings, done: Maintained) -> None:
-    """Find out how many snapshots are old enough, without the newest, and who keeps some of them."""
-    *older, _ = snapshots(table)
-    done.to_expire = sum(at < _before(settings.keep_hours) for at in older)
-    if done.to_expire:
-        done.kept_by = [f"{'branch' if each.is_branch else 'tag'} {each.name}" for each in references(table)]
+def _expire(table: OpenTable, settings: MaintenanceSettings, done: Maintained, *, dry_run: bool) -> None:
+    """Expire snapshots that are old enough, and note who keeps others.
+
+    A registered reader may be a stream, which reads on from its snapshot: those after it are kept, too.
+    """
+    limit, now = _before(settings.keep_hours), datetime.now(UTC)
+    found = references(table)
+    kept = [each for each in found if each.at < limit and (each.until is None or each.until > now)]
+    done.kept_by = [str(each) for each in kept]
+    limit = min([limit, *(each.at for each in kept if each.is_hold)])
+    done.to_expire = expiring(table, limit)
+    has_passed = any(each.until and each.until <= now for each in found)
+    if not dry_run and (done.to_expire or has_passed):
+        expire(table, limit)
 
 
 def _before(hours: float) -> datetime:
@@ -251,26 +240,13 @@ def _size(table: OpenTable) -> Size:
     return Size(files, size, int(table.loaded.snapshots().size()))
 
 
-def _tables(catalog: Catalog, settings: Settings, names: Sequence[str]) -> Iterator[str]:
-    """Tables of the lake, or of streams. Tables of a rebuild that goes on are left out."""
-    wanted = {table for stream in names for table in _of_stream(settings, stream)}
+def _tables(catalog: Catalog, wanted: Container[str] | None) -> Iterator[str]:
+    """Tables of the lake that are wanted, or all. Tables of a rebuild that goes on are left out."""
     for namespace in NAMESPACES:
         if catalog.namespace_exists(namespace):
             for _, name in sorted(catalog.list_tables(namespace)):
-                if REBUILDING not in name and (not names or f"{namespace}.{name}" in wanted):
+                if REBUILDING not in name and (wanted is None or f"{namespace}.{name}" in wanted):
                     yield f"{namespace}.{name}"
-
-
-def _of_stream(settings: Settings, stream: str) -> Iterator[str]:
-    """Names of the tables that a stream has, or may have."""
-    load_contract(settings.contracts, stream)
-    yield from astuple(stream_tables(stream))
-    yield from astuple(silver_tables(stream))
-    for product in names_of_kind(settings.gold, [stream], Kind.WINDOWS):
-        yield gold_table(product)
-    for product in names_of_kind(settings.gold, [stream], Kind.SAMPLES):
-        samples = load_samples(settings.gold, product, lambda name: load_contract(settings.contracts, name))
-        yield from astuple(samples_tables(product, samples.anomalies))
 
 
 def as_json(done: Sequence[Maintained]) -> str:
@@ -309,8 +285,11 @@ def lines(done: Sequence[Maintained], *, dry_run: bool) -> Iterator[str]:
             yield f"  Older snapshots are kept by {', '.join(each.kept_by)}."
         if each.shared_with:
             yield f"  Orphan files are not looked for: the folder may have files of {', '.join(each.shared_with)}."
-        if each.problem:
-            yield f"  {each.problem}"
+        if each.old_folders:
+            removed = "would be removed" if dry_run else "were removed"
+            yield f"  Folders of replaced tables {removed}: {', '.join(each.old_folders)}."
+        for said_of_it in filter(None, [each.remark, each.problem]):
+            yield f"  {said_of_it}"
     if dry_run:
         yield "Nothing was changed."
 

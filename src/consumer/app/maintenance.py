@@ -1,35 +1,49 @@
 """The query that maintains the tables of streams while these run."""
 
+from time import monotonic
 from typing import Any
 
 import structlog
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from consumer.app.application import Query
 from consumer.app.failures import explained
 from consumer.app.following import Following, follow
 from consumer.app.maintain import LEASE, maintain_table, prepare, tables_of
+from consumer.app.retain import lines, retain_all, streams_with_retention
 from consumer.bulletin import Bulletin
+from consumer.iceberg.append import open_table
+from consumer.iceberg.growth import growth
+from consumer.iceberg.jvm import first_cause
 from lakeproof.errors import LakeproofError
-from lakeproof.settings import Settings
+from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import Lease, LeaseHeldError, lease, maintenance_lease
 
 log = structlog.get_logger()
 
+_LOOK_SECONDS = 30.0
+_RETENTION_SECONDS = 3_600.0  # it lists the whole landing zone
 _TAG = "lakeproof-maintenance"  # of its jobs in Spark
 
 
 class MaintenanceQuery(Query):
-    """Maintains the tables of streams every so often. What fails is logged, and tried again the next time.
+    """Maintains the tables of streams every so often, and one that has grown much at once; retains landed files.
+
+    What fails is logged, and tried again the next time.
 
     A stop does not wait for it: a maintenance may be interrupted at any point.
     """
 
     name = "maintenance"
+    weight = 1
 
     def __init__(self, settings: Settings, streams: list[str]) -> None:
         self._settings = settings
         self._streams = streams
+        self._seen: dict[str, int] = {}  # sequence number of the newest commit after its last maintenance, by table
+        self._retained_at: float | None = None
         self.lease_name = maintenance_lease(streams)
 
     def prepare(self) -> None:
@@ -39,34 +53,73 @@ class MaintenanceQuery(Query):
         """Nothing to do: what a killed maintenance left is tidied up by the next one."""
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> "Interruptible":
-        """Start it. The first maintenance comes after the time that is between two."""
+        """Start it. The first look is not at once: a consumer that starts has other work."""
         every = self._settings.maintenance.every_minutes * 60
-        is_first = True
+        next_time: float | None = None
 
         def take(session: SparkSession) -> bool:
-            nonlocal is_first
-            if not is_first:
-                self._maintain(session, bulletin)
-            is_first = False
+            nonlocal next_time
+            now = monotonic()
+            if next_time is None:
+                next_time = now + every
+                return False
+            is_time = now >= next_time
+            if is_time:
+                next_time = now + every
+            self._maintain(session, bulletin, is_time=is_time)
+            if is_time and (self._retained_at is None or now >= self._retained_at + _RETENTION_SECONDS):
+                self._retained_at = now
+                self.retain(bulletin)
             return False
 
-        return Interruptible(spark, follow(spark, self.name, take, every, bulletin, at_once=False))
+        look = min(every, _LOOK_SECONDS)
+        return Interruptible(spark, follow(spark, self.name, take, look, bulletin, at_once=False))
 
-    def _maintain(self, spark: SparkSession, bulletin: Bulletin) -> None:
-        """Maintain each table. Orphan files are left to `consumer maintain`: to find them takes a listing of all."""
+    def _maintain(self, spark: SparkSession, bulletin: Bulletin, *, is_time: bool) -> None:
+        """Maintain each table that has grown enough, or all if it is time.
+
+        Orphan files are left to `consumer maintain`: to find them takes a listing of all.
+        """
         prepare(spark)
         spark.sparkContext.addJobTag(_TAG)
         try:
+            tables = tables_of(self._settings, self._streams)
+            due = {name: own for name, own in tables.items() if is_time or self._has_grown(spark, name, own)}
+            if not due:
+                return
             with lease(self._settings.state.database, LEASE):
-                for name in tables_of(self._settings, self._streams):
+                for name, own in due.items():
                     if bulletin.stop_file.exists():
                         return
-                    maintain_table(spark, name, self._settings.maintenance, None)
+                    maintain_table(spark, name, own, None)
+                    self._seen[name] = growth(open_table(spark, name, self.name), 0).newest
             self.micro_batches += 1
         except LeaseHeldError:
             log.info("another maintenance is running")
         except LakeproofError as error:
             log.warning("maintenance failed", problem=error.message)
+        except (Py4JError, PySparkException) as error:
+            log.warning("maintenance failed", problem=first_cause(error))
+
+    def retain(self, bulletin: Bulletin) -> None:
+        """Remove landed files of the streams whose contracts say how long these are kept."""
+        try:
+            for stream in streams_with_retention(self._settings, self._streams):
+                (done,) = retain_all(self._settings, [stream], None, None, is_ending=bulletin.stop_file.exists)
+                if done.removed or done.problem:
+                    log.info("retention", stream=stream, said=" ".join(map(str.strip, lines([done], dry_run=False))))
+        except LeaseHeldError:
+            log.info("another retention is running")
+        except LakeproofError as error:
+            log.warning("retention failed", problem=error.message)
+
+    def _has_grown(self, spark: SparkSession, name: str, own: MaintenanceSettings) -> bool:
+        """Whether so much was committed since the last compaction, or the last look of ours, that it is worth one."""
+        # As `options_of` has it: Iceberg rewrites files of less than half of their size.
+        found = growth(open_table(spark, name, self.name), own.file_mib << 19, self._seen.get(name, 0))
+        return (
+            found.commits >= own.after_commits or found.files >= own.after_files or found.bytes >= own.after_mib << 20
+        )
 
     def explain(self, error: Exception) -> LakeproofError:
         """Say why it failed."""

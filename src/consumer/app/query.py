@@ -44,6 +44,8 @@ class LayerQuery(Query):
         self.name = layer.name
         self.lease_name = layer.lease_name
         self.follows = layer.follows
+        self.reads = [layer.source] if layer.source else layer.reads
+        self.writes = [*layer.tables, *layer.writes]
 
     def prepare(self) -> None:
         """Create missing tables."""
@@ -82,6 +84,7 @@ class LayerQuery(Query):
             if error.hint != self._waits_for:  # once, not at each look: the message quotes the client, and varies
                 log.warning("publishing waits", query=self.name, message=error.message, hint=error.hint)
             self._waits_for = error.hint
+            self.retries += 1
             return False
         self._waits_for, self._took_at = None, monotonic()
         self.micro_batches += took

@@ -165,9 +165,9 @@ def retain_all(
     return done
 
 
-def streams_with_retention(settings: Settings) -> list[str]:
-    """The streams whose contracts say how long landed files are kept."""
-    names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+def streams_with_retention(settings: Settings, streams: Sequence[str] = ()) -> list[str]:
+    """The streams, of all or some, whose contracts say how long landed files are kept."""
+    names = streams or sorted(path.stem for path in settings.contracts.glob("*.yaml"))
     return [name for name in names if load_contract(settings.contracts, name).retention]
 
 

@@ -1,14 +1,15 @@
 """What the commands start: the queries of a run, the query of a mode, a rebuild."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from consumer.app.alerts import AlertsQuery
-from consumer.app.application import Query, run_queries
+from consumer.app.application import Query, Started, run_queries
 from consumer.app.failures import explained
 from consumer.app.landing import BronzeQuery
 from consumer.app.maintain import Maintained, maintain
@@ -24,7 +25,7 @@ from consumer.asked import Asked, Period
 from consumer.layers.bronze.replay import Replay
 from consumer.layers.rebuild import rebuild
 from consumer.layers.registry import layers_of
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.kafka.modes import Mode
 from lakeproof.settings import Settings
 
@@ -51,7 +52,7 @@ def run_streams(
     if maintained:
         queries.append(MaintenanceQuery(settings, streams))
     settings = _with_cores(settings, sum(each.slots for each in alerts))
-    _run(settings, queries, " ".join(streams), trigger, urgent=[each.name for each in alerts])
+    _run(settings, queries, " ".join(streams), trigger, urgent=[each.name for each in alerts], watched=streams)
 
 
 def run_replay(asked: Asked, wanted: Replay) -> str:
@@ -81,7 +82,7 @@ def run_maintenance(settings: Settings, streams: Sequence[str], *, dry_run: bool
 
 def run_mode(settings: Settings, mode: Mode, trigger: Trigger) -> None:
     """Run a mode on Kafka alone."""
-    _run(settings, [ModeQuery(settings, mode, trigger)], mode.name, trigger)
+    _run(settings, [ModeQuery(settings, mode, trigger)], mode.name, trigger, watched=[mode.name])
 
 
 def run_rebuild(asked: Asked) -> str:
@@ -94,16 +95,52 @@ def run_rebuild(asked: Asked) -> str:
         raise explained(error, settings, layer.stream) from error
 
 
-def _run(settings: Settings, queries: Sequence[Query], what: str, trigger: Trigger, urgent: Sequence[str] = ()) -> None:
-    start = partial(start_session, settings, f"lakeproof consumer {what}", PLANNING_ONLY, urgent=urgent)
+def _run(
+    settings: Settings,
+    queries: Sequence[Query],
+    what: str,
+    trigger: Trigger,
+    urgent: Sequence[str] = (),
+    watched: Sequence[str] = (),
+) -> None:
+    """Run queries, and let Prometheus watch streams or a mode."""
+    start = partial(
+        start_session,
+        settings,
+        f"lakeproof consumer {what}",
+        PLANNING_ONLY,
+        urgent=urgent,
+        weights={each.name: each.weight for each in queries},
+    )
     try:
-        with screen(available_now=trigger.available_now):
-            run_queries(settings, queries, start, available_now=trigger.available_now)
+        with ExitStack() as around:
+            started = list(_watchers(settings, queries, watched, around, trigger))
+            around.enter_context(screen(available_now=trigger.available_now))
+            run_queries(settings, queries, start, available_now=trigger.available_now, started=started)
     except (Py4JNetworkError, ConnectionError) as error:
         raise LakeproofError(
             "Spark's JVM exited: it was killed or ran out of memory.",
             f"Committed data is safe. Run the command again to resume. Details: {settings.logs / 'spark.log'}",
         ) from error
+
+
+def _watchers(
+    settings: Settings, queries: Sequence[Query], watched: Sequence[str], around: ExitStack, trigger: Trigger
+) -> Iterator[Started]:
+    """Start what tells other programs of a run; yield what is called once the queries are started."""
+    if watched and settings.monitor.metrics:
+        from consumer.app.monitor import monitored
+
+        yield around.enter_context(monitored(settings, queries, watched, available_now=trigger.available_now))
+    if watched and settings.monitor.lineage:
+        try:
+            from consumer.app.lineage import traced
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"LAKE_LINEAGE needs the package openlineage-python: {error}.",
+                "Install it: pip install openlineage-python. Or unset LAKE_LINEAGE.",
+            ) from error
+        yield around.enter_context(traced(settings, queries, available_now=trigger.available_now))
 
 
 def _with_cores(settings: Settings, held: int) -> Settings:

@@ -56,12 +56,14 @@ def start_session(
     java_options: Sequence[str] = (),
     archive_to: Path | None = None,
     urgent: Sequence[str] = (),
+    weights: Mapping[str, int] | None = None,
 ) -> SparkSession:
     """Start Spark with the catalog ``lake`` in place, or take the session that runs.
 
     `java_options` are more options for the driver's JVM, as :data:`PLANNING_ONLY`. To `archive_to`, the JVM archives
     the classes that it has loaded when it ends. Tasks of the scheduler pools `urgent` get the next core that is free;
-    if there are any, Python workers on this machine leave the processor to the JVM.
+    if there are any, Python workers on this machine leave the processor to the JVM. Other pools share the cores by
+    their `weights`, or evenly.
     """
     jars = [str(jar) for jar in sorted(settings.spark.jars.absolute().glob("*.jar"))]
     if not jars:
@@ -93,7 +95,7 @@ def start_session(
     try:
         with _environment(settings, _of_workers(settings, bool(urgent))), tempfile.TemporaryDirectory() as folder:
             pools = Path(folder) / "pools.xml"  # read once, at the start
-            pools.write_text(pools_with(urgent))
+            pools.write_text(pools_with(urgent, weights or {}))
             conf.set("spark.scheduler.allocation.file", pools.as_uri())
             return _session(conf, spark_properties(settings), quiet=takes("gateway"))
     except PySparkRuntimeError as error:
@@ -165,10 +167,14 @@ def running_context() -> SparkContext | None:
     return context if context is not None and getattr(context, "_jsc", None) is not None else None
 
 
-def pools_with(urgent: Sequence[str]) -> str:
+def pools_with(urgent: Sequence[str], weights: Mapping[str, int]) -> str:
     """Spark's file of scheduler pools, with pools that get more cores than there are before others get one."""
-    first = "<schedulingMode>FIFO</schedulingMode><minShare>1000</minShare>"
-    return f"<allocations>{''.join(f'<pool name={quoteattr(name)}>{first}</pool>' for name in urgent)}</allocations>"
+    pools = {
+        name: f"<schedulingMode>FIFO</schedulingMode><weight>{weight}</weight>" for name, weight in weights.items()
+    }
+    pools |= dict.fromkeys(urgent, "<schedulingMode>FIFO</schedulingMode><minShare>1000</minShare>")
+    inner = "".join(f"<pool name={quoteattr(name)}>{says}</pool>" for name, says in pools.items())
+    return f"<allocations>{inner}</allocations>"
 
 
 def _session(conf: SparkConf, properties: Mapping[str, str], *, quiet: bool) -> SparkSession:

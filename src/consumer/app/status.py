@@ -1,12 +1,14 @@
 """What each query is doing, without Spark: what leases, tables, landing log and topics say of it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from io import StringIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from consumer.iceberg.marker import Committed, committed, property_of
 from consumer.layers.bronze.trips import Example, described, ways_on
@@ -14,7 +16,7 @@ from consumer.modes.checkpoint import Checkpoint
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import alerts_queries, bronze_query, read_checkpoint
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import LakeproofError, PausedError, UsageError
+from lakeproof.errors import LakeproofError, PausedError, UnavailableError, UsageError
 from lakeproof.gold.model import Kind, Publish
 from lakeproof.gold.product_file import load_product, names_of_kind
 from lakeproof.gold.samples import AlertMode
@@ -39,6 +41,7 @@ from lakeproof.state.lease import (
     state_of,
 )
 from lakeproof.state.sink_positions import SinkPositions, sink_lease
+from lakeproof.storage import scheme_of
 from lakeproof.streams import printable
 from lakeproof.tables.names import (
     gold_query,
@@ -51,6 +54,8 @@ from lakeproof.tables.names import (
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from rich.console import Console
 
 _RATE_OVER = timedelta(minutes=1)
 _WARNED_FOR = timedelta(days=1)
@@ -61,6 +66,7 @@ _SAID = {
     "accepted": "accepted, and committed by the next run. Paused",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RECENT_FILES = 1000
 _WIDE = 10_000  # characters: nothing is cut off there
 _HEADINGS = ("query", "state", "behind", "rows/s", "last commit", "watermark")
 
@@ -91,6 +97,10 @@ class QueryStatus:
     last_commit: datetime | None = None  # when it committed, UTC
     # the greatest event time that silver has seen, or the time before which windows are final, UTC
     watermark: datetime | None = None
+    # how long the oldest of what it has not taken has been waiting, 0 if it has all; None where that is not known
+    lag_seconds: float | None = None
+    # the same of what landed: it waits for this query, or for one before it
+    freshness_seconds: float | None = None
     problem: str = ""  # why it failed or is paused, or why the lag is not known
     # What the breaker of the stream has found: a pause that lasts, or the last warning of the last day.
     breaker: Mapping[str, Any] | None = None
@@ -100,15 +110,18 @@ Found = Iterator[tuple[str, QueryStatus]]
 """Queries with the names of their leases."""
 
 
-def status(settings: Settings, names: Sequence[str]) -> list[QueryStatus]:
-    """Look at the queries of streams and modes; of all that have tables or have run, if none is named."""
+def status(settings: Settings, names: Sequence[str], *, recent: bool = False) -> list[QueryStatus]:
+    """Look at the queries of streams and modes; of all that have tables or have run, if none is named.
+
+    With `recent`, a prefix on S3 is listed from its newest known keys on: a consumer that runs finds the other files.
+    """
     modes = [mode for mode in ModeName if mode in names or not names]
     found = list(_of_modes(settings, modes))
     streams = [name for name in names if name not in modes]
     if names and not streams and not found:
         raise UsageError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
     if streams or not names:
-        found = [*_of_streams(settings, streams, needed=not found), *found]
+        found = [*_of_streams(settings, streams, needed=not found, recent=recent), *found]
     database = settings.state.database
     failed = failures(database)
     return [_with_state(each, state_of(database, lease), failed.get(lease)) for lease, each in found]
@@ -143,6 +156,35 @@ def as_json(found: Sequence[QueryStatus]) -> str:
 def write_table(found: Sequence[QueryStatus], out: TextIO) -> None:
     """The status for people."""
     from rich.console import Console
+
+    _print(found, Console(file=out, soft_wrap=True))
+
+
+def watch(look: Callable[[], Sequence[QueryStatus]], every: float, out: TextIO) -> NoReturn:
+    """Show the status for people again and again, until Ctrl-C; on a terminal, in place."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(file=out, soft_wrap=True)
+    with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
+        while True:
+            shown = StringIO()
+            page = Console(file=shown, soft_wrap=True, width=console.width, force_terminal=console.is_terminal)
+            try:
+                _print(look(), page)
+            except UnavailableError as error:  # it may be back soon
+                page.print(printable(str(error)), markup=False, highlight=False)
+            page.print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, every {every:g} s", highlight=False)
+            if console.is_terminal:
+                live.update(Text.from_ansi(shown.getvalue()), refresh=True)
+            else:
+                out.write(shown.getvalue())
+                out.flush()
+            time.sleep(every)
+
+
+def _print(found: Sequence[QueryStatus], console: "Console") -> None:
     from rich.markup import escape
     from rich.table import Table as Printed
     from rich.text import Text
@@ -151,7 +193,6 @@ def write_table(found: Sequence[QueryStatus], out: TextIO) -> None:
     for each in found:
         name, state, *others = _cells(each)
         table.add_row(escape(name), Text(state, _COLOURS[each.state]), *others)
-    console = Console(file=out, soft_wrap=True)
     if console.measure(table, options=console.options.update(width=_WIDE)).maximum <= console.width:
         console.print(table)
     else:  # no name is cut off to fit
@@ -204,12 +245,12 @@ def _of_mode(settings: Settings, mode: ModeName, root: str) -> QueryStatus | Non
         return None
     recent = checkpoint.commits()
     newest, at = recent[-1] if recent else (None, None)
-    position, lag, problem = newest.end if newest else identity.start, None, ""
+    position, lag, age, problem = newest.end if newest else identity.start, None, None, ""
     topic = Topic(settings.kafka, position.topic)
     try:
         topic_id, partitions = topic.identity()
         if topic_id == identity.topic_id:
-            lag = topic.behind(position, partitions)
+            lag, age = _behind_in(topic, position, partitions)
         else:
             problem = f"The topic {topic.name} was deleted and created again."
     except LakeproofError as error:
@@ -218,7 +259,7 @@ def _of_mode(settings: Settings, mode: ModeName, root: str) -> QueryStatus | Non
     watermark = _from_micros(newest.watermark) if newest else None
     return QueryStatus(
         f"{mode} {root}", lag=lag, unit="messages", rows_per_second=rate, last_commit=at, watermark=watermark,
-        problem=problem,
+        lag_seconds=age, freshness_seconds=age, problem=problem,
     )  # fmt: skip
 
 
@@ -238,7 +279,7 @@ def per_second(commits: Sequence[tuple[datetime, int, int]], now: datetime) -> f
     return round(counted / max((now - first).total_seconds(), 1.0), 1)
 
 
-def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool) -> Found:
+def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool, recent: bool) -> Found:
     catalog = open_catalog(settings)
     with catalog_errors():
         names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
@@ -246,7 +287,7 @@ def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool) -> 
         if not known and needed:
             raise UsageError("No stream has tables yet.", "Run `consumer run STREAM`.")
         for stream in known:
-            yield from _of_stream(settings, catalog, stream)
+            yield from _of_stream(settings, catalog, stream, recent=recent)
 
 
 @dataclass(frozen=True)
@@ -264,53 +305,101 @@ class _Filled:
     def newest(self) -> Committed | None:
         return committed(self.table.properties, self.query)
 
-    def status(
-        self, lag: int | None, watermark: datetime | None = None, unit: str = "micro-batches", problem: str = ""
-    ) -> QueryStatus:
+    def status(self, lag: int | None, watermark: datetime | None = None, problem: str = "") -> QueryStatus:
         commits = list(self._commits())
         since = datetime.now(UTC) - _RATE_OVER
         rate = round(sum(rows for at, rows in commits if at >= since) / _RATE_OVER.total_seconds(), 1)
         last = max((at for at, _ in commits), default=None)
-        return QueryStatus(self.query, Doing.STOPPED, lag, unit, rate, last, watermark, problem)
+        return QueryStatus(
+            self.query, lag=lag, rows_per_second=rate, last_commit=last, watermark=watermark, problem=problem
+        )
+
+    def first_after(self, follower: Committed | None) -> datetime | None:
+        """When it committed the first micro-batch that a follower does not have; None if that has all."""
+        number, key, first = follower.next_number if follower else 0, property_of(self.query), None
+        for snapshot in reversed(self.table.snapshots()):
+            text = _summary(snapshot).get(key)
+            if text is None:
+                continue
+            if Committed.parse(text).next_number <= number:
+                break
+            first = _time_of(snapshot)
+        return first
 
     def _commits(self) -> Iterator[tuple[datetime, int]]:
         """When the query committed, and how many rows. Commits of compaction are left out."""
         for snapshot in self.table.snapshots():
-            summary = snapshot.summary.additional_properties if snapshot.summary else {}
-            if property_of(self.query) in summary:
-                yield _EPOCH + timedelta(milliseconds=snapshot.timestamp_ms), int(summary.get("added-records") or 0)
+            if property_of(self.query) in _summary(snapshot):
+                yield _time_of(snapshot), int(_summary(snapshot).get("added-records") or 0)
 
 
-def _of_stream(settings: Settings, catalog: "Catalog", stream: str) -> Found:
+def _summary(snapshot: "Snapshot") -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def _time_of(snapshot: "Snapshot") -> datetime:
+    return _EPOCH + timedelta(milliseconds=snapshot.timestamp_ms)
+
+
+def _behind_another(
+    query: QueryStatus, before: QueryStatus, followed: _Filled, newest: Committed | None
+) -> QueryStatus:
+    """A query that follows a table of another one, with how long what it lacks has been waiting."""
+    age = _age(query.lag, followed.first_after(newest) if query.lag else None)
+    ages = [each for each in (age, before.freshness_seconds) if each is not None]
+    return replace(query, lag_seconds=age, freshness_seconds=max(ages) if len(ages) == 2 else None)
+
+
+def _age(lag: int | None, since: datetime | None) -> float | None:
+    """How long the oldest of what a query lacks has been waiting."""
+    if since is None:
+        return 0.0 if lag == 0 else None
+    return max((datetime.now(UTC) - since).total_seconds(), 0.0)
+
+
+def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: bool) -> Found:
     """The queries of a stream in the order in which its tables are filled."""
     names, query = stream_tables(stream), bronze_query(stream)
-    ledger, bronze = catalog.load_table(names.ledger), _Filled(catalog.load_table(names.bronze), query)
-    accounted = committed(ledger.properties, query)
+    ledger, bronze = (_Filled(catalog.load_table(name), query) for name in (names.ledger, names.bronze))
+    landed = bronze.status(None)
     try:
-        lag, unit, problem = *_behind(settings, stream, ledger, accounted), ""
+        lag, age, unit = _behind(settings, stream, ledger.table, ledger.newest, recent=recent)
+        landed = replace(landed, lag=lag, unit=unit, lag_seconds=age, freshness_seconds=age)
     except LakeproofError as error:
-        lag, unit, problem = None, "", error.message
-    yield stream, _with_breaker(settings, stream, bronze.status(lag, unit=unit, problem=problem))
+        landed = replace(landed, unit="", problem=error.message)
+    yield stream, _with_breaker(settings, stream, landed)
 
-    followed = {names.dead_letters: committed(catalog.load_table(names.dead_letters).properties, query)}
-    decided = None
-    if kept := _Filled.of(catalog, silver_tables(stream).kept, silver_query(stream)):
-        decided = followed[silver_tables(stream).kept] = kept.newest
-        yield silver_lease(stream), kept.status(_behind_of(accounted, decided), _watermark(decided))
+    followed = {names.dead_letters: (_Filled(catalog.load_table(names.dead_letters), query), landed)}
+    kept = _Filled.of(catalog, silver_tables(stream).kept, silver_query(stream))
+    if kept:
+        found = kept.status(_behind_of(ledger.newest, kept.newest), _watermark(kept.newest))
+        decided = _behind_another(found, landed, ledger, kept.newest)
+        followed[silver_tables(stream).kept] = kept, decided
+        yield silver_lease(stream), decided
     for product in names_of_kind(settings.gold, [stream], Kind.WINDOWS):
         if table := _Filled.of(catalog, gold_table(product), gold_query(product)):
-            followed[gold_table(product)] = table.newest
-            yield gold_lease(product), _of_windows(settings, product, table, decided)
+            found = _of_windows(settings, product, table, kept.newest if kept else None)
+            if kept:
+                found = _behind_another(found, decided, kept, table.newest)
+            followed[gold_table(product)] = table, found
+            yield gold_lease(product), found
     for product in names_of_kind(settings.gold, [stream], Kind.SAMPLES):
         table = _Filled.of(catalog, gold_table(product), gold_query(product))
-        yield from _of_samples(settings, stream, product, table, decided, recorded_topic(ledger.properties))
+        of_samples = _of_samples(
+            settings, stream, product, table, kept.newest if kept else None, recorded_topic(ledger.table.properties)
+        )
+        for lease, found in of_samples:
+            if table and kept and found.query == table.query:
+                found = _behind_another(found, decided, kept, table.newest)
+            yield lease, found
     positions = SinkPositions(settings.state.database)
-    for table_name, newest in followed.items():
+    for table_name, (table, filled) in followed.items():
         for sink in positions.sinks_of(table_name):
             position = positions.get(sink)
             sent = Committed.parse(position.marker) if position else None
             at = positions.recorded_at(sink)
-            yield sink_lease(sink), QueryStatus(sink, lag=_behind_of(newest, sent), last_commit=at)
+            found = QueryStatus(sink, lag=_behind_of(table.newest, sent), last_commit=at)
+            yield sink_lease(sink), _behind_another(found, filled, table, sent)
 
 
 def _with_breaker(settings: Settings, stream: str, query: QueryStatus) -> QueryStatus:
@@ -364,28 +453,41 @@ def _of_samples(
 
 def _of_alerts(settings: Settings, product: str, mode: AlertMode, recorded: Recorded) -> QueryStatus:
     """The alerts of a product, as the checkpoints of its two queries show them."""
-    queries, lag, last, problem = alerts_queries(product), None, None, ""
+    queries, lag, age, last, problem = alerts_queries(product), None, None, None, ""
     try:
         checkpoints = [read_checkpoint(settings, query, Offsets.from_spark) for query in queries]
         last = max((each.committed_at for each in checkpoints if each and each.committed_at), default=None)
         runs = state_of(settings.state.database, alerts_lease(product)) is State.RUNNING
         if mode is AlertMode.MICRO_BATCH or not runs:
             passed = [(each.passed if each else None) or recorded.start for each in checkpoints]
-            lag = max(_messages_behind(settings, recorded, each) for each in passed)
+            lag, age = max((_messages_behind(settings, recorded, each) for each in passed), key=lambda each: each[0])
     except LakeproofError as error:
         problem = error.message
-    return QueryStatus(queries[0], lag=lag, unit="messages", last_commit=last, problem=problem)
+    return QueryStatus(
+        queries[0], lag=lag, unit="messages", last_commit=last, lag_seconds=age, freshness_seconds=age, problem=problem
+    )
 
 
-def _behind(settings: Settings, stream: str, ledger: "Table", accounted: Committed | None) -> tuple[int, str]:
-    """What has landed and is in no table yet."""
+def _behind(
+    settings: Settings, stream: str, ledger: "Table", accounted: Committed | None, *, recent: bool
+) -> tuple[int, float | None, str]:
+    """What has landed and is in no table yet: how much, for how long the oldest of it, and in which unit."""
     if recorded := recorded_topic(ledger.properties):
         at = Offsets.parse(accounted.marker.end) if accounted else recorded.start
-        return _messages_behind(settings, recorded, at), "messages"
+        return *_messages_behind(settings, recorded, at), "messages"
     log = LandingLog(settings.state.database, stream)
     seq = Position.parse(accounted.marker.end).seq if accounted else 0
-    undiscovered = sum(not log.knows(name) for name, _ in landing_zone(settings, stream).list() if not is_hidden(name))
-    return max(log.head().seq - seq, 0) + undiscovered, "files"
+    zone = landing_zone(settings, stream)
+    if recent and scheme_of(zone.root) == "s3":
+        newest = log.newest_names(_RECENT_FILES)
+        listed = dict(zone.list_recent(newest[0] if newest else None))
+        known = log.known_among([*listed])
+        landed = [file.modified_at for name, file in listed.items() if not is_hidden(name) and name not in known]
+    else:
+        landed = [file.modified_at for name, file in zone.list() if not is_hidden(name) and not log.knows(name)]
+    waiting = len(landed) + max(log.head().seq - seq, 0)
+    landed += (file.landed_at for file in log.files(seq, seq + 1))
+    return waiting, _age(waiting, min(landed, default=None)), "files"
 
 
 def _behind_of(followed: Committed | None, follower: Committed | None) -> int:
@@ -402,12 +504,17 @@ def _samples_behind(contract: Contract, decided: Committed | None, computed: Com
     return 0 if computed and horizon <= int(computed.marker.contents) else _behind_of(decided, computed)
 
 
-def _messages_behind(settings: Settings, recorded: Recorded, at: Offsets) -> int:
-    """Messages of the topic of a stream behind some offsets."""
+def _messages_behind(settings: Settings, recorded: Recorded, at: Offsets) -> tuple[int, float | None]:
+    """Messages of the topic of a stream behind some offsets, and for how long the oldest of them."""
     topic = Topic(settings.kafka, recorded.topic)
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
-    return topic.behind(at, partitions)
+    return _behind_in(topic, at, partitions)
+
+
+def _behind_in(topic: Topic, at: Offsets, partitions: Sequence[int]) -> tuple[int, float | None]:
+    lag = topic.behind(at, partitions)
+    return lag, _age(lag, topic.waiting_since(at, partitions) if lag else None)
 
 
 def _watermark(newest: Committed | None) -> datetime | None:

@@ -35,7 +35,8 @@ Change = Callable[[Any], Any]
 """Begins an update within a transaction of Iceberg's: it says what is added, and what is removed."""
 
 _PARQUET = "org.apache.iceberg.shaded.org.apache.parquet"
-_ATTEMPTS = 10
+ATTEMPTS = 10
+"""How often a commit is prepared that other writers were ahead of."""
 # Seconds before a refused commit is prepared again, at most; a random part of it, so that writers get out of step.
 _LONGEST_WAIT = 1.0
 # The only exception that says that a commit did not land. After any other, the table is looked at, too.
@@ -121,8 +122,18 @@ class OpenTable:
 def open_table(spark: SparkSession, name: str, query: str) -> OpenTable:
     """Open a table of the catalog ``lake``, to which `query` appends."""
     tables = java_class(spark, "org.apache.iceberg.spark.Spark3Util")
-    loaded = tables.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{name}")
+    loaded = tables.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{identifier_of(name)}")
     return OpenTable(name, query, loaded, spark)
+
+
+def identifier_of(table: str) -> str:
+    """The name of a table in SQL."""
+    return ".".join(f"`{part.replace('`', '``')}`" for part in table.split("."))
+
+
+def quoted(table: str) -> str:
+    """The name of a table as a text for ``CALL``, which parses it once more."""
+    return "'" + identifier_of(table).replace("\\", r"\\").replace("'", r"\'") + "'"
 
 
 def make_table(spark: SparkSession, name: str, schema: Schema, day_of: str, properties: Mapping[str, str]) -> bool:
@@ -159,7 +170,7 @@ def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> 
 
 def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
     """Commit a change with its marker, unless the table has that already; return whether it was committed now."""
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         transaction = table.loaded.newTransaction()  # reads the table again
         newest = newest_marker(spark_state(transaction.startMetadata()), table.query, table.name)
         if has_done(newest, marker, table.name):
@@ -170,16 +181,8 @@ def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
             if exception_class(error) in MISSING:
                 raise _gone(table, error.java_exception.getMessage()) from error
             raise
-        try:
-            _commit(transaction)
-        except Py4JJavaError as error:
-            if not _has_landed(table, snapshot, error):
-                if exception_class(error) != _REFUSED:
-                    raise
-                time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 - no secret
-                continue
-        _remove_merged_manifests(table, snapshot)
-        return True
+        if commit_prepared(table, transaction, snapshot):
+            return True
     raise UnavailableError(
         f"Cannot commit to {table.name}: other writers keep changing it.", "Run the consumer again, to repeat this."
     )
@@ -230,6 +233,23 @@ def _prepare(transaction: Any, query: str, marker: Marker, change: Change) -> An
 def _commit(transaction: Any) -> None:
     """Swap what was prepared for the state that it was prepared from, in one try."""
     transaction.underlyingOps().commit(transaction.startMetadata(), transaction.currentMetadata())
+
+
+def commit_prepared(table: OpenTable, transaction: Any, snapshot: Any) -> bool:
+    """Commit a transaction in one try; return whether it landed. If not, another writer was first: prepare it again.
+
+    Raises the error of the commit if nobody can say whether it landed.
+    """
+    try:
+        _commit(transaction)
+    except Py4JJavaError as error:
+        if not _has_landed(table, snapshot, error):
+            if exception_class(error) != _REFUSED:
+                raise
+            time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 - no secret
+            return False
+    _remove_merged_manifests(table, snapshot)
+    return True
 
 
 def _has_landed(table: OpenTable, snapshot: Any, error: Py4JJavaError) -> bool:

@@ -2,8 +2,8 @@
 
 Iceberg's own action rewrites small data files on a branch that no reader follows. The rows of the files that it
 replaced, and of those that it wrote, are read and compared by an order-independent hash. Only then one commit swaps the
-files in the table itself. Rows that were appended meanwhile stay; if a replaced file was changed meanwhile, Iceberg
-refuses the commit, and the table stays as it was.
+files in the table itself, and drops the branch. Rows that were appended meanwhile stay; if a replaced file was changed
+meanwhile, Iceberg refuses the commit, and the table stays as it was.
 """
 
 import time
@@ -15,17 +15,18 @@ from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
 
-from consumer.iceberg.append import OpenTable
+from consumer.iceberg.append import ATTEMPTS, OpenTable, commit_prepared, quoted
 from consumer.iceberg.jvm import elements, exception_class, first_cause, java_class
 from lakeproof.catalog import CATALOG
 from lakeproof.tables.names import MICRO_BATCH_ID
 
 BRANCH = "lakeproof-maintenance"
-"""Where files are rewritten. A branch of this name is left behind by a maintenance that was killed."""
+"""How the names of branches begin where files are rewritten. A maintenance that was killed leaves one behind."""
 
 _NESTED = (ArrayType, MapType, StructType, VariantType)
 _TO_THE_MICROSECOND = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # the default drops them
@@ -35,12 +36,16 @@ _WHOLE = {
     "timestampNTZFormat": _TO_THE_MICROSECOND,
 }
 _COLLECTIONS = "org.apache.iceberg.relocated.com.google.common.collect"
-_SWAPPED = "lakeproof.maintenance"  # in the summary of the snapshot that swaps files
+SWAPPED = "lakeproof.maintenance"
+"""In the summary of the snapshot that swaps files."""
+_DROPPED = "another maintenance dropped the branch of this one"
 # What a writer did to the table between the look at it and the commit.
 _COLLISIONS = (
     "org.apache.iceberg.exceptions.ValidationException",
     "org.apache.iceberg.exceptions.CommitFailedException",
 )
+# Merges all small manifests in the commit that swaps files. Nobody sees the property: it is gone with that commit.
+_MERGE_MANIFESTS = ("commit.manifest.min-count-to-merge", "2")
 
 
 class NotEqualError(Exception):
@@ -99,43 +104,53 @@ def compact(table: OpenTable, options: Mapping[str, str]) -> Compacted | None:
     `options` are those of Iceberg's ``rewrite_data_files``. Raises NotEqualError if the rows before and after it
     differ, and CollisionError if another writer changed the files meanwhile; the table then stays as it is.
     """
-    drop_branch(table)
+    drop_branches(table)
     if not work(table, options).files:
         return None
     start = table.loaded.currentSnapshot()
     if start is None:
         return None
     snapshot_id = start.snapshotId()
-    table.loaded.manageSnapshots().createBranch(BRANCH, snapshot_id).commit()
+    # A name of its own: a second maintainer, whose leases are in another database, drops it but never continues it.
+    branch = f"{BRANCH}-{uuid.uuid4().hex[:12]}"
+    table.loaded.manageSnapshots().createBranch(branch, snapshot_id).commit()
     try:
-        _rewrite(table, options)
+        _rewrite(table, branch, options)
         table.loaded.refresh()
-        head = table.loaded.snapshot(BRANCH)
+        head = table.loaded.snapshot(branch)
+        if head is None:
+            raise CollisionError(_DROPPED)
         if head.snapshotId() == snapshot_id:
             return None
         old, new = _only_in(table, snapshot_id, head.snapshotId())
         found = _compare(table, old, new)
-        _swap(table, snapshot_id, start.sequenceNumber(), old, new)
+        _swap(table, branch, start, old, new)
+    except (Py4JJavaError, PySparkException) as error:
+        table.loaded.refresh()
+        if table.loaded.refs().containsKey(branch):
+            raise
+        raise CollisionError(_DROPPED) from error
     finally:
-        drop_branch(table)
+        drop_branches(table, branch)
     return found
 
 
-def drop_branch(table: OpenTable) -> None:
-    """Drop the branch, if there is one. Files that only it has go with the snapshots that expire."""
+def drop_branches(table: OpenTable, prefix: str = BRANCH) -> None:
+    """Drop branches where files were rewritten. Files that only these have go with the snapshots that expire."""
     table.loaded.refresh()
-    if table.loaded.refs().containsKey(BRANCH):
-        table.loaded.manageSnapshots().removeBranch(BRANCH).commit()
+    for name in [str(name) for name in elements(table.loaded.refs().keySet())]:
+        if name.startswith(prefix):
+            table.loaded.manageSnapshots().removeBranch(name).commit()
 
 
-def _rewrite(table: OpenTable, options: Mapping[str, str]) -> None:
+def _rewrite(table: OpenTable, branch: str, options: Mapping[str, str]) -> None:
     """Rewrite files on the branch."""
     fields = table.loaded.spec().fields()
     sort_by = "" if fields.isEmpty() else str(table.loaded.schema().findColumnName(fields.get(0).sourceId()))
     given = ", ".join(f"'{name}', '{value}'" for name, value in options.items())
     order = f", strategy => 'sort', sort_order => '`{sort_by}`'" if sort_by else ""
     table.spark.sql(
-        f"CALL {CATALOG}.system.rewrite_data_files(table => '{table.name}', branch => '{BRANCH}', "
+        f"CALL {CATALOG}.system.rewrite_data_files(table => {quoted(table.name)}, branch => '{branch}', "
         f"options => map({given}){order})"
     ).collect()
 
@@ -226,10 +241,30 @@ def _staged(table: OpenTable, tasks: list[Any]) -> Iterator[DataFrame]:
         manager.removeTasks(table.loaded, name)
 
 
-def _swap(table: OpenTable, snapshot_id: int, sequence_number: int, old: list[Any], new: list[Any]) -> None:
-    """Replace files in the table itself, in one commit."""
-    table.loaded.refresh()
-    update = table.loaded.newRewrite().validateFromSnapshot(snapshot_id).dataSequenceNumber(sequence_number)
+def _swap(table: OpenTable, branch: str, start: Any, old: list[Any], new: list[Any]) -> None:
+    """Replace files in the table itself, merge its manifests, and drop the branch, in one commit.
+
+    The branch keeps the new files from being expired up to this commit, which fails if somebody dropped it.
+    """
+    for _ in range(ATTEMPTS):
+        transaction = table.loaded.newTransaction()  # reads the table again
+        try:
+            snapshot = _prepare(table, transaction, branch, start, old, new)
+        except Py4JJavaError as error:
+            if exception_class(error) in _COLLISIONS:
+                raise CollisionError(first_cause(error)) from error
+            raise
+        if commit_prepared(table, transaction, snapshot):
+            return
+    raise CollisionError("Other writers keep changing the table.")
+
+
+def _prepare(table: OpenTable, transaction: Any, branch: str, start: Any, old: list[Any], new: list[Any]) -> Any:
+    key, value = _MERGE_MANIFESTS
+    was = table.property(key)
+    transaction.updateProperties().set(key, value).commit()
+    update = transaction.newRewrite().validateFromSnapshot(start.snapshotId())
+    update.dataSequenceNumber(start.sequenceNumber())
     is_vector = java_class(table.spark, "org.apache.iceberg.util.ContentFileUtil").isDV
     for task in old:
         update.deleteFile(task.file())
@@ -238,10 +273,9 @@ def _swap(table: OpenTable, snapshot_id: int, sequence_number: int, old: list[An
                 update.deleteFile(deletes)
     for task in new:
         update.addFile(task.file())
-    update.set(_SWAPPED, "compacted")
-    try:
-        update.commit()
-    except Py4JJavaError as error:
-        if exception_class(error) in _COLLISIONS:
-            raise CollisionError(first_cause(error)) from error
-        raise
+    update.set(SWAPPED, "compacted")
+    update.commit()
+    properties = transaction.updateProperties()
+    (properties.remove(key) if was is None else properties.set(key, was)).commit()
+    transaction.manageSnapshots().removeBranch(branch).commit()
+    return transaction.currentMetadata().currentSnapshot()

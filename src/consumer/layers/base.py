@@ -44,6 +44,8 @@ class Computing(ABC, Generic[WorkT]):
 
     event: ClassVar[str]
     """Name of its line in the log."""
+    name: str
+    """Name of its query: of its markers, its pool, and its lines in the log and in `consumer status`."""
     remedy: str | None = None
     """What to do where markers do not fit; None leaves the hint of the error."""
 
@@ -55,8 +57,6 @@ class Computing(ABC, Generic[WorkT]):
 class Layer(Computing[WorkT]):
     """A layer that follows tables, or a sink."""
 
-    name: str
-    """Name of its query: of its markers, its pool, and its lines in the log and in `consumer status`."""
     lease_name: str
     stream: str
     follows: str | None = None
@@ -73,6 +73,10 @@ class Layer(Computing[WorkT]):
     """What a rebuild fills, the one that says how far the layer is last; empty if it cannot be rebuilt."""
     source: str = ""
     """The table that a rebuild fills them from."""
+    reads: Sequence[str] = ()
+    """What a layer without `source` follows: a table, or `kafka:` and a topic."""
+    writes: Sequence[str] = ()
+    """What it fills beside tables: the URI of a folder, or `kafka:` and a topic."""
     resumes = False
     """Whether an interrupted rebuild is continued."""
 
@@ -147,16 +151,20 @@ def run(layer: Computing[WorkT], spark: SparkSession, work: WorkT, lease: Lease,
 
 def complete(layer: Computing[WorkT], spark: SparkSession, work: WorkT, lease: Lease) -> Totals:
     """Compute and commit a micro-batch; return what is to be logged of it."""
+    began, committing = monotonic(), 0.0
     with closing(layer.compute(spark, work)) as commits:
         while True:
             try:
                 commit = next(commits)
             except StopIteration as end:
-                totals: Totals = end.value
-                return totals
+                computing = monotonic() - began - committing
+                phases = {"compute": round(computing, 3), "commit": round(committing, 3)}
+                return {"query": layer.name, **end.value, "phases": phases}
+            since = monotonic()
             lease.check()
             try:
                 commit()
             except MarkerLostError:
                 lease.check()  # another consumer that took over is the clearer reason
                 raise
+            committing += monotonic() - since

@@ -1,11 +1,12 @@
 """Fill the tables of a layer again beside those that readers use, then replace them."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyspark.sql import SparkSession
 
 from consumer.layers.base import Layer, take
@@ -13,7 +14,7 @@ from lakeproof.catalog import catalog_errors, open_catalog, replace_tables
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
-from lakeproof.tables.names import MARKER, REBUILDING
+from lakeproof.tables.names import MARKER, REBUILDING, REPLACED
 
 
 def rebuild(settings: Settings, layer: Layer[Any], session: Callable[[], SparkSession]) -> str:
@@ -38,10 +39,13 @@ def rebuild(settings: Settings, layer: Layer[Any], session: Callable[[], SparkSe
                     pass
         with catalog_errors():
             pairs = zip(beside.tables, layer.tables, strict=True)
-            replace_tables(catalog, {new: name for new, name in pairs if catalog.table_exists(new)})
+            replacing = {new: name for new, name in pairs if catalog.table_exists(new)}
+            for new, name in replacing.items():
+                _mark_replaced(catalog, name, new)
+            replace_tables(catalog, replacing)
     *others, first = layer.tables
     tables = " and ".join(filter(None, [", ".join([first, *others[:0:-1]]), *others[:1]]))
-    return f"Rebuilt {tables} from {layer.source}. The files of the old tables were not removed."
+    return f"Rebuilt {tables} from {layer.source}. `consumer maintain` removes the files of the old tables later."
 
 
 def new_suffix() -> str:
@@ -57,8 +61,16 @@ def _suffix(catalog: Catalog, layer: Layer[Any]) -> str:
         return found[-1] if found else new_suffix()
     for name, suffixes in begun.items():
         for suffix in suffixes:
+            _mark_replaced(catalog, name + suffix, name)
             catalog.drop_table(name + suffix)
     return new_suffix()
+
+
+def _mark_replaced(catalog: Catalog, name: str, by: str) -> None:
+    """Note in a table's metadata that its folder can be removed later. Without the note, the folder stays."""
+    if catalog.table_exists(name):
+        with suppress(CommitFailedException), catalog.load_table(name).transaction() as transaction:
+            transaction.set_properties({REPLACED: by})
 
 
 def _begun_suffixes(catalog: Catalog, table: str) -> list[str]:

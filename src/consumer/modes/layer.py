@@ -53,6 +53,9 @@ class ModeLayer(Layer[Plan]):
         self.name = str(mode.name)
         # Two modes of the same kind may run beside each other, with a checkpoint each.
         self.lease_name = mode_lease(mode.name, mode.checkpoint)
+        topics = [f"kafka:{topic}" for topic in (mode.kafka, mode.aside_topic) if topic]
+        folders = [root for root in (mode.parquet, None if mode.aside_topic else mode.aside) if root]
+        self.reads, self.writes = [f"kafka:{mode.topic}"], [*topics, *folders]
         self._settings = settings
         self._mode = mode
         self._to_the_end = to_the_end

@@ -13,6 +13,7 @@ from lakeproof.addresses import without_password
 from lakeproof.cli.connect import connect
 from lakeproof.cli.contract import contract_commands
 from lakeproof.cli.gold import gold_commands
+from lakeproof.cli.hold import hold
 from lakeproof.cli.landing import landing_commands
 from lakeproof.cli.move import move
 from lakeproof.cli.setup import init, jars, setup
@@ -30,6 +31,7 @@ app = application(
 app.command()(init)
 app.command()(setup)
 app.command()(connect)
+app.command()(hold)
 app.command()(move)
 app.command(hidden=True)(jars)
 app.add_typer(contract_commands, name="contract")

@@ -1,6 +1,7 @@
 """Contracts: one Open Data Contract Standard file per stream, which defines its schema."""
 
 from lakeproof.contracts.contract import Contract
+from lakeproof.contracts.maintenance import Maintenance
 from lakeproof.contracts.model import (
     ISO_8601,
     Bound,
@@ -38,6 +39,7 @@ __all__ = [
     "DriftPolicy",
     "Field",
     "ListType",
+    "Maintenance",
     "MapType",
     "ObjectType",
     "PrimitiveType",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from lakeproof.contracts.maintenance import AS_SET, Maintenance
 from lakeproof.contracts.model import (
     DEFAULT_BREAKER,
     Breaker,
@@ -36,6 +37,7 @@ class Contract:
     silver: Silver | None = None
     breaker: Breaker = DEFAULT_BREAKER  # when too many units are bad
     retention: Retention | None = None  # None to keep landed files for ever
+    maintenance: Maintenance = AS_SET  # of its tables, where it differs from the settings
 
     @property
     def no_silver(self) -> str:

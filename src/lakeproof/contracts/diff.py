@@ -100,6 +100,8 @@ def _of_contract(old: Contract, new: Contract) -> Iterator[Change]:
         yield _compatible(f"breaker {_breaker(old.breaker)} → {_breaker(new.breaker)}: same records and dead letters")
     if old.retention != new.retention:
         yield _compatible(f"retention {_retention(old.retention)} → {_retention(new.retention)}: same records")
+    if old.maintenance != new.maintenance:
+        yield _compatible(f"maintenance {old.maintenance} → {new.maintenance}: same records and dead letters")
     yield from _of_fields(old.fields, new.fields, "")
     yield from _of_rules(old, new)
 

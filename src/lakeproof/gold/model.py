@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from lakeproof.contracts.duration import duration_text
+from lakeproof.contracts.maintenance import AS_SET, Maintenance
 from lakeproof.contracts.model import Type
 from lakeproof.contracts.rules.expression import Expression, fields_in
 from lakeproof.gold.meaning import meaning
@@ -126,6 +127,7 @@ class Product:
     measures: tuple[Measure, ...]
     publish: Publish
     sinks: tuple[Sink, ...]
+    maintenance: Maintenance = AS_SET  # of its table, where it differs from the settings
     text: bytes = field(default=b"", compare=False, repr=False)
 
     @property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from lakeproof.contracts.contract import Contract
+from lakeproof.contracts.maintenance import Maintenance
 from lakeproof.contracts.model import DecimalType, Field, ObjectType, PrimitiveType, type_name
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, located_at, read_document, validated
@@ -54,6 +55,7 @@ class _Document(Model):
     measures: dict[str, str]
     publish: Publish = Publish.UPDATES
     sinks: list[Any] = [SinkKind.TABLE]
+    maintenance: Maintenance = Maintenance()
 
 
 def product_names(folder: Path) -> list[str]:
@@ -195,6 +197,7 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
         measures=measures,
         publish=document.publish,
         sinks=sinks,
+        maintenance=document.maintenance,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import StrEnum
 
+from lakeproof.contracts.maintenance import AS_SET, Maintenance
 from lakeproof.contracts.model import Field
 from lakeproof.gold.model import Window
 
@@ -119,6 +120,7 @@ class Samples:
     detectors: Detectors
     # Topic for values out of range, sent at once. The tables do not depend on it.
     alerts: Alerts | None = None
+    maintenance: Maintenance = AS_SET  # of its tables, where it differs from the settings
 
     @property
     def fields(self) -> set[str]:

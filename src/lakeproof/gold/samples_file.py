@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field as Limits
 
 from lakeproof.contracts.contract import Contract
+from lakeproof.contracts.maintenance import Maintenance
 from lakeproof.contracts.model import Field, PrimitiveType, type_name
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, read_document, validated
@@ -88,6 +89,7 @@ class _Document(Model):
     anomalies: str
     detectors: _Detectors = _Detectors()
     alerts: _Alerts | None = None
+    maintenance: Maintenance = Maintenance()
 
 
 def load_all_samples(folder: Path, streams: Sequence[str], contract_of: Callable[[str], Contract]) -> list[Samples]:
@@ -157,6 +159,7 @@ def _samples(
         maximum=None if value.expected.maximum is None else float(value.expected.maximum),
         detectors=detectors,
         alerts=alerts,
+        maintenance=document.maintenance,
     )
 
 

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
@@ -21,6 +22,17 @@ _MOST_REQUEST_SECONDS = 10.0
 # A broker may not know a new topic for a moment.
 _NEW_TOPIC_SECONDS = 3.0
 _NEW_TOPIC_POLL_SECONDS = 0.1
+_OLDEST_SECONDS = 3.0
+_ONE_MESSAGE = {
+    "group.id": "lakeproof",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "queued.min.messages": 1,
+    "fetch.message.max.bytes": 1,  # of a partition: a broker sends a first batch, however large it is
+    "fetch.wait.max.ms": 100,
+}
+_NEVER = -1
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,28 @@ class Topic:
     def behind(self, at: Offsets, partitions: Iterable[int]) -> int:
         """How many offsets come after a position."""
         return sum(max(extent.end - at.next(number), 0) for number, extent in self.extents(partitions).items())
+
+    def waiting_since(self, at: Offsets, partitions: Iterable[int]) -> datetime | None:
+        """When the oldest message after a position was sent; None if there is none, or if the brokers are slow."""
+        from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, TopicPartition
+
+        extents = self.extents(partitions)
+        starts = {number: max(at.next(number), extent.first) for number, extent in extents.items()}
+        left = [
+            TopicPartition(self.name, number, start) for number, start in starts.items() if start < extents[number].end
+        ]
+        sent: dict[int, int] = {}
+        deadline = time.monotonic() + _OLDEST_SECONDS
+        with closing(Consumer({**client_properties(self._kafka), **_ONE_MESSAGE, "error_cb": self._note})) as consumer:
+            consumer.assign(left)
+            while len(sent) < len(left) and (seconds := deadline - time.monotonic()) > 0:
+                message = consumer.poll(seconds)
+                if message is None or message.error():
+                    continue
+                kind, milliseconds = message.timestamp()
+                sent.setdefault(message.partition() or 0, _NEVER if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds)
+        known = [milliseconds for milliseconds in sent.values() if milliseconds != _NEVER]
+        return datetime.fromtimestamp(min(known) / 1000, UTC) if known else None
 
     def starting(self, text: str, partitions: Iterable[int]) -> Offsets:
         """Resolve ``LAKE_KAFKA_STARTING_OFFSETS`` to a position."""

@@ -14,8 +14,8 @@ from lakeproof.addresses import sqlite_path
 from lakeproof.catalog import CATALOG, catalog_errors, database_of, embedded_rows, open_catalog
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings
+from lakeproof.tables.names import NAMESPACES
 
-_OURS = ("bronze", "dead_letters", "ledger", "silver", "gold", "ops")
 _TABLES = """
 SELECT table_namespace, table_name, metadata_location FROM iceberg_tables
 WHERE catalog_name = ? AND metadata_location IS NOT NULL
@@ -59,7 +59,7 @@ def tables_outside(settings: Settings) -> list[Entry]:
             rows = [tuple(row.values()) for row in embedded_rows(database, _TABLES, CATALOG)]
         else:
             rows = _rows(settings)
-    entries = [Entry(namespace, name, at) for namespace, name, at in sorted(rows) if namespace in _OURS]
+    entries = [Entry(namespace, name, at) for namespace, name, at in sorted(rows) if namespace in NAMESPACES]
     warehouse = _resolved(settings.catalog.warehouse_uri)
     return [entry for entry in entries if not _resolved(entry.metadata).startswith(f"{warehouse}/")]
 

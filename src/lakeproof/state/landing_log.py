@@ -7,7 +7,7 @@ continued has other digests, so that positions of the lost log are not mistaken 
 
 import hashlib
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -19,6 +19,8 @@ from sqlalchemy.exc import IntegrityError
 from lakeproof.state.database import open_database, transaction
 from lakeproof.state.schema import FILES, GIVEN_UP, LOGS
 from lakeproof.storage import StoredFile
+
+_AT_ONCE = 500  # names in one query
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,15 @@ class LandingLog:
     def knows(self, name: str) -> bool:
         """Whether the log has the file."""
         return name in self._known
+
+    def known_among(self, names: Sequence[str]) -> set[str]:
+        """Those of some names that the log has, without loading all that it has."""
+        found: set[str] = set()
+        with transaction(self._engine) as connection:
+            for start in range(0, len(names), _AT_ONCE):
+                some = FILES.c.name.in_(names[start : start + _AT_ONCE])
+                found.update(connection.scalars(select(FILES.c.name).where(self._mine, some)))
+        return found
 
     def newest_names(self, count: int) -> list[str]:
         """The last `count` names in ascending order."""

@@ -89,6 +89,13 @@ def state_in(connection: Connection, name: str) -> State:
     return State.RUNNING if _is_held(row) else State.DIED
 
 
+def expiries(database: str, names: Sequence[str]) -> dict[str, float]:
+    """When leases that are held expire unless they are renewed, in seconds since 1970."""
+    with transaction(open_database(database)) as connection:
+        rows = connection.execute(select(LEASES).where(LEASES.c.stream.in_(names)))
+        return {row.stream: row.expires_at for row in rows if row.expires_at != _GIVEN_BACK}
+
+
 class LeaseHeldError(LakeproofError):
     """Another consumer runs this stream."""
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+NAMESPACES = ("bronze", "dead_letters", "ledger", "silver", "gold", "ops")
+
 RESCUED = "_rescued"
 SOURCE = "_source"
 POSITION = "_position"
@@ -36,6 +38,7 @@ NEXT_MICRO_BATCH = "lakeproof.next-micro-batch"  # property of a ledger: lowest 
 MARKER = "lakeproof.marker."  # prefix of the property with the newest marker of a query, followed by the query's name
 PRODUCT = "lakeproof.product"  # property of a gold table: digest of its data product
 REBUILDING = "__rebuild_"  # prefix of the suffix of tables that are being rebuilt
+REPLACED = "lakeproof.replaced-by"  # property of a table that a rebuild replaced: name of the new one
 LANDING_ROOT = "lakeproof.landing.zone-root"  # property of a ledger: URI of the landing folder of its sources
 KAFKA_TOPIC = "lakeproof.kafka.topic"  # property of a ledger: topic of the stream, and the offsets where it begins
 SCHEMA_IDS = "lakeproof.schema-ids"

@@ -3,13 +3,18 @@
 //! `lakeproof.judge.exact` says what a verdict is; this gives the same ones, or leaves a record to it. A record goes
 //! through [`units`] (where it begins and ends), [`tree`] (what is in it) and [`judge`] (whether it fits) to
 //! [`columns`] or [`faults`].
+//!
+//! Beside it, [`hashes`] of the rows of tables, from their [`texts`].
 
 mod columns;
 mod faults;
+mod hashes;
 mod judge;
+mod md5;
 mod plan;
 mod scalars;
 mod scan;
+mod texts;
 mod tree;
 mod units;
 
@@ -21,6 +26,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
+use texts::{Part, Rows};
 use units::{Chunk, Cursor, Limits, Lists, Units};
 
 /// Holds records to a contract.
@@ -63,6 +69,24 @@ impl Judging {
         let chunk = judged.map_err(|_| PyRuntimeError::new_err("the native judge panicked"))?;
         chunk.map(|chunk| exported(py, &chunk)).transpose()
     }
+}
+
+/// Hashes of the rows that a column of objects describes, for the ledger: 8 bytes each.
+#[pyfunction]
+fn row_hashes<'py>(py: Python<'py>, rows: Part) -> PyResult<Bound<'py, PyBytes>> {
+    hashed(py, rows, hashes::row_hashes)
+}
+
+/// Hashes of their content, for silver: 16 bytes each.
+#[pyfunction]
+fn content_hashes<'py>(py: Python<'py>, rows: Part) -> PyResult<Bound<'py, PyBytes>> {
+    hashed(py, rows, hashes::content_hashes)
+}
+
+fn hashed<'py>(py: Python<'py>, rows: Part, hash: fn(&Rows) -> Vec<u8>) -> PyResult<Bound<'py, PyBytes>> {
+    let hashed = py.allow_threads(|| catch_unwind(AssertUnwindSafe(|| Rows::try_from(rows).map(|rows| hash(&rows)))));
+    let hashes = hashed.map_err(|_| PyRuntimeError::new_err("the native hashes panicked"))?;
+    Ok(PyBytes::new(py, &hashes.map_err(PyRuntimeError::new_err)?))
 }
 
 fn exported<'py>(py: Python<'py>, chunk: &Chunk) -> PyResult<Bound<'py, PyDict>> {
@@ -133,7 +157,7 @@ mod native_judge {
     use super::*;
 
     #[pymodule_export]
-    use super::NativeJudge;
+    use super::{content_hashes, row_hashes, NativeJudge};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

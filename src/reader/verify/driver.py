@@ -29,6 +29,7 @@ from reader.verify import registry
 from reader.verify.book.book import Book
 from reader.verify.check import Result, Scope, Section, Verification
 from reader.verify.checks.sources import contracts_of
+from reader.verify.hold import holding_streams
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -73,6 +74,7 @@ def verify(
         with (
             Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress,
             connect(settings) as session,
+            holding_streams(settings, names),
         ):
             task = progress.add_task("")
 

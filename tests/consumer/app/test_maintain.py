@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,12 +17,14 @@ from tests.consumer.replays import STREAM, WRONG, apply, batch, drain, land, ord
 from tests.lakes import changed
 
 from consumer.app import maintain as maintain_module
-from consumer.app.maintain import LEASE, Maintained, as_json, lines, maintain, sharing
+from consumer.app.folders import folders_of, sharing
+from consumer.app.maintain import LEASE, Maintained, as_json, lines, maintain
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import open_table
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
-from lakeproof.settings import Settings
+from lakeproof.holds import PREFIX, hold
+from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import LeaseHeldError, lease
 from reader.connect import connect
 from reader.verify.driver import verify
@@ -105,7 +108,7 @@ def test_a_maintained_lake_has_the_same_rows_and_goes_on(settings: Settings, ses
         assert planned[table].to_compact == done[table].before.files > done[table].after.files == 1
         assert sum(each.rows for each in done[table].compacted) == len(before[table])
         assert done[table].before.snapshots == planned[table].to_expire + 1
-        assert done[table].after.snapshots <= 2  # those of the last compaction
+        assert done[table].after.snapshots == 1
     assert all_rows(settings) == before
     assert counted(settings, session_of) == counts
     assert [each.clean for each in verify(settings, STREAM)] == [True]
@@ -136,9 +139,33 @@ def test_what_others_need_is_kept_and_named(filled: Settings, session_of: Sessio
     assert first
     session.sql(f"alter table lake.bronze.orders create tag audit as of version {first[0]}").collect()
     old = [row["id"] for row in session.sql("select id from lake.bronze.orders version as of 'audit'").collect()]
-    done = maintained(filled, session_of)["bronze.orders"]
+    session.sql("alter table lake.silver.orders set tblproperties ('gc.enabled' = 'false')").collect()
+    catalog, soon = open_catalog(filled), datetime.now(UTC) + timedelta(seconds=1)
+    ledger = [int(row[0]) for row in session.sql("select snapshot_id from lake.ledger.orders.snapshots").collect()]
+    until = datetime.now(UTC) + timedelta(hours=6)
+    assert hold(catalog, "ledger.orders", "report", until, ledger[2])
+    assert hold(catalog, "ledger.orders_silver", "late", soon)
+    time.sleep(1)
+    planned = maintained(filled, session_of, dry_run=True)
+    all_done = maintained(filled, session_of)
+    done = all_done["bronze.orders"]
     assert done.kept_by == ["tag audit"]
     assert "  Older snapshots are kept by tag audit." in list(lines([done], dry_run=False))
+    assert planned["bronze.orders"].to_expire == done.before.snapshots - 2
+    assert done.after.snapshots == 2
+
+    # A reader keeps its snapshot and those after it, up to its deadline.
+    assert all_done["ledger.orders"].kept_by == [f"reader report until {until:%F %H:%M} UTC"]
+    assert planned["ledger.orders"].to_expire == 2
+    assert {each.snapshot_id for each in catalog.load_table("ledger.orders").snapshots()} > set(ledger[2:])
+    assert not catalog.load_table("ledger.orders").metadata.refs.keys() - {"main", f"{PREFIX}report"}
+    assert list(catalog.load_table("ledger.orders_silver").metadata.refs) == ["main"]
+
+    # Of a table that asks for it, nothing is removed.
+    kept = all_done["silver.orders"]
+    assert kept.remark == "Nothing is removed: its property gc.enabled is false."
+    assert f"  {kept.remark}" in list(lines([kept], dry_run=False))
+    assert (kept.problem, kept.to_expire, bool(kept.compacted)) == ("", 0, True)
     after = session_of(filled).sql("select id from lake.bronze.orders version as of 'audit'")
     assert [row["id"] for row in after.collect()] == old
 
@@ -152,9 +179,20 @@ def test_snapshots_are_kept_for_an_hour_and_orphans_for_three_days(filled: Setti
         os.utime(path, (at, at))
     planned = maintained(filled, session_of, dry_run=True)["bronze.orders"]
     assert (planned.orphans, old.exists()) == (1, True)
-    done = maintained(changed(filled, LAKE_MAINTENANCE_KEEP_HOURS=None), session_of)["bronze.orders"]
-    assert (done.orphans, new.exists(), old.exists()) == (1, True, False)
-    assert done.after.snapshots == done.before.snapshots + 2  # on the branch, and the swap
+    # What a contract or product says of its tables counts for these alone.
+    contract, product = filled.contracts / f"{STREAM}.yaml", filled.gold / "totals.yaml"
+    own = "customProperties:\n  - {property: maintenance, value: {compact: false, orphan_hours: 24}}\n"
+    contract.write_text(contract.read_text().replace("customProperties:\n", own))
+    with product.open("a") as file:
+        file.write("\nmaintenance: {keep_hours: 0.000001}\n")
+    all_done = maintained(changed(filled, LAKE_MAINTENANCE_KEEP_HOURS=None), session_of)
+    done = all_done["bronze.orders"]
+    assert (done.orphans, new.exists(), old.exists()) == (2, False, False)
+    assert (done.after.snapshots, done.compacted) == (done.before.snapshots, [])
+    assert all_done["gold.totals"].after.snapshots == 1
+    contract.write_text(contract.read_text().replace(own, "customProperties:\n"))
+    at_rest = maintained(changed(filled, LAKE_MAINTENANCE_KEEP_HOURS=None), session_of)["bronze.orders"]
+    assert at_rest.after.snapshots == at_rest.before.snapshots + 2  # on the branch, and the swap
 
 
 def test_a_compaction_that_is_not_proven_is_a_problem_of_its_table(
@@ -162,10 +200,10 @@ def test_a_compaction_that_is_not_proven_is_a_problem_of_its_table(
 ) -> None:
     rewritten: Any = rewrite._rewrite
 
-    def lose_a_row(table: Any, options: Any) -> None:
-        rewritten(table, options)
+    def lose_a_row(table: Any, name: str, options: Any) -> None:
+        rewritten(table, name, options)
         if table.name == "bronze.orders":
-            branch = f"lake.bronze.orders.`branch_{rewrite.BRANCH}`"
+            branch = f"lake.bronze.orders.`branch_{name}`"
             table.spark.sql(f"delete from {branch} where id = 'o0'").collect()
 
     monkeypatch.setattr(rewrite, "_rewrite", lose_a_row)
@@ -186,8 +224,8 @@ def test_what_is_wrong_with_a_table_does_not_keep_others_from_maintenance(
     lost.rename(lost.with_suffix(".away"))
     opened = maintain_module.tables_of
 
-    def one_that_is_dropped_meanwhile(settings: Settings, names: Any) -> list[str]:
-        return ["bronze.dropped", *opened(settings, names)]
+    def one_that_is_dropped_meanwhile(settings: Settings, names: Any) -> dict[str, MaintenanceSettings]:
+        return {"bronze.dropped": settings.maintenance, **opened(settings, names)}
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(maintain_module, "tables_of", one_that_is_dropped_meanwhile)
@@ -226,8 +264,11 @@ def test_files_of_a_table_in_the_same_folder_are_no_orphans(filled: Settings, se
         ("s3://a/b", "s3://b/b", False),
     ],
 )
-def test_folders_are_compared_however_they_are_written(one: str, other: str, shares: bool) -> None:
-    assert sharing(cast(Catalog, Located({"one": one, "other": other})))("bronze.one") == ["bronze.other"] * shares
+def test_folders_are_compared_however_they_are_written(
+    one: str, other: str, shares: bool, lake_settings: Settings
+) -> None:
+    catalog = cast(Catalog, Located({"one": one, "other": other}))
+    assert sharing(folders_of(lake_settings, catalog))("bronze.one") == ["bronze.other"] * shares
 
 
 class Located:
@@ -236,14 +277,14 @@ class Located:
     def __init__(self, locations: Mapping[str, str]) -> None:
         self.locations = locations
 
-    def list_namespaces(self) -> list[tuple[str]]:
-        return [("bronze",)]
+    def list_namespaces(self, within: tuple[str, ...]) -> list[tuple[str]]:
+        return [] if within else [("bronze",)]
 
     def list_tables(self, namespace: tuple[str]) -> list[tuple[str, str]]:
         return [(*namespace, name) for name in self.locations]
 
-    def load_table(self, name: str) -> SimpleNamespace:
-        location = self.locations[name.removeprefix("bronze.")]
+    def load_table(self, name: tuple[str, str]) -> SimpleNamespace:
+        location = self.locations[name[1]]
         return SimpleNamespace(location=lambda: location, properties={})
 
 

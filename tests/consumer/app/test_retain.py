@@ -15,7 +15,9 @@ from tests.messages import send
 from tests.servers import KafkaServer
 
 from consumer.app import retain as module
+from consumer.app.maintenance import MaintenanceQuery
 from consumer.app.retain import CHANGED, NEEDED, NOT_READ, TAKEN, UNEVEN, retain
+from consumer.bulletin import Bulletin
 from consumer.cli import app
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
@@ -215,9 +217,26 @@ def test_how_long_is_said_by_the_contract_or_by_the_command(
     with pytest.raises(UsageError, match="does not say how long"):
         said(STREAM)
     assert "2 of 3 landed files would be removed" in said(STREAM, "--older-than", "30d", "--dry-run")
-    path = filled.contracts / f"{STREAM}.yaml"
-    retention = "  - {property: retention, value: {landed: 100 days}}\nschema:\n"
-    path.write_text(path.read_text().replace("schema:\n", retention))
+    write_retention(filled)
     assert "older than 100 days" in said("--dry-run")
     (found,) = json.loads(said("--json"))
     assert (found["stream"], found["removed"], found["kept"], found["problem"]) == (STREAM, 2, {}, "")
+
+
+def test_a_consumer_that_maintains_retains_by_the_contract(filled: Settings, tmp_path: Path) -> None:
+    query, bulletin = MaintenanceQuery(filled, [STREAM]), Bulletin(tmp_path)
+    query.retain(bulletin)
+    assert len(landed(filled)) == 3
+    write_retention(filled)
+    bulletin.stop_file.touch()
+    query.retain(bulletin)
+    assert len(landed(filled)) == 3
+    bulletin.stop_file.unlink()
+    query.retain(bulletin)
+    assert landed(filled).keys() == {"new.json"}
+
+
+def write_retention(settings: Settings) -> None:
+    path = settings.contracts / f"{STREAM}.yaml"
+    retention = "  - {property: retention, value: {landed: 100 days}}\nschema:\n"
+    path.write_text(path.read_text().replace("schema:\n", retention))

@@ -82,7 +82,7 @@ def test_urgent_pools_get_cores_before_others(spark: SparkSession, tmp_path: Pat
     assert jvm
     scheduler = jvm.org.apache.spark.scheduler
     root = scheduler.Pool("", scheduler.SchedulingMode.FAIR(), 0, 0)
-    (tmp_path / "pools.xml").write_text(pools_with([name]))
+    (tmp_path / "pools.xml").write_text(pools_with([name], {}))
     context = spark.sparkContext._jsc.sc()
     before = context.conf().get("spark.scheduler.allocation.file")
     context.conf().set("spark.scheduler.allocation.file", (tmp_path / "pools.xml").as_uri())

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -23,21 +24,23 @@ from tests.operations import tables
 from tests.programs import forked
 from tests.servers import KafkaServer, free_port
 
-from consumer.app.status import Doing, QueryStatus, exit_code, status, write_table
+from consumer.app.status import Doing, QueryStatus, exit_code, status, watch, write_table
 from consumer.iceberg.marker import Committed, Marker, committed, property_of
 from consumer.modes.checkpoint import Checkpoint, Commit, Counts
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import alerts_queries, checkpoint_folder
 from lakeproof.contracts import load_contract
-from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, record_topic
 from lakeproof.kafka.topic import Topic
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database, transaction
 from lakeproof.state.failures import clear_failures, record_failure
+from lakeproof.state.landing_log import LandingLog
 from lakeproof.state.lease import alerts_lease, gold_lease, lease, mode_lease
 from lakeproof.state.schema import LEASES
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions, sink_lease
@@ -87,6 +90,10 @@ def test_a_lake_of_files(lake_settings: Settings, drain_directly: Drain, session
     }
     assert exit_code([*found.values()]) == 4
     bronze = found["bronze-events"]
+    # Of what bronze has not read, silver knows nothing; what landed waits for both, and longest for the sink.
+    for name in ("bronze-events", "silver-events", SINK):
+        assert 0 < (found[name].lag_seconds or 0) <= (found[name].freshness_seconds or 0) < 300, name
+    assert found["bronze-events"].freshness_seconds < found["silver-events"].freshness_seconds  # type: ignore[operator]
     assert bronze.rows_per_second == 0.1  # three rows in a minute: what compaction rewrote does not count
     assert bronze.last_commit
     assert timedelta(0) < datetime.now(UTC) - bronze.last_commit < timedelta(minutes=5)
@@ -147,6 +154,28 @@ def run(settings: Settings, *arguments: str) -> "subprocess.CompletedProcess[str
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.s3
+def test_a_look_at_what_is_recent_on_s3_lists_no_older_keys(
+    s3_lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = s3_lake_settings
+    monkeypatch.setattr("consumer.app.status._RECENT_FILES", 3)
+    ensure_tables(open_catalog(settings), load_contract(settings.contracts, "events"))
+    zone = landing_zone(settings, "events")
+    names = [f"{number:02}.json" for number in range(10)]
+    for name in names:
+        zone.storage.write_new(zone.uri_of(name), b"[]")
+    (bronze,) = status(settings, ["events"], recent=True)
+    assert (bronze.lag, bronze.unit) == (10, "files")
+    log = LandingLog(settings.state.database, "events")
+    log.append(zone.list())
+    assert log.known_among([*names, "others"]) == {*names}
+    for name in ("000.json", "08a.json", "11.json", "_12.json"):  # the first one is for the sweep of the consumer
+        zone.storage.write_new(zone.uri_of(name), b"[]")
+    assert [each.lag for each in status(settings, ["events"], recent=True)] == [12]
+    assert [each.lag for each in status(settings, ["events"])] == [13]
+
+
 def test_a_lake_of_a_topic(lake_settings: Settings, kafka: KafkaServer) -> None:
     settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers)
     topic = kafka.new_topic(2)
@@ -158,10 +187,15 @@ def test_a_lake_of_a_topic(lake_settings: Settings, kafka: KafkaServer) -> None:
     record_topic(catalog, "events", Recorded(topic_id, Offsets.of(topic, {0: 4})))
     (bronze,) = status(settings, ["events"])
     assert (bronze.state, bronze.lag, bronze.unit) == (Doing.STOPPED, 4, "messages")
-
+    assert 0 < (bronze.lag_seconds or 0) < 300
+    waiting = bronze.lag_seconds
+    send(kafka, topic, [event(9)])  # a newer message does not change how long the oldest one waits
+    (bronze,) = status(settings, ["events"])
+    assert bronze.lag == 5
+    assert (bronze.lag_seconds or 0) > (waiting or 0)
     away = changed(settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{free_port()}", LAKE_KAFKA_TIMEOUT_SECONDS=1)
     (bronze,) = found = status(away, ["events"])
-    assert bronze.lag is None
+    assert bronze.lag is bronze.lag_seconds is bronze.freshness_seconds is None
     assert "does not respond" in bronze.problem
     out = StringIO()
     write_table(found, out)
@@ -277,6 +311,48 @@ def test_no_name_is_cut_off_to_fit(monkeypatch: pytest.MonkeyPatch, width: str) 
     assert any(name in line for line in lines)
     for cell in ("running", "1,234 micro-batches", "1.5", f"{NOON:%Y-%m-%d %H:%M:%S}"):
         assert any(cell in line for line in lines), cell
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("out", [StringIO(), Terminal()], ids=["pipe", "terminal"])
+def test_watching_goes_on_while_the_lake_is_away(monkeypatch: pytest.MonkeyPatch, out: StringIO) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    away = UnavailableError("[b]The catalog[/b] is away.", "Start it.")
+    found: list[Any] = [[QueryStatus(f"q{number}", Doing.RUNNING, number)] for number in (1, 2)]
+    looks = iter([found[0], away, found[1], KeyboardInterrupt()])
+
+    def look() -> list[QueryStatus]:
+        if isinstance(each := next(looks), BaseException):
+            raise each
+        return each
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(look, 0.01, out)
+    shown = out.getvalue()
+    for text in ("q1", "[b]The catalog[/b] is away.", "Start it.", "2 micro-batches", "every 0.01 s"):
+        assert text in shown
+    assert ("\x1b" in shown) == out.isatty()  # what is in place of the lines before
+
+
+def test_watching_is_for_people(lake_settings: Settings) -> None:
+    ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+    (lake_settings.home / "landing" / "events").mkdir(parents=True)
+    assert "--json cannot be used with --watch" in run(lake_settings, "status", "--json", "--watch").stderr
+    assert "Add --watch" in run(lake_settings, "status", "--every", "1").stderr
+    own = {name: str(value) for name, value in variables(lake_settings).items()}
+    command = [sys.executable, "-m", "consumer", "status", "events", "--watch", "--every", "0.1"]
+    with subprocess.Popen(command, env=os.environ | own, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout
+        seen = 0
+        while seen < 3:
+            seen += "every 0.1 s" in next(watching.stdout)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 130
 
 
 def test_a_lake_without_tables(lake_settings: Settings) -> None:

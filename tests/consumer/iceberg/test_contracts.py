@@ -52,11 +52,16 @@ CLASSES = {
     },
     "expire.py": {
         "org.apache.iceberg.BaseTable": ["refs", "snapshots", "expireSnapshots"],
-        "org.apache.iceberg.ExpireSnapshots": ["expireOlderThan", "retainLast", "commit"],
-        "org.apache.iceberg.SnapshotRef": ["isBranch"],
+        "org.apache.iceberg.ExpireSnapshots": ["apply", "expireOlderThan", "retainLast", "commit"],
+        "org.apache.iceberg.SnapshotRef": ["isBranch", "maxRefAgeMs", "snapshotId"],
+    },
+    "growth.py": {
+        "org.apache.iceberg.BaseTable": ["operations"],
+        "org.apache.iceberg.TableMetadataParser": ["toJson"],
     },
     "rewrite.py": {
-        "org.apache.iceberg.BaseTable": ["manageSnapshots", "newRewrite", "newScan", "refresh", "refs", "snapshot"],
+        "org.apache.iceberg.BaseTable": ["manageSnapshots", "newScan", "refresh", "refs", "snapshot"],
+        "org.apache.iceberg.BaseTransaction": ["manageSnapshots", "newRewrite", "updateProperties"],
         "org.apache.iceberg.ContentScanTask": ["file"],
         "org.apache.iceberg.DataFile": ["fileSizeInBytes", "location", "recordCount"],
         "org.apache.iceberg.FileScanTask": ["deletes"],

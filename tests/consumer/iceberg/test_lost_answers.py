@@ -3,11 +3,14 @@
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 from tests.consumer.iceberg.upserts import Upserts, marker
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
@@ -19,7 +22,10 @@ from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.trigger import Trigger
+from consumer.iceberg import rewrite
 from consumer.iceberg.append import append_once
+from consumer.iceberg.expire import expire
+from consumer.iceberg.rewrite import CollisionError, compact
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.gold.product_file import load_product
@@ -98,6 +104,57 @@ def test_a_commit_whose_answer_is_lost_has_landed(
     assert not append_once(table.open(), marker(3), [])
     assert table.append(4, "d", 4)
     assert table.metadata_files() == table.known_metadata_files()  # no orphan
+
+
+@pytest.mark.parametrize("kind", [only_with_all("postgres"), "rest 409", only_with_all("rest reset")])
+def test_a_maintenance_whose_answers_are_lost_destroys_nothing(
+    kind: str, catalog_that_loses: Callable[..., Catalog], session_of: SessionOf
+) -> None:
+    catalog = catalog_that_loses(*(answer for answer in REST_ANSWERS if kind == f"rest {answer}"))
+    table = Upserts(session_of(catalog.settings))
+    for number in range(6):
+        table.append(number, "a", 2 * number, 2 * number + 1)
+    table.upsert(6, "b", 1, 3)
+    expected = table.rows()
+    errors: list[Exception] = []
+    for _ in range(3):
+        try:
+            with losing_after_the_rewrite(catalog):
+                compact(table.open(), {"min-input-files": "2"})
+        except (CollisionError, Py4JError) as error:
+            errors.append(error)
+        catalog.losing = True
+        try:
+            expire(table.open(), datetime.now(UTC))
+        except Py4JError as error:
+            errors.append(error)
+        catalog.losing = False
+    assert catalog.proxy.lost
+    assert table.rows() == expected, errors
+    with connect(catalog.settings) as session:
+        found = session.sql(f"SELECT id, value FROM {table.name}")
+        assert found is not None
+        assert dict(found.fetchall()) == expected
+    table.append(7, "c", 20)
+    compact(table.open(), {"min-input-files": "2"})
+    assert table.rows() == expected | {20: "c"}
+
+
+@contextmanager
+def losing_after_the_rewrite(catalog: Catalog) -> Iterator[None]:
+    """Lose the answers to the swap and to what comes after it."""
+    swap: Any = rewrite._swap
+
+    def and_lose(*arguments: Any) -> None:
+        catalog.losing = True
+        swap(*arguments)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rewrite, "_swap", and_lose)
+        try:
+            yield
+        finally:
+            catalog.losing = False
 
 
 @pytest.mark.parametrize("answers", [(), REST_ANSWERS], ids=["postgres", "rest"])

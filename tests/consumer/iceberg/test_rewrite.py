@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import duckdb
@@ -12,13 +13,14 @@ from tests.consumer.iceberg.upserts import Upserts
 from consumer.app.maintain import options_of
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import OpenTable, open_table
+from consumer.iceberg.expire import expire, remove_orphans
 from consumer.iceberg.rewrite import BRANCH, CollisionError, Compacted, NotEqualError, compact, work
 from lakeproof.settings import MaintenanceSettings
 
 pytestmark = pytest.mark.spark
 
 OPTIONS = {"min-input-files": "2"}
-Rewrite = Callable[[OpenTable, dict[str, str]], None]
+Rewrite = Callable[[OpenTable, str, dict[str, str]], None]
 
 
 class Table:
@@ -54,13 +56,17 @@ class Table:
 
     @property
     def branch(self) -> str:
-        return f"{self.full}.`branch_{BRANCH}`"
+        (name,) = (each for each in self.branches() if each != "main")
+        return f"{self.full}.`branch_{name}`"
 
     def snapshot(self) -> int:
         return int(self.open().loaded.currentSnapshot().snapshotId())
 
     def branches(self) -> list[str]:
         return [str(name) for name in self.open().loaded.refs().keySet()]
+
+    def manifests(self) -> int:
+        return int(self.spark.table(f"{self.full}.manifests").count())
 
     def files(self) -> int:
         return int(self.spark.table(f"{self.full}.files").where("content = 0").count())
@@ -81,8 +87,8 @@ def then(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None
     """Let something happen between the rewrite on the branch and the look at it."""
     rewritten: Rewrite = rewrite._rewrite  # type: ignore[assignment]
 
-    def and_then(table: OpenTable, options: dict[str, str]) -> None:
-        rewritten(table, options)
+    def and_then(table: OpenTable, branch: str, options: dict[str, str]) -> None:
+        rewritten(table, branch, options)
         happens()
 
     monkeypatch.setattr(rewrite, "_rewrite", and_then)
@@ -189,6 +195,67 @@ def test_what_a_writer_changes_meanwhile_wins(spark: SparkSession, monkeypatch: 
     assert upserts.rows() == expected | {3: "newer", 4: "newer"}
 
 
+def test_of_two_maintainers_one_is_too_late(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They do not see each other's lease: each has a state database of its own."""
+    before, done = table.rows(), []
+
+    def other_maintainer() -> None:
+        monkeypatch.undo()
+        done.append(compact(table.open(), OPTIONS))
+
+    then(monkeypatch, other_maintainer)
+    with pytest.raises(CollisionError):
+        compact(table.open(), OPTIONS)
+    assert [each.rows for each in done if each] == [34]
+    assert (table.branches(), table.files(), table.rows()) == (["main"], 3, before)
+
+
+def test_files_that_another_maintainer_has_expired_are_not_swapped_in(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, compare = table.rows(), rewrite._compare
+
+    def and_expired(*arguments: Any) -> Compacted:
+        found = compare(*arguments)
+        other = table.open()
+        rewrite.drop_branches(other)
+        expire(other, datetime.now(UTC))
+        return found
+
+    monkeypatch.setattr(rewrite, "_compare", and_expired)
+    with pytest.raises(CollisionError, match="dropped the branch"):
+        compact(table.open(), OPTIONS)
+    assert (table.branches(), table.files(), table.rows()) == (["main"], 12, before)
+
+
+def test_a_name_that_needs_quotes_and_a_nested_time(spark: SparkSession) -> None:
+    name = f"gold.it's-t{uuid.uuid4().hex}"
+    full = f"lake.gold.`{name.removeprefix('gold.')}`"
+    spark.sql(
+        f"create table {full} (id long, event struct<`at time`: timestamp>) using iceberg "
+        "partitioned by (days(event.`at time`))"
+    )
+    for _ in range(2):
+        spark.sql(f"insert into {full} select id, struct(timestamp'2026-11-20' as `at time`) from range(3)")
+    table = open_table(spark, name, "")
+    done = compact(table, OPTIONS)
+    assert done
+    assert (done.rows, done.after.files) == (6, 1)
+    assert remove_orphans(table, datetime.now(UTC) - timedelta(days=1), dry_run=True) == 0
+    spark.sql(f"drop table {full}")
+
+
+def test_manifests_are_merged_with_the_swap(table: Table) -> None:
+    for number in range(4, 8):
+        table.insert(f"{number} * 10 + id", number)
+    before = table.rows()
+    assert table.manifests() > 8
+    assert compact(table.open(), OPTIONS)
+    assert table.manifests() <= 2  # of data files, and of delete files
+    assert table.rows() == before
+    assert "commit.manifest.min-count-to-merge" not in table.open().loaded.properties()
+
+
 class Killed(BaseException):
     """The process is gone: nothing is tidied up."""
 
@@ -200,14 +267,14 @@ def test_a_compaction_that_was_killed_is_repeated(table: Table, step: str, monke
     def killed(*arguments: Any) -> None:
         raise Killed
 
-    real = rewrite.drop_branch
+    real = rewrite.drop_branches
     with monkeypatch.context() as patch:
         patch.setattr(rewrite, step, killed)
-        calls = iter([real, lambda _: None])  # the branch stays
-        patch.setattr(rewrite, "drop_branch", lambda each: next(calls)(each))
+        calls = iter([real, lambda *_: None])  # the branch stays
+        patch.setattr(rewrite, "drop_branches", lambda *arguments: next(calls)(*arguments))
         with pytest.raises(Killed):
             compact(table.open(), OPTIONS)
-    assert sorted(table.branches()) == [BRANCH, "main"]
+    assert [name.startswith(f"{BRANCH}-") for name in sorted(table.branches())] == [True, False]
     assert table.rows() == before
     assert compact(table.open(), OPTIONS)
     assert (table.branches(), table.files()) == (["main"], 3)

@@ -62,7 +62,7 @@ class BronzeLayer(Computing[Landed[PartT]]):
     ) -> None:
         self._settings = settings
         self._stream = stream
-        self._query = bronze_query(stream)
+        self.name = bronze_query(stream)
         self._tables = stream_tables(stream)
         self._source = source
         self._contracts = ContractLog(settings.state.database)
@@ -90,7 +90,7 @@ class BronzeLayer(Computing[Landed[PartT]]):
         spark.sparkContext.setJobDescription(f"bronze.{self._stream}: {size}")
         logged = {"stream": self._stream, "contract": contract.version, **sizes}
         bronze, dead_letters, ledger = (
-            open_table(spark, name, self._query) for name in (names.bronze, names.dead_letters, names.ledger)
+            open_table(spark, name, self.name) for name in (names.bronze, names.dead_letters, names.ledger)
         )
         begun, before = bronze.newest(), ledger.newest()
         marker = replace(marker, replays=before.marker.replays if before else 0)

@@ -96,7 +96,7 @@ class ReplayLayer(Computing[Letters]):
     ) -> None:
         self._settings = settings
         self._stream = stream
-        self._query = bronze_query(stream)
+        self.name = bronze_query(stream)
         self._tables = stream_tables(stream)
         self._source = source
         self._of_topic = of_topic
@@ -198,7 +198,7 @@ class ReplayLayer(Computing[Letters]):
         return logged | {str(each): outcomes[each] for each in ReplayOutcome} | {"bronze": landed}
 
     def _open(self, spark: SparkSession, name: str) -> OpenTable:
-        return open_table(spark, name, self._query)
+        return open_table(spark, name, self.name)
 
     def _chosen(self, spark: SparkSession, *, tried: bool) -> tuple[DataFrame | Scan, int, bool]:
         """What is asked for and was not taken yet, how many there are, and whether that is all.

@@ -57,6 +57,7 @@ class FileSink(Layer[_Work]):
         self.name = f"{self._table}-to-files"
         self.lease_name = sink_lease(self.name)
         self.follows = gold_query(product.name)
+        self.reads, self.writes = [self._table], [self._root]
 
     @classmethod
     def asked(cls, asked: Asked) -> "Iterable[FileSink]":

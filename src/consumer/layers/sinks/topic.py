@@ -54,6 +54,7 @@ class TopicSink(Layer[_Work]):
         self.name = sink_name(followed.table, topic)
         self.lease_name = sink_lease(self.name)
         self.follows = followed.query
+        self.reads, self.writes = [followed.table], [f"kafka:{topic}"]
 
     @classmethod
     def asked(cls, asked: Asked) -> "Iterable[TopicSink]":

@@ -13,6 +13,7 @@ from lakeproof.contracts.read.breaker import read_breaker
 from lakeproof.contracts.read.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names, custom_values, one_of
 from lakeproof.contracts.read.derived import check_derived
 from lakeproof.contracts.read.fields import read_fields
+from lakeproof.contracts.read.maintenance import read_maintenance
 from lakeproof.contracts.read.names import OTHER_TABLES, RESERVED, identifier
 from lakeproof.contracts.read.problems import (
     ContractError,
@@ -172,6 +173,7 @@ def _contract(raw: Any, digest: str, expected_name: str | None, problems: Proble
         silver=read_silver(customs, primary_key, fields, lambda name: places[name], problems),
         breaker=read_breaker(customs, problems),
         retention=read_retention(customs, problems),
+        maintenance=read_maintenance(customs, problems),
     )
 
 

@@ -1,0 +1,171 @@
+"""A stream that is maintained beside itself, for minutes or hours: what must not grow does not grow."""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psutil
+
+from benchmarks.harness import (
+    WORK,
+    Goal,
+    Lines,
+    Options,
+    Report,
+    SideFailedError,
+    Table,
+    clean_environment,
+    machine,
+    module,
+)
+from benchmarks.machine import ROOT
+from lakeproof.catalog import open_catalog
+from lakeproof.settings import Settings, settings_of
+
+_STREAM = "events"
+_EVERY_SECONDS = 5.0
+_FILES_PER_SECOND = 2.0
+_AT_MOST = 1.3
+_PARTS = 3
+_TABLES = ("bronze.events", "silver.events", "ledger.events", "gold.user_activity")
+_MIB = 1024**2
+_MAINTENANCE = {
+    "LAKE_MAINTENANCE_EVERY_MINUTES": "0.5",
+    "LAKE_MAINTENANCE_KEEP_HOURS": "0.01",
+    "LAKE_SETTLE_SECONDS": "0",
+}
+Sample = dict[str, float]
+
+ABOUT = [
+    f"`consumer run events --maintain` on a local disk while {_FILES_PER_SECOND:g} files of 100 records land each "
+    "second, with all layers, a maintenance each half minute, and snapshots kept for 36 seconds, so that minutes "
+    "have as many "
+    "maintenances as a day has. Each goal sets the last third of the time against the second one; the first "
+    "third is the warm-up. Memory: resident, of the whole tree of processes. A trigger is a "
+    "micro-batch of bronze, from its beginning to its last commit. Files and snapshots: the most of bronze, "
+    "silver, gold and the ledger together. An hour: `make soak`."
+]
+
+
+def run(options: Options) -> Report:
+    """Run the stream for the time of the options, and look at it every few seconds."""
+    about_machine = machine()
+    WORK.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="soak-", dir=WORK) as folder:
+        samples, notes, maintained = _soak(Path(folder), options.seconds)
+    figures = {name: [sample[name] for sample in samples] for name in samples[0] if name not in ("at", "absolute")}
+    timed = {
+        "commit, s": [each for each in notes if each["what"] == "commit"],
+        "trigger, s": [each for each in notes if each["what"] == f"bronze-{_STREAM}"],
+    }
+    at = [round(sample["at"]) for sample in samples]
+    for name, found in timed.items():
+        figures[name] = _medians(found, samples)
+    goals = [
+        Goal(f"{name}, last third over the second", _growth(values), at_most=_AT_MOST)
+        for name, values in figures.items()
+    ]
+    rows = [
+        [name, *(f"{statistics.median(part):,.3g}" for part in _parts(values)), f"{max(values):,.3g}"]
+        for name, values in figures.items()
+    ]
+    return Report(
+        name="soak",
+        title="Soak",
+        about=[*ABOUT, f"{maintained:,} tables were maintained in {options.seconds:,} seconds."],
+        goals=goals,
+        tables=[Table("Medians", ["what", "first third", "second", "last", "most"], rows)],
+        machine=about_machine | {"load at the end": f"{os.getloadavg()[0]:.2f} (1 minute)"},
+        options={"seconds": options.seconds, "files_per_second": _FILES_PER_SECOND},
+        lines=[
+            Lines(name, "seconds", name, [float(each) for each in at], {name: values})
+            for name, values in figures.items()
+        ],
+        raw=samples,
+    )
+
+
+def _soak(folder: Path, seconds: float) -> tuple[list[Sample], list[dict[str, Any]], int]:
+    environment = clean_environment(folder) | _MAINTENANCE
+    own = {name: value for name, value in environment.items() if name.startswith("LAKE_")}
+    settings = settings_of(own | {"LAKE_GOLD": ROOT / "gold"})
+    notes, log = folder / "notes", folder / "consumer.log"
+    lander = module(
+        "benchmarks.freshness_lander", folder / "landed", int(seconds * _FILES_PER_SECOND), _FILES_PER_SECOND
+    )
+    arguments = (notes, "run", _STREAM, "--maintain", "--trigger", "1 second")
+    (folder / "lake" / "landing").mkdir(parents=True)
+    with log.open("wb") as output:
+        consumer = subprocess.Popen(
+            module("benchmarks.sides.soak_consumer", *arguments),
+            cwd=ROOT,
+            env=environment,
+            stdout=output,
+            stderr=output,
+        )
+        landing = subprocess.Popen(lander, cwd=ROOT, env=environment, stdout=output, stderr=output)
+        try:
+            samples = _watch(settings, consumer, seconds)
+            consumer.send_signal(signal.SIGTERM)
+            consumer.wait(120)
+        finally:
+            landing.kill()
+            consumer.kill()
+    said = [json.loads(line) for line in log.read_text().splitlines() if line[:1] == "{"]
+    failed = [line for line in said if line["event"] in ("failed", "maintenance failed")]
+    if failed or consumer.returncode:
+        raise SideFailedError(f"the consumer ended with {consumer.returncode}: {failed[:3]}")
+    lines = [json.loads(line) for line in notes.read_text().splitlines()]
+    return samples, lines, sum(line["event"] == "maintained" for line in said)
+
+
+def _watch(settings: Settings, consumer: "subprocess.Popen[bytes]", seconds: float) -> list[Sample]:
+    samples, began = [], time.time()
+    while (now := time.time()) < began + seconds and consumer.poll() is None:
+        process = psutil.Process(consumer.pid)
+        trees = [process, *process.children(recursive=True)]
+        memory = sum(each.memory_info().rss for each in trees if each.is_running()) / _MIB
+        samples.append({"at": now - began, "memory, MiB": memory} | _sizes(settings) | {"absolute": now})
+        time.sleep(max(now + _EVERY_SECONDS - time.time(), 0))
+    return samples
+
+
+def _sizes(settings: Settings) -> Sample:
+    catalog, files, snapshots = open_catalog(settings), 0, 0
+    for name in _TABLES:
+        if catalog.table_exists(name):
+            table = catalog.load_table(name)
+            newest = table.current_snapshot()
+            files += int((newest.summary or {})["total-data-files"] or 0) if newest else 0
+            snapshots += len(table.snapshots())
+    return {"data files": float(files), "snapshots": float(snapshots)}
+
+
+def _medians(notes: Sequence[dict[str, Any]], samples: Sequence[Sample]) -> list[float]:
+    """The median of what was noted up to each sample, since the one before it; that one's again where nothing was."""
+    found, last, before = [], 0.0, 0.0
+    for sample in samples:
+        seconds = [each["seconds"] for each in notes if before < each["at"] <= sample["absolute"]]
+        last = statistics.median(seconds) if seconds else last
+        before = sample["absolute"]
+        found.append(round(last, 4))
+    return found
+
+
+def _parts(values: Sequence[float]) -> list[Sequence[float]]:
+    """The values in so many parts of about the same length."""
+    length = max(len(values) // _PARTS, 1)
+    return [values[:length], values[length : 2 * length] or values, values[2 * length :] or values]
+
+
+def _growth(values: Sequence[float]) -> float:
+    """The median of the last part over that of the one before."""
+    _, middle, last = (statistics.median(part) for part in _parts(values))
+    return last / middle if middle else 1.0

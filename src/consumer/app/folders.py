@@ -1,0 +1,147 @@
+"""Folders of tables: no file of one is an orphan of another, and those that rebuilds have left can be removed."""
+
+import os
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from posixpath import normpath
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import StaticTable, Table
+from sqlalchemy import text
+
+from lakeproof.catalog import CATALOG, database_of, pyiceberg_properties
+from lakeproof.settings import Settings
+from lakeproof.storage import StoredFile, open_storage
+from lakeproof.storage.local import local_path
+from lakeproof.storage.s3 import remove_prefix
+from lakeproof.tables.names import REPLACED
+
+Folders = Mapping[str, list[str] | None]
+"""Where each table has files, its own folder first; nothing if it was dropped, None if it cannot be read."""
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*")
+_OTHERS = """
+SELECT catalog_name, table_namespace, table_name, metadata_location FROM iceberg_tables
+WHERE catalog_name <> :name AND metadata_location IS NOT NULL
+"""
+_MARKED = re.compile(rf'"{re.escape(REPLACED)}"\s*:')
+
+
+def folders_of(settings: Settings, catalog: Catalog) -> Folders:
+    """The folders of all tables of a catalog, and of other catalogs in the same database."""
+    found = {}
+    for namespace in _namespaces(catalog):
+        for identifier in catalog.list_tables(namespace):
+            found[".".join(identifier)] = _folders(partial(catalog.load_table, identifier))
+    if hasattr(catalog, "engine"):
+        properties = pyiceberg_properties(settings)
+        with database_of(catalog).connect() as connection:
+            for other, namespace, name, at in connection.execute(text(_OTHERS), {"name": CATALOG}):
+                load = partial(StaticTable.from_metadata, at, properties)
+                found[f"{namespace}.{name} of the catalog {other}"] = _folders(load)
+    return found
+
+
+def _namespaces(catalog: Catalog, within: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """All namespaces, those within others, too."""
+    for namespace in catalog.list_namespaces(within):
+        if len(namespace) > len(within):
+            yield namespace
+            yield from _namespaces(catalog, namespace)
+
+
+def _folders(load: Callable[[], Table]) -> list[str] | None:
+    try:
+        table = load()
+    except NoSuchTableError:
+        return []
+    except Exception:  # noqa: BLE001 - whatever PyIceberg raises for a table of any writer
+        return None
+    others = (table.properties.get(f"write.{part}.path") for part in ("data", "metadata"))
+    return [_plain(each) for each in (table.location(), *others) if each]
+
+
+def _plain(place: str) -> str:
+    # `file:/a`, `file:///a` and `/a` are the same folder. A name may have `#` or `?`, so this is no URL to split.
+    path = _SCHEME.sub("", place)
+    return f"{normpath(f'/{path}')}/"
+
+
+def sharing(folders: Folders) -> Callable[[str], list[str]]:
+    """Find the tables that have files in the folder of another one.
+
+    A table that is renamed keeps its folder, and the next one of its old name gets the same. One that cannot be read
+    may have files anywhere.
+    """
+
+    def with_files_in(name: str) -> list[str]:
+        own, *_ = folders.get(name) or [""]
+        others = {other: found for other, found in folders.items() if other != name and found != []}
+        return sorted(
+            other for other, found in others.items() if found is None or any(each.startswith(own) for each in found)
+        )
+
+    return with_files_in
+
+
+def remove_replaced(settings: Settings, folders: Folders, older_than: datetime, *, dry_run: bool) -> list[str]:
+    """Remove the folders of tables that a rebuild has replaced; return which.
+
+    Such a folder is in the warehouse, no table of a catalog has files in it, its newest metadata file says that the
+    table was replaced, and nothing in it is younger than `older_than`. A REST catalog alone knows its warehouse.
+    """
+    if settings.catalog.kind != "sql" or None in folders.values():
+        return []
+    used = {_resolved(each) for found in folders.values() for each in found or ()}
+    removed = []
+    for uri, files in sorted(_folders_of_warehouse(settings).items()):
+        place = _resolved(uri)
+        in_use = any(each.startswith(place) or place.startswith(each) for each in used)
+        if in_use or any(file.modified_at >= older_than for file in files) or not _was_replaced(settings, files):
+            continue
+        removed.append(uri)
+        if not dry_run:
+            _remove(f"{uri}/data", settings)
+            _remove(uri, settings)  # what says that it was replaced goes last: a killed removal is repeated
+    return removed
+
+
+def _resolved(place: str) -> str:
+    plain = _plain(place)
+    return plain if place.startswith("s3") else f"{os.path.realpath(plain)}/"
+
+
+def _folders_of_warehouse(settings: Settings) -> Mapping[str, list[StoredFile]]:
+    """The files of each folder of a table, `WAREHOUSE/NAMESPACE/TABLE`."""
+    warehouse = settings.catalog.warehouse_uri
+    storage = open_storage(warehouse, settings.s3)
+    found: dict[str, list[StoredFile]] = defaultdict(list)
+    # Names of listed files have links resolved.
+    root = local_path(warehouse).resolve().as_uri() if warehouse.startswith("file:") else warehouse
+    for file in storage.list():
+        namespace, _, rest = file.uri.removeprefix(f"{root}/").partition("/")
+        table, _, inner = rest.partition("/")
+        if inner and file.uri.startswith(f"{root}/"):
+            found[f"{root}/{namespace}/{table}"].append(file)
+    return found
+
+
+def _was_replaced(settings: Settings, files: list[StoredFile]) -> bool:
+    metadata = [file for file in files if file.uri.endswith(".metadata.json")]
+    if not metadata:
+        return False
+    newest = max(metadata, key=lambda file: (file.modified_at, file.uri))
+    content = open_storage(settings.catalog.warehouse_uri, settings.s3).read(newest.uri)
+    return bool(_MARKED.search(content.decode(errors="replace")))
+
+
+def _remove(uri: str, settings: Settings) -> None:
+    if uri.startswith("file:"):
+        shutil.rmtree(local_path(uri), ignore_errors=True)
+    else:
+        remove_prefix(uri, settings.s3)

@@ -1,0 +1,93 @@
+"""How large tables are, read from their metadata: no data file is opened, and each manifest is read once."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from consumer.app.maintain import tables_of
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.settings import Settings
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
+
+# New manifests of a table that one look reads: a table with thousands of them is counted after some looks.
+_MANIFESTS = 100
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """What a table consists of."""
+
+    table: str
+    rows: int
+    files: int
+    bytes: int
+    snapshots: int
+    small_files: int | None  # data files that maintenance would compact; None until all manifests were read
+    rewritten_at: datetime | None  # when files were compacted or manifests rewritten, if that snapshot is still there
+
+
+class Sizes:
+    """Sizes of the tables of streams, look by look."""
+
+    def __init__(self, settings: Settings, streams: Sequence[str]) -> None:
+        self._settings = settings
+        self._streams = streams
+        self._small: dict[str, dict[str, int]] = {}  # small files, by table and by manifest, which never changes
+
+    def look(self) -> list[TableSize]:
+        """Look at all tables."""
+        catalog = open_catalog(self._settings)
+        with catalog_errors():
+            return [self._size(catalog.load_table(name), name) for name in tables_of(self._settings, self._streams)]
+
+    def _size(self, table: "Table", name: str) -> TableSize:
+        from pyiceberg.table.snapshots import Operation
+
+        snapshot = table.current_snapshot()
+        summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+        rows, deleted, files, size = (
+            int(summary.get(f"total-{what}", 0)) for what in ("records", "position-deletes", "data-files", "files-size")
+        )
+        rewritten = [
+            each.timestamp_ms
+            for each in table.snapshots()
+            if each.summary and each.summary.operation is Operation.REPLACE
+        ]
+        rewritten_at = datetime.fromtimestamp(max(rewritten) / 1000, UTC) if rewritten else None
+        small = self._small_files(table, name)
+        return TableSize(name, rows - deleted, files, size, len(table.snapshots()), small, rewritten_at)
+
+    def _small_files(self, table: "Table", name: str) -> int | None:
+        from pyiceberg.manifest import ManifestContent
+
+        snapshot = table.current_snapshot()
+        manifests = snapshot.manifests(table.io) if snapshot else []
+        of_data = {each.manifest_path: each for each in manifests if each.content == ManifestContent.DATA}
+        before = self._small.get(name, {})
+        known = {path: before[path] for path in of_data if path in before}
+        for path in islice((path for path in of_data if path not in known), _MANIFESTS):
+            known[path] = sum(size < self._settings.maintenance.file_mib << 19 for size in _sizes(table, of_data[path]))
+        self._small[name] = known
+        return sum(known.values()) if len(known) == len(of_data) else None
+
+
+def _sizes(table: "Table", manifest: "ManifestFile") -> Iterator[int]:
+    """Sizes of the data files that a manifest lists."""
+    return (entry.data_file.file_size_in_bytes for entry in manifest.fetch_manifest_entry(table.io))
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of the files below a folder; files that disappear meanwhile are skipped."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:
+            continue
+    return total

@@ -1,0 +1,46 @@
+"""How much a table has grown since its last compaction. Only its metadata is read."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from consumer.iceberg.append import OpenTable
+from consumer.iceberg.jvm import java_class
+from consumer.iceberg.rewrite import SWAPPED
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Commits to a table, and the small data files that these have added."""
+
+    newest: int = 0
+    """Sequence number of the newest commit."""
+    commits: int = 0
+    files: int = 0
+    bytes: int = 0
+
+
+def growth(table: OpenTable, small: int, after: int = 0) -> Growth:
+    """Growth since the last compaction, and after a sequence number; files of less than `small` bytes count.
+
+    A commit whose files are small on average counts with all of them: the summaries of snapshots say no more.
+    """
+    if table.loaded.currentSnapshot() is None:
+        return Growth()
+    newest = int(table.loaded.currentSnapshot().sequenceNumber())
+    if newest <= after:
+        return Growth(newest)
+    # All of it at once: each part of a snapshot would be a call to the JVM.
+    parser = java_class(table.spark, "org.apache.iceberg.TableMetadataParser")
+    metadata: dict[str, Any] = json.loads(parser.toJson(table.loaded.operations().current()))
+    snapshots = {each["snapshot-id"]: each for each in metadata["snapshots"]}
+    at = snapshots.get(metadata["current-snapshot-id"])
+    commits = files = size = 0
+    while at and at["sequence-number"] > after and SWAPPED not in at["summary"]:
+        added = int(at["summary"].get("added-data-files", 0))
+        of_all = int(at["summary"].get("added-files-size", 0))
+        commits += 1
+        if of_all < small * added:
+            files, size = files + added, size + of_all
+        at = snapshots.get(at.get("parent-snapshot-id"))
+    return Growth(newest, commits, files, size)

@@ -1,0 +1,24 @@
+"""The tables of a stream, and of the products over it."""
+
+from dataclasses import astuple
+
+from lakeproof.contracts import Contract, Maintenance, load_contract
+from lakeproof.gold.product_file import load_products
+from lakeproof.gold.samples_file import load_all_samples
+from lakeproof.settings import Settings
+from lakeproof.tables.names import gold_table, samples_tables, silver_tables, stream_tables
+
+
+def tables_of_stream(settings: Settings, stream: str) -> dict[str, Maintenance]:
+    """Names of the tables that a stream has, or may have, and how its contract and products want each maintained."""
+
+    def contract_of(name: str) -> Contract:
+        return load_contract(settings.contracts, name)
+
+    own = contract_of(stream).maintenance
+    found = dict.fromkeys((*astuple(stream_tables(stream)), *astuple(silver_tables(stream))), own)
+    for product in load_products(settings.gold, [stream], contract_of):
+        found[gold_table(product.name)] = product.maintenance
+    for samples in load_all_samples(settings.gold, [stream], contract_of):
+        found |= dict.fromkeys(astuple(samples_tables(samples.name, samples.anomalies)), samples.maintenance)
+    return found

@@ -1,0 +1,30 @@
+"""Snapshots that a long check reads are kept while it runs."""
+
+import os
+import platform
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from functools import partial
+
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import Maintenance
+from lakeproof.holds import holding
+from lakeproof.settings import Settings
+
+
+def holding_streams(settings: Settings, streams: Sequence[str]) -> AbstractContextManager[None]:
+    """Hold the tables of streams, see :func:`lakeproof.holds.holding`: no maintenance removes what is being read."""
+
+    def tables() -> tuple[Sequence[str], timedelta]:
+        from lakeproof.tables.of_stream import tables_of_stream  # reads all products: only in this thread
+
+        found: dict[str, Maintenance] = {}
+        for stream in streams:
+            found |= tables_of_stream(settings, stream)
+        own = [each.keep_hours for each in found.values() if each.keep_hours is not None]
+        return list(found), timedelta(hours=min([settings.maintenance.keep_hours, *own]))
+
+    host = re.sub(r"\W", "-", platform.node(), flags=re.ASCII)
+    return holding(partial(open_catalog, settings), tables, f"verify-{host}-{os.getpid()}")

@@ -1,0 +1,139 @@
+"""Readers beside a lake that is maintained, as programs: DuckDB and PyIceberg; and streams of Spark.
+
+A query that began must end well, unless it takes longer than snapshots are kept, as docs/operations/maintenance.md
+says; rows never become fewer, and none is there twice. A stream that is registered goes on after any time.
+"""
+
+import json
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from tests.chaos.lake import TABLES
+
+from consumer.app.session import start_session
+from lakeproof.catalog import open_catalog
+from lakeproof.holds import hold, release
+from lakeproof.settings import Settings, load_settings
+from lakeproof.tables.names import POSITION, SOURCE
+from reader.connect import connect
+
+KEEP_SECONDS = 45.0
+"""For how long snapshots are kept in these lakes."""
+_PLACES = f"SELECT count(*), count(DISTINCT ({SOURCE}, {POSITION})) FROM {TABLES.bronze}"
+# What Iceberg says to a stream whose snapshot has expired.
+_EXPIRED = ("expired", "Cannot find snapshot", "Cannot load current offset", "was removed")
+
+
+class Report(msgspec.Struct):
+    """What a reader has seen."""
+
+    problems: list[str] = []
+    notes: list[str] = []
+
+
+def engines(settings: Settings, folder: Path) -> Report:
+    """Count again and again by DuckDB and by PyIceberg, each time anew."""
+    report, most, queries, slow = Report(), {"duckdb": 0, "pyiceberg": 0}, 0, 0
+    while not (folder / "end").exists():
+        for engine in most:
+            began = time.monotonic()
+            try:
+                rows, places = _by_duckdb(settings) if engine == "duckdb" else _by_pyiceberg(settings)
+            except Exception as error:  # noqa: BLE001 - whatever an engine raises
+                if time.monotonic() - began > KEEP_SECONDS:
+                    slow += 1
+                else:
+                    report.problems.append(f"{engine}: {type(error).__name__}: {str(error)[:300]}")
+                continue
+            queries += 1
+            if rows != places or rows < most[engine]:
+                report.problems.append(f"{engine}: {rows} rows of {places} places after {most[engine]}")
+            most[engine] = max(rows, most[engine])
+    report.notes.append(f"{queries} queries, {slow} took longer than snapshots are kept")
+    return report
+
+
+def _by_duckdb(settings: Settings) -> tuple[int, int]:
+    with connect(settings) as session:
+        rows, places = session.fetch(_PLACES)[0]
+        return rows, places
+
+
+def _by_pyiceberg(settings: Settings) -> tuple[int, int]:
+    found = open_catalog(settings).load_table(TABLES.bronze).scan(selected_fields=(SOURCE, POSITION)).to_arrow()
+    return found.num_rows, found.group_by([SOURCE, POSITION]).aggregate([]).num_rows
+
+
+def streams(settings: Settings, folder: Path) -> Report:
+    """Two streams that are idle for longer than the retention between two rounds: registered, and not."""
+    spark = start_session(settings, "followers")
+    spark.conf.set("spark.sql.shuffle.partitions", 2)
+    report, rounds, names = Report(), 0, ["", ""]
+    ended_by = ""
+    while True:
+        is_last = (folder / "end").exists()
+        names = [names[1], f"round-{rounds}"]
+        hold(open_catalog(settings), TABLES.bronze, names[1], datetime.now(UTC) + timedelta(hours=1))
+        _take(spark, folder, "registered")
+        if names[0]:
+            release(open_catalog(settings), TABLES.bronze, names[0])
+        if not ended_by:
+            try:
+                _take(spark, folder, "unregistered")
+            except PySparkException as error:
+                ended_by = str(error).strip().splitlines()[0][:300]
+                if not any(part in str(error) for part in _EXPIRED):
+                    report.problems.append(f"unregistered stream: {ended_by}")
+        rounds += 1
+        if is_last:
+            break
+        idle_until = time.monotonic() + (1.5 * KEEP_SECONDS if rounds % 2 else 3)
+        while time.monotonic() < idle_until and not (folder / "end").exists():
+            time.sleep(0.2)
+    table = open_catalog(settings).load_table(TABLES.bronze).scan(selected_fields=(SOURCE, POSITION)).to_arrow()
+    expected = sorted(zip(table[SOURCE].to_pylist(), table[POSITION].to_pylist(), strict=True))
+    found = sorted(_taken(folder, "registered"))
+    if found != expected:
+        lost, doubled = len(set(expected) - set(found)), len(found) - len(set(found))
+        report.problems.append(f"registered stream: {lost} rows lost, {doubled} doubled, of {len(expected)}")
+    report.notes.append(f"{rounds} rounds of streams; the unregistered one: {ended_by or 'went on'}")
+    return report
+
+
+def _take(spark: SparkSession, folder: Path, name: str) -> None:
+    """Let a stream take all that is new since its last round."""
+    output = folder / name
+    output.mkdir(exist_ok=True)
+
+    def write(rows: DataFrame, number: int) -> None:
+        places = [[row[0], row[1]] for row in rows.select(SOURCE, POSITION).collect()]
+        (output / f"{number}.json").write_text(json.dumps(places))  # a batch that is repeated has the same number
+
+    stream = spark.readStream.format("iceberg").option("streaming-skip-overwrite-snapshots", "true")
+    writer = stream.load(f"lake.{TABLES.bronze}").writeStream.foreachBatch(write)
+    writer.option("checkpointLocation", str(folder / f"{name}-checkpoint")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+
+
+def _taken(folder: Path, name: str) -> list[tuple[str, int]]:
+    return [
+        (source, position)
+        for file in (folder / name).glob("*.json")
+        for source, position in json.loads(file.read_text())
+    ]
+
+
+def main(what: str, folder: Path) -> None:
+    """Read until a file `end` is in the folder, then leave a report there."""
+    report = {"engines": engines, "streams": streams}[what](load_settings(), folder)
+    (folder / f"{what}.json").write_bytes(msgspec.json.encode(report))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,188 @@
+"""Scenarios of our own maintenance: beside the stream or as a command, killed at each step, while others read."""
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+from tests.chaos.bench import PROGRAM_SECONDS, Bench, BrokenError, NotStruckError
+from tests.chaos.followers import KEEP_SECONDS, Report
+from tests.chaos.grid import Outcome
+from tests.chaos.lake import STREAM
+from tests.chaos.letters import Letters
+from tests.chaos.orders import Act, Step
+from tests.chaos.processes import Process, wait_until
+
+Run = Callable[[Bench], Outcome]
+_OPTION = "--maintain"
+_SETTINGS = {
+    "LAKE_MAINTENANCE_EVERY_MINUTES": "0.05",
+    "LAKE_MAINTENANCE_KEEP_HOURS": f"{KEEP_SECONDS / 3600:.9f}",
+    "LAKE_MAINTENANCE_FILE_MIB": "1",
+}
+_STEP_SECONDS = 240.0
+_FOLLOWERS = ("engines", "streams")
+
+
+def killed(step: Step) -> Run:
+    """A consumer that maintains beside its stream is killed at a step of that, while batches land."""
+
+    def run(bench: Bench) -> Outcome:
+        _prepare(bench)
+        bench.orders.give(step, Act.KILL)
+        consumer = bench.consumer
+        assert consumer is not None
+        with bench.lake.producing():
+            wait_until(lambda: not consumer.alive, _STEP_SECONDS)
+        _end_by_kill(bench, consumer, step)
+        return bench.recover(Outcome(hits=1))
+
+    return run
+
+
+def beside_a_replay(step: Step) -> Run:
+    """`consumer maintain` is killed at a step beside a replay, and repeated beside the stream."""
+
+    def run(bench: Bench) -> Outcome:
+        letters = _prepare(bench, with_letters=True)
+        assert letters is not None
+        kind = bench.lake.land_refused(4)
+        bench.ready()
+        bench.stop()
+        bench.lake.allow(kind)
+        replaying = bench.start_replay()
+        bench.orders.give(step, Act.KILL)
+        maintaining = bench.start_victim("maintain", STREAM)
+        ended = replaying.wait(PROGRAM_SECONDS)
+        _end_by_kill(bench, maintaining, step)
+        outcome = Outcome(hits=1)
+        if ended != 0:
+            outcome.problems.append(f"the replay ended with {ended}: {replaying.last_words()}")
+            return outcome
+        letters.replayed()
+        bench.recover(outcome)
+        if not outcome.problems:
+            _maintain(bench, outcome)
+            bench.check(outcome)
+        return outcome
+
+    return run
+
+
+def two_maintainers(bench: Bench) -> Outcome:
+    """Two `consumer maintain` beside the stream: the second has another state database, so no lease keeps it away."""
+    _prepare(bench)
+    lake, outcome = bench.lake, Outcome()
+    own = lake.folder / "other-state.db"
+    with lake.producing():
+        for _ in range(3):
+            both = [bench.start_victim("maintain", STREAM)]
+            with _other(lake.others, "LAKE_LANDING_LOG_URI", str(own)):
+                both.append(bench.start_victim("maintain", STREAM))
+            for each in both:
+                code = each.wait(PROGRAM_SECONDS)
+                each.end_all()
+                outcome.hits += code is not None
+                if code not in (0, 3) or "not published" in each.text():
+                    outcome.problems.append(f"a maintenance ended with {code}: {each.last_words()}")
+    return bench.recover(outcome)
+
+
+def read_all_along(kills: int) -> Run:
+    """DuckDB, PyIceberg and streams of Spark read while the consumer is killed, replays and maintains."""
+
+    def run(bench: Bench) -> Outcome:
+        outcome, chance = Outcome(), random.Random(bench.options.seed)
+        _prepare(bench)
+        done = bench.options.folder / f"followed-{random.getrandbits(40):x}"
+        done.mkdir()
+        followers = [_follow(bench, what, done) for what in _FOLLOWERS]
+        began = time.monotonic()
+        for number in range(kills):
+            consumer = bench.consumer
+            if consumer is None:
+                raise BrokenError("no consumer runs")
+            with bench.lake.producing():
+                time.sleep(chance.uniform(1, 12))
+            if number % 3 == 2:
+                bench.stop()
+                maintaining = bench.start_victim("maintain", STREAM)
+                time.sleep(chance.uniform(4, 15))
+                maintaining.end_all()
+            else:
+                consumer.end_all()
+            outcome.hits += 1
+            if bench.recover(outcome).problems:
+                break
+        # One of the streams is idle for longer than the retention, twice.
+        while bench.has_lake and time.monotonic() - began < 5 * KEEP_SECONDS:
+            with bench.lake.producing():
+                time.sleep(1)
+        problem = bench.has_lake and bench.drain()
+        outcome.problems += [problem] if problem else []
+        (done / "end").touch()
+        for what, follower in zip(_FOLLOWERS, followers, strict=True):
+            code = follower.wait(PROGRAM_SECONDS)
+            if code != 0:
+                outcome.problems.append(f"{what} ended with {code}: {follower.last_words()}")
+                continue
+            report = msgspec.json.decode((done / f"{what}.json").read_bytes(), type=Report)
+            outcome.problems += report.problems
+            outcome.notes += report.notes
+        bench.check(outcome)
+        return outcome
+
+    return run
+
+
+def _prepare(bench: Bench, *, with_letters: bool = False) -> Letters | None:
+    """Have a lake of its own, and a consumer that maintains it again and again."""
+    lake = bench.new_lake()
+    lake.others |= _SETTINGS
+    lake.run_arguments = (*lake.run_arguments, _OPTION)
+    lake.letters = Letters() if with_letters else None
+    lake.land(4)
+    bench.ready()
+    return lake.letters
+
+
+def _maintain(bench: Bench, outcome: Outcome) -> None:
+    """Repeat what was killed, beside the stream, whose own maintenance may have the lease."""
+    for _ in range(10):
+        maintaining = bench.start_victim("maintain", STREAM)
+        code = maintaining.wait(PROGRAM_SECONDS)
+        maintaining.end_all()
+        if code == 0:
+            return
+        if code != 3:
+            break
+    outcome.problems.append(f"a maintenance ended with {code}: {maintaining.last_words()}")
+
+
+def _follow(bench: Bench, what: str, done: Path) -> Process:
+    return bench.start_program("tests.chaos.followers", what, str(done))
+
+
+def _end_by_kill(bench: Bench, process: Process, step: Step) -> None:
+    code = process.wait(_STEP_SECONDS)
+    process.end_all()
+    bench.calm()
+    if code != -signal.SIGKILL:
+        bench.give_up()
+        raise NotStruckError(f"it was not killed {step}: {process.last_words()}")
+
+
+@contextmanager
+def _other(variables: dict[str, str], name: str, value: str) -> Iterator[None]:
+    before = variables.get(name)
+    variables[name] = value
+    try:
+        yield
+    finally:
+        with suppress(KeyError):
+            del variables[name]
+        if before is not None:
+            variables[name] = before

@@ -1,0 +1,95 @@
+"""Folders that rebuilds have left are removed, and no other."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from tests.lakes import changed
+
+from consumer.app.folders import folders_of, remove_replaced, sharing
+from consumer.layers.rebuild import _mark_replaced
+from lakeproof.catalog import open_catalog, pyiceberg_properties
+from lakeproof.settings import Settings
+
+ROWS = pa.table({"id": [1, 2]})
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.s3)])
+def settings(request: pytest.FixtureRequest, lake_settings: Settings) -> Settings:
+    if request.param == "local":
+        return lake_settings
+    warehouse = request.getfixturevalue("s3_lake_settings").catalog.warehouse
+    s3 = request.getfixturevalue("s3_settings")
+    return changed(lake_settings, LAKE_WAREHOUSE=warehouse).model_copy(update={"s3": s3})
+
+
+def table(catalog: Catalog, name: str) -> str:
+    """Make a table; return its folder."""
+    catalog.create_namespace_if_not_exists(name.split(".")[0])
+    made = catalog.create_table(name, ROWS.schema)
+    made.append(ROWS)
+    return made.location()
+
+
+def removed(settings: Settings, older_than: datetime, *, dry_run: bool = False) -> list[str]:
+    found = remove_replaced(settings, folders_of(settings, open_catalog(settings)), older_than, dry_run=dry_run)
+    return [uri.rpartition("/")[2] for uri in found]
+
+
+def test_only_old_folders_of_replaced_tables_are_removed(settings: Settings) -> None:
+    catalog, later = open_catalog(settings), datetime.now(UTC) + timedelta(hours=1)
+    for name in ("replaced", "dropped", "used", "renamed"):
+        table(catalog, f"silver.{name}")
+    for name in ("replaced", "used", "renamed"):
+        _mark_replaced(catalog, f"silver.{name}", "silver.new")
+    catalog.drop_table("silver.replaced")
+    catalog.drop_table("silver.dropped")
+    catalog.rename_table("silver.renamed", "silver.other_name")
+    assert removed(settings, NOW) == []
+    assert removed(settings, later, dry_run=True) == ["replaced"]
+    assert removed(settings, later) == ["replaced"]
+    assert removed(settings, later) == []
+    for name in ("silver.used", "silver.other_name"):
+        assert catalog.load_table(name).scan().to_arrow().num_rows == 2
+
+
+def test_nothing_is_removed_while_a_table_cannot_be_read(lake_settings: Settings) -> None:
+    catalog, later = open_catalog(lake_settings), datetime.now(UTC) + timedelta(hours=1)
+    table(catalog, "silver.replaced")
+    damaged = Path(urlsplit(table(catalog, "silver.damaged")).path)
+    _mark_replaced(catalog, "silver.replaced", "silver.new")
+    catalog.drop_table("silver.replaced")
+    for file in damaged.rglob("*.metadata.json"):
+        file.write_text("{")
+    assert removed(lake_settings, later) == []
+
+
+def test_a_warehouse_behind_a_link(lake_settings: Settings, tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real)
+    settings = changed(lake_settings, LAKE_WAREHOUSE=link)
+    catalog, later = open_catalog(settings), datetime.now(UTC) + timedelta(hours=1)
+    for name in ("silver.replaced", "silver.used"):
+        table(catalog, name)
+        _mark_replaced(catalog, name, "silver.new")
+    catalog.drop_table("silver.replaced")
+    assert removed(settings, later) == ["replaced"]
+    assert [each.name for each in (real / "silver").iterdir()] == ["used"]
+
+
+def test_tables_of_nested_namespaces_and_other_catalogs_share_folders(lake_settings: Settings) -> None:
+    catalog = open_catalog(lake_settings)
+    folder = table(catalog, "bronze.orders")
+    catalog.create_namespace("a")
+    catalog.create_namespace("a.b")
+    catalog.create_table("a.b.inner", ROWS.schema, location=f"{folder}/inner")
+    other = load_catalog("other", **pyiceberg_properties(lake_settings))
+    other.create_namespace("x")
+    other.create_table("x.outer", ROWS.schema, location=folder)
+    shared = sharing(folders_of(lake_settings, catalog))
+    assert shared("bronze.orders") == ["a.b.inner", "x.outer of the catalog other"]
