@@ -122,11 +122,12 @@ class RecomputedVerdicts:
         named = ", ".join(f"{value} AS {part}" for value, part in zip(keys, parts, strict=True))
         same_key = " AND ".join(f"{value} = _keys.{part}" for value, part in zip(keys, parts, strict=True))
         # Any new key may have been kept before.
-        several, kept = (" HAVING count(*) > 1", "") if not self._start else ("", self._kept_before(parts))
+        several = "" if self._start else " HAVING count(*) > 1"
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_KEYS} AS SELECT *, row_number() OVER () AS number FROM ("  # noqa: S608
             f"SELECT {named} FROM {self._bronze} AS _bronze WHERE {self._rows} GROUP BY ALL{several})"
         )
+        kept = self._kept_before(parts) if self._start else ""
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_CLAIMS} AS SELECT "  # noqa: S608
             "row_number() OVER (ORDER BY key, micro_batch, source, position) AS number, "
