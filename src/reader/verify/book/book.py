@@ -145,7 +145,7 @@ class Book:
         known = self._known.get(name, {}) if then else {}
         same = {location for location, tag in files.items() if location in known and known[location].tag == tag}
         read = files.keys() - (same if self.since else set())
-        self._read(table, snapshot, read, fields, column)
+        self._read(table, snapshot, files, read, fields, column)
         kept = Total()
         for location in files.keys() - read:
             kept += Total(known[location].rows, known[location].hash)
@@ -186,7 +186,8 @@ class Book:
         known = self._known.get(name, {}) if then else {}
         same = {location for location, tag in files.items() if location in known and known[location].tag == tag}
         read = files.keys() - (same if self.since else set())
-        times = read_times(self._session, table, snapshot, read, column) if snapshot and read else {}
+        some = read if len(read) < len(files) else None
+        times = read_times(self._session, table, snapshot, some, column) if snapshot and read else {}
         self._note(name, table)
         self._keep(
             name, files, {location: (rows, 0, low, high) for location, (rows, low, high) in times.items()}, known
@@ -234,7 +235,7 @@ class Book:
             return False
         known, before = self._known.get(name, {}), self._reach_then(name)
         same = {location for location, tag in files.items() if location in known and known[location].tag == tag}
-        self._read(table, snapshot, files.keys() - same, (), "micro_batch_id")
+        self._read(table, snapshot, files, files.keys() - same, (), "micro_batch_id")
         has = total_of(self._session, f"NOT {before.is_beyond('micro_batch')}")
         for location in same:
             has += Total(known[location].rows, known[location].hash)
@@ -290,16 +291,18 @@ class Book:
         self,
         table: "Table",
         snapshot: "Snapshot | None",
-        locations: Collection[str],
+        files: Collection[str],
+        read: Collection[str],
         fields: Iterable[Field],
         column: str,
     ) -> None:
-        if snapshot is None or not locations:
+        if snapshot is None or not read:
             self._session.fetch(
                 f"CREATE OR REPLACE TABLE {HASHES} (location VARCHAR, micro_batch BIGINT, rows BIGINT, hash BIGINT)"
             )
         else:
-            read_hashes(self._session, table, snapshot, locations, fields, column)
+            some = read if len(read) < len(files) else None
+            read_hashes(self._session, table, snapshot, some, fields, column)
 
     def _table_then(self, table: "Table", name: str) -> Mapping[str, Any] | None:
         """What the book has of a table; None if it has nothing of this one."""

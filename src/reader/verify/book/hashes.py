@@ -1,6 +1,7 @@
 """Rows and hashes of the data files of a table, read by DuckDB: of each file, by micro-batch."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,42 +73,48 @@ def read_hashes(
     session: Session,
     table: "Table",
     snapshot: "Snapshot",
-    locations: Collection[str],
+    locations: Collection[str] | None,
     fields: Iterable[Field],
     column: str = MICRO_BATCH_ID,
 ) -> None:
-    """Read data files of a table into :data:`HASHES`; `column` has the micro-batch of a row."""
-    _put_wanted(session, locations)
+    """Read data files of a table, or all, into :data:`HASHES`; `column` has the micro-batch of a row."""
     # DuckDB reads a snapshot with the columns that the table had then.
     schema = table.schemas().get(-1 if snapshot.schema_id is None else snapshot.schema_id, table.schema())
     hashed = sum_sql(row_hash_sql(schema, fields, "_rows"))
-    session.fetch(
-        f"CREATE OR REPLACE TABLE {HASHES} AS SELECT filename AS location, {identifier(column)} AS micro_batch, "  # noqa: S608
-        f"count(*) AS rows, {hashed} AS hash FROM {_at(table, snapshot)} AS _rows "
-        f"WHERE filename IN (FROM {_WANTED}) GROUP BY ALL"
-    )
-    session.fetch(f"DROP TABLE {_WANTED}")
+    with _only(session, locations) as wanted:
+        session.fetch(
+            f"CREATE OR REPLACE TABLE {HASHES} AS SELECT filename AS location, {identifier(column)} AS micro_batch, "  # noqa: S608
+            f"count(*) AS rows, {hashed} AS hash FROM {_at(table, snapshot)} AS _rows WHERE {wanted} GROUP BY ALL"
+        )
 
 
 def read_times(
-    session: Session, table: "Table", snapshot: "Snapshot", locations: Collection[str], column: str
+    session: Session, table: "Table", snapshot: "Snapshot", locations: Collection[str] | None, column: str
 ) -> dict[str, tuple[int, int | None, int | None]]:
-    """Of data files, by location: how many rows, and the first and the last time, if each row has one."""
-    _put_wanted(session, locations)
+    """Of data files, or all, by location: how many rows, and the first and the last time, if each row has one."""
     moment = f"epoch_us({identifier(column)})"
-    rows = session.fetch(
-        f"SELECT filename, count(*), count({moment}), min({moment}), max({moment}) FROM {_at(table, snapshot)} "  # noqa: S608
-        f"WHERE filename IN (FROM {_WANTED}) GROUP BY ALL"
-    )
-    session.fetch(f"DROP TABLE {_WANTED}")
+    with _only(session, locations) as wanted:
+        rows = session.fetch(
+            f"SELECT filename, count(*), count({moment}), min({moment}), max({moment}) FROM {_at(table, snapshot)} "  # noqa: S608
+            f"WHERE {wanted} GROUP BY ALL"
+        )
     return {
         location: (count, low, high) if count == with_time else (count, None, None)
         for location, count, with_time, low, high in rows
     }
 
 
-def _put_wanted(session: Session, locations: Collection[str]) -> None:
+@contextmanager
+def _only(session: Session, locations: Collection[str] | None) -> Iterator[str]:
+    """SQL of whether a row is in one of some data files."""
+    if locations is None:
+        yield "true"
+        return
     session.fetch(f"CREATE OR REPLACE TABLE {_WANTED} AS SELECT unnest(?::VARCHAR[]) AS location", [list(locations)])
+    try:
+        yield f"filename IN (FROM {_WANTED})"
+    finally:
+        session.fetch(f"DROP TABLE IF EXISTS {_WANTED}")
 
 
 def _at(table: "Table", snapshot: "Snapshot") -> str:

@@ -31,6 +31,7 @@ EXPECTED = f"{MEMORY}.main.verify_expected_verdicts"
 _HORIZONS = f"{MEMORY}.main.verify_horizons"
 _KEYS = f"{MEMORY}.main.verify_claimed_keys"
 _CLAIMS = f"{MEMORY}.main.verify_claims"
+_FILES = f"{MEMORY}.main.verify_files_of_keys"
 _DECIDED = f"{MEMORY}.main.verify_decided_claims"
 _SLICE_ROWS = 200_000
 _CHUNK_ROWS = 50_000
@@ -91,7 +92,7 @@ class RecomputedVerdicts:
 
     def close(self) -> None:
         """Give the memory back."""
-        for table in (_HORIZONS, _KEYS, _CLAIMS, _DECIDED, EXPECTED):
+        for table in (_HORIZONS, _KEYS, _FILES, _CLAIMS, _DECIDED, EXPECTED):
             self._session.fetch(f"DROP TABLE IF EXISTS {table}")
 
     def _find_horizons(self) -> None:
@@ -121,11 +122,12 @@ class RecomputedVerdicts:
         named = ", ".join(f"{value} AS {part}" for value, part in zip(keys, parts, strict=True))
         same_key = " AND ".join(f"{value} = _keys.{part}" for value, part in zip(keys, parts, strict=True))
         # Any new key may have been kept before.
-        several, kept = (" HAVING count(*) > 1", "") if not self._start else ("", self._kept_before(parts))
+        several = "" if self._start else " HAVING count(*) > 1"
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_KEYS} AS SELECT *, row_number() OVER () AS number FROM ("  # noqa: S608
             f"SELECT {named} FROM {self._bronze} AS _bronze WHERE {self._rows} GROUP BY ALL{several})"
         )
+        kept = self._kept_before(parts) if self._start else ""
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_CLAIMS} AS SELECT "  # noqa: S608
             "row_number() OVER (ORDER BY key, micro_batch, source, position) AS number, "
@@ -144,12 +146,20 @@ class RecomputedVerdicts:
         same_key = " AND ".join(
             f"{value} = _keys.{part}" for value, part in zip(key(self._contract, "_kept"), parts, strict=True)
         )
+        kept = f"{silver_tables(self._contract.stream).kept} AS _kept JOIN {_KEYS} AS _keys ON {same_key}"
+        # Keys are read of all of silver, the content only of data files that have one of these keys.
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {_FILES} AS SELECT DISTINCT _kept.filename AS location FROM {kept} "  # noqa: S608
+            f"WHERE _kept.{MICRO_BATCH_ID} < {self._start}"
+        )
+        if not self._session.count(_FILES):
+            return ""
         columns = ", ".join(f"_kept.{name}" for name in (MICRO_BATCH_ID, SOURCE, POSITION))
         order = ", ".join(f"_kept.{name} DESC" for name in (MICRO_BATCH_ID, SOURCE, POSITION))
         return (
             f" UNION ALL SELECT _keys.number, {columns}, {event_time(self._contract, '_kept')}, NULL::BIGINT, "  # noqa: S608
-            f"{content(self._contract, '_kept')} FROM {silver_tables(self._contract.stream).kept} AS _kept "
-            f"JOIN {_KEYS} AS _keys ON {same_key} WHERE _kept.{MICRO_BATCH_ID} < {self._start} "
+            f"{content(self._contract, '_kept')} FROM {kept} "
+            f"WHERE _kept.{MICRO_BATCH_ID} < {self._start} AND _kept.filename IN (FROM {_FILES}) "
             f"QUALIFY row_number() OVER (PARTITION BY _keys.number ORDER BY {order}) = 1"
         )
 
