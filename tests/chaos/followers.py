@@ -117,9 +117,12 @@ def _take(spark: SparkSession, folder: Path, name: str) -> None:
 
     stream = spark.readStream.format("iceberg").option("streaming-skip-overwrite-snapshots", "true")
     writer = stream.load(f"lake.{TABLES.bronze}").writeStream.foreachBatch(write)
-    writer.option("checkpointLocation", str(folder / f"{name}-checkpoint")).trigger(
-        availableNow=True
-    ).start().awaitTermination()
+    # Not `availableNow`: with it, a stream of Iceberg needs the snapshot at which it began at each start.
+    query = writer.option("checkpointLocation", str(folder / f"{name}-checkpoint")).start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
 
 
 def _taken(folder: Path, name: str) -> list[tuple[str, int]]:
