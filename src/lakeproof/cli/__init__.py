@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lakeproof.addresses import without_password
+from lakeproof.cli.backup import backup, restore
 from lakeproof.cli.connect import connect
 from lakeproof.cli.contract import contract_commands
 from lakeproof.cli.gold import gold_commands
@@ -33,6 +34,8 @@ app.command()(setup)
 app.command()(connect)
 app.command()(hold)
 app.command()(move)
+app.command()(backup)
+app.command()(restore)
 app.command(hidden=True)(jars)
 app.add_typer(contract_commands, name="contract")
 app.add_typer(gold_commands, name="gold")

@@ -1,0 +1,90 @@
+"""What a table's metadata becomes when it is restored."""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from lakeproof.backup.catalogs import Metadata, add_reference, current, now_ms, tag_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+_FROM_BACKUP = (
+    "properties",
+    "current-schema-id",
+    "default-spec-id",
+    "default-sort-order-id",
+    "schema",
+    "partition-spec",
+)
+_OF_SNAPSHOTS = ("snapshots", "snapshot-log", "statistics", "partition-statistics")
+_MAIN = "main"
+
+
+def read_metadata(found: Metadata) -> "TableMetadata":
+    """Metadata as PyIceberg reads it."""
+    from pyiceberg.table.metadata import TableMetadataUtil
+
+    return TableMetadataUtil.parse_raw(json.dumps(found))
+
+
+def is_same_table(saved: Metadata, live: Metadata) -> bool:
+    """Whether a table is the one of a backup: it has the id, and all columns, partitions and orders of then."""
+    if saved["table-uuid"] != live["table-uuid"] or saved["location"] != live["location"]:
+        return False
+    before, after = read_metadata(saved), read_metadata(live)
+    return (
+        all(schema in after.schemas for schema in before.schemas)
+        and all(spec in after.partition_specs for spec in before.partition_specs)
+        and all(order in after.sort_orders for order in before.sort_orders)
+    )
+
+
+def restored(
+    saved: Metadata, live: tuple[str, Metadata] | None, tag: str, kept_until_ms: int, has_files: Callable[[int], bool]
+) -> Metadata:
+    """The metadata of a restored table.
+
+    A table that is still the same one keeps its newer snapshots, branches and tags, so that another backup can be
+    restored. Otherwise, of the snapshots of a backup only those return whose files are all there.
+    """
+    snapshot_id = current(saved)
+    found = deepcopy(live[1] if live else saved)
+    if live:
+        at, newest = live
+        known = {each["snapshot-id"] for each in found.get("snapshots", ())}
+        own = [each for each in saved.get("snapshots", ()) if each["snapshot-id"] == snapshot_id]
+        found["snapshots"] = [*found.get("snapshots", ()), *(each for each in own if snapshot_id not in known)]
+        found |= {key: saved[key] for key in _FROM_BACKUP if key in saved}
+        found["metadata-log"] = [
+            *newest.get("metadata-log", ()),
+            {"metadata-file": at, "timestamp-ms": newest["last-updated-ms"]},
+        ]
+        if current(newest) != snapshot_id:
+            found["snapshot-log"] = [
+                *newest.get("snapshot-log", ()),
+                {"snapshot-id": snapshot_id, "timestamp-ms": max(now_ms(), newest["last-updated-ms"])},
+            ]
+    else:
+        refs = found.get("refs", {})
+        found["refs"] = {name: ref for name, ref in refs.items() if name != _MAIN and has_files(ref["snapshot-id"])}
+        kept = {snapshot_id, *(ref["snapshot-id"] for ref in found["refs"].values())}
+        for key in _OF_SNAPSHOTS:
+            found[key] = [each for each in found.get(key, ()) if each["snapshot-id"] in kept]
+        found["metadata-log"] = []  # Iceberg would remove files that the backup does not need
+    found.setdefault("refs", {}).pop(_MAIN, None)
+    found["current-snapshot-id"] = -1 if snapshot_id is None else snapshot_id
+    if snapshot_id is None:
+        found["snapshot-log"] = []
+        return found
+    snapshot = next(each for each in found["snapshots"] if each["snapshot-id"] == snapshot_id)
+    add_reference(found, tag, tag_of(snapshot, kept_until_ms))
+    found["refs"][_MAIN] = saved.get("refs", {}).get(_MAIN, found["refs"][_MAIN])
+    return found
+
+
+def is_restored(found: Metadata, live: Metadata) -> bool:
+    """Whether a table is as the restore would make it."""
+    keys = (*_FROM_BACKUP, "table-uuid", "current-snapshot-id", "refs")
+    return {key: found.get(key) for key in keys} == {key: live.get(key) for key in keys}

@@ -1,0 +1,72 @@
+"""Rows of the state database, copied between databases of any kind."""
+
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Column, Connection, Engine, Table, select, text
+
+from lakeproof.state.database import transaction
+from lakeproof.state.schema import (
+    BEGUN,
+    BREAKER_TRIPS,
+    CONTRACT_TEXTS,
+    CURRENT_CONTRACTS,
+    FILES,
+    GIVEN_UP,
+    GIVEN_UP_OFFSETS,
+    LOGS,
+    SINK_POSITIONS,
+)
+
+OF_STREAMS = (LOGS, FILES, GIVEN_UP, CURRENT_CONTRACTS, BEGUN, GIVEN_UP_OFFSETS, BREAKER_TRIPS)
+"""Tables whose rows belong to a stream. Leases and errors of queries are of running programs, and are not copied."""
+_AT_ONCE = 10_000
+
+
+def save_rows(source: Engine, target: Engine, tables: Iterable[Table]) -> None:
+    """Copy all rows of tables into a database that has none of them, as they were at one instant."""
+    is_sqlite = source.dialect.name == "sqlite"
+    isolation = "SERIALIZABLE" if is_sqlite else "REPEATABLE READ"
+    with source.connect().execution_options(isolation_level=isolation) as reading, transaction(target) as writing:
+        if is_sqlite:
+            reading.execute(text("BEGIN"))  # Python's driver begins no transaction for a query
+        for table in tables:
+            _copy(reading, writing, table)
+
+
+def put_back_rows(source: Engine, target: Engine, kept: Collection[str]) -> None:
+    """Replace the rows of all streams, except those of `kept`, in one transaction."""
+    with source.connect() as reading, transaction(target) as writing:
+        for table in OF_STREAMS:
+            _replace(reading, writing, table, table.c.stream, kept)
+
+
+def put_back_sinks(source: Engine, target: Engine, kept: Collection[str]) -> None:
+    """Replace the positions of all sinks, except those of the tables `kept`; add the texts of contracts."""
+    with source.connect() as reading, transaction(target) as writing:
+        _replace(reading, writing, SINK_POSITIONS, SINK_POSITIONS.c.table_name, kept)
+        known = set(writing.scalars(select(CONTRACT_TEXTS.c.digest)))
+        rows = [dict(row) for row in reading.execute(select(CONTRACT_TEXTS)).mappings() if row["digest"] not in known]
+        if rows:
+            writing.execute(CONTRACT_TEXTS.insert(), rows)
+
+
+def _replace(reading: Connection, writing: Connection, table: Table, key: Column[Any], kept: Collection[str]) -> None:
+    writing.execute(table.delete().where(key.not_in(kept)))
+    _copy(reading, writing, table, key, kept)
+
+
+def _copy(
+    reading: Connection, writing: Connection, table: Table, key: Column[Any] | None = None, kept: Collection[str] = ()
+) -> None:
+    query = select(table) if key is None else select(table).where(key.not_in(kept))
+    for rows in reading.execute(query.execution_options(yield_per=_AT_ONCE)).mappings().partitions():
+        writing.execute(table.insert(), [{name: _value(value) for name, value in row.items()} for row in rows])
+
+
+def _value(value: Any) -> Any:
+    """A value for any database: SQLite keeps times without a zone, which are UTC."""
+    if not isinstance(value, datetime):
+        return value
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -1,0 +1,148 @@
+"""A lake is backed up while it runs, goes on, is restored, and goes on again: nothing is lost or doubled."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from tests.consumer.direct import drain_directly
+from tests.consumer.lake import SessionOf, rows
+from tests.consumer.taking import layer_queries, take_all
+from tests.lakes import changed
+from tests.selection import only_with_all
+from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
+
+from consumer.app.application import run_queries
+from consumer.app.landing import BronzeQuery
+from consumer.app.maintain import maintain
+from consumer.app.trigger import Trigger
+from consumer.asked import Asked
+from consumer.layers.registry import layers_of
+from lakeproof.backup.manifest import folder_at
+from lakeproof.backup.restore import Plan, plan_restore, restore
+from lakeproof.backup.take import back_up
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.gold.product_file import load_product
+from lakeproof.settings import Settings
+from lakeproof.storage import open_storage
+from reader.verify.driver import verify
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+EVENT = {"user_id": "u", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view", "properties": {}}
+WEEK = timedelta(days=7)
+
+
+def on_sqlite(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    return settings
+
+
+def on_postgres(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    uri = server.new_database(PASSWORD)
+    return changed(settings, LAKE_CATALOG_URI=uri, LAKE_LANDING_LOG_URI=uri)
+
+
+def on_rest(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    start: Callable[..., RestCatalogServer] = request.getfixturevalue("start_rest_catalog")
+    server = start(settings.home / "rest", settings.catalog.warehouse_uri, settings.s3)
+    return changed(settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=server.uri, LAKE_WAREHOUSE=None)
+
+
+def land(settings: Settings, *names: str) -> None:
+    """Land files of three events and a bad record."""
+    for name in names:
+        records = [*(EVENT | {"event_id": f"{name}-{number}"} for number in range(3)), {"bad": True}]
+        uri = f"{settings.landing.uri}/events/{name}.json"
+        open_storage(settings.landing.uri, settings.s3).write_new(uri, json.dumps(records).encode())
+
+
+def take(settings: Settings, session_of: SessionOf, *names: str) -> None:
+    """Land files, and take everything that has landed to gold."""
+    land(settings, *names)
+    settings = changed(settings, LAKE_SETTLE_SECONDS=0)
+    trigger = Trigger(available_now=True)
+    product = load_product(ROOT / "gold", "user_activity", lambda stream: load_contract(settings.contracts, stream))
+    if settings.landing.uri.startswith("file:"):  # without streaming queries, which take seconds to start
+        spark = session_of(settings)
+        drain_directly(spark, settings, "events")
+        asked = Asked(
+            settings, {"events": load_contract(settings.contracts, "events")}, ["events"], [product], [], {}, {}
+        )
+        for layer in layers_of(asked):
+            layer.prepare(open_catalog(settings))
+            layer.open(spark)
+            take_all(spark, settings, layer)
+        return
+    queries = [BronzeQuery(settings, "events", trigger), *layer_queries(settings, "events", trigger, [product])]
+    run_queries(settings, queries, lambda: session_of(settings), available_now=True)
+
+
+def check(settings: Settings, *names: str) -> None:
+    """Every layer has each event of some files, once, and the lake is clean."""
+    expected = sorted(f"{name}-{number}" for name in names for number in range(3))
+    for table in ("bronze.events", "silver.events"):
+        assert sorted(row["event_id"] for row in rows(settings, table)) == expected, table
+    assert sorted(row["_source"] for row in rows(settings, "dead_letters.events")) == sorted(f"{n}.json" for n in names)
+    assert [row["event_count"] for row in rows(settings, "gold.user_activity")] == [len(expected)]
+    (found,) = verify(settings, "events", values=True)
+    assert found.clean
+
+
+def actions(plan: Plan) -> dict[str, str]:
+    return {each.name: each.action for each in plan.tables}
+
+
+def drop_all(catalog: Catalog) -> None:
+    """Lose the catalog; the files of the tables stay."""
+    for (namespace,) in catalog.list_namespaces():
+        for name in catalog.list_tables(namespace):
+            catalog.drop_table(name)
+
+
+@pytest.mark.parametrize(
+    ("catalog", "storage"),
+    [
+        ("sqlite", "local"),
+        only_with_all("postgres", "local"),
+        pytest.param("postgres", "s3", marks=[pytest.mark.s3, pytest.mark.all]),
+        ("rest", "local"),
+        pytest.param("rest", "s3", marks=[pytest.mark.s3, pytest.mark.all]),
+        pytest.param("sqlite", "s3", marks=pytest.mark.s3),
+    ],
+)
+def test_a_lake_goes_back_and_goes_on(
+    request: pytest.FixtureRequest, session_of: SessionOf, catalog: str, storage: str
+) -> None:
+    lake: Settings = request.getfixturevalue({"local": "lake_settings", "s3": "s3_lake_settings"}[storage])
+    lake = {"sqlite": on_sqlite, "postgres": on_postgres, "rest": on_rest}[catalog](request, lake)
+    where = None if storage == "local" else f"{lake.landing.uri.rpartition('/')[0]}/backups"
+    take(lake, session_of, "a")
+    made, folder = back_up(lake, folder_at(lake, where), WEEK)
+    assert {each.name for each in made.tables} >= {"bronze.events", "silver.events", "gold.user_activity"}
+    assert set(actions(plan_restore(lake, folder)).values()) == {"unchanged"}
+    take(lake, session_of, "b")
+
+    done = restore(lake, folder)
+    assert actions(done)["bronze.events"] == "put back"
+    assert sorted(row["event_id"] for row in rows(lake, "bronze.events")) == ["a-0", "a-1", "a-2"]
+    assert set(actions(restore(lake, folder)).values()) == {"unchanged"}
+    take(lake, session_of, "c")
+    check(lake, "a", "b", "c")
+
+    # Maintenance expires everything but what the tags keep.
+    expiring = changed(lake, LAKE_MAINTENANCE_KEEP_HOURS=0.0001)
+    done_maintenance = maintain(expiring, [], lambda: session_of(lake))
+    assert not [each.problem for each in done_maintenance if each.problem]
+    check(lake, "a", "b", "c")
+
+    drop_all(open_catalog(lake))
+    again = restore(lake, folder)
+    assert set(actions(again).values()) == {"registered again"}
+    assert again.unknown == ["events"]
+    take(lake, session_of)
+    check(lake, "a", "b", "c")
