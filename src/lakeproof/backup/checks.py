@@ -15,7 +15,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.given_up import given_up_before
 from lakeproof.storage import open_storage, scheme_of
 from lakeproof.storage.local import local_path
-from lakeproof.tables.names import MARKER, REPLAY
+from lakeproof.tables.names import MARKER
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -102,5 +102,5 @@ def _sources(ledger: "TableMetadata", io: "FileIO") -> set[str]:
     if ledger.current_snapshot() is None:
         return set()
     table = Table(("ledger", "copy"), ledger, "", io, NoopCatalog("copy"))
-    rows = table.scan(f"{REPLAY} IS NULL", selected_fields=("source",)).to_arrow_batch_reader()
+    rows = table.scan(selected_fields=("source",)).to_arrow_batch_reader()
     return {str(name) for batch in rows for name in batch.column("source").to_pylist()}

@@ -118,6 +118,7 @@ def plan_restore(settings: Settings, folder: Folder, *, accept_loss: bool = Fals
 def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, way_back: bool = True) -> Plan:
     """Restore a backup, if nothing speaks against it. If it is interrupted, it can be repeated."""
     manifest = folder.manifest()
+    _check_place(settings, folder, manifest)  # before anything is created
     with ExitStack() as held, catalog_errors():
         state = open_database(settings.state.database)
         for name in _leases(state, manifest):
@@ -159,7 +160,7 @@ def lines(plan: Plan) -> Iterator[str]:
     for stream, found in plan.lost.items():
         yield f"  {stream}: {count_of(len(found), 'source')} that landed later cannot be read again: {_some(found)}."
     if plan.unknown:
-        yield f"  {', '.join(plan.unknown)}: the tables are gone, so landed files that were removed later are not known."
+        yield f"  {', '.join(plan.unknown)}: without their tables, landed files that were removed later are not known."
     if plan.differing:
         yield f"  These files differ from those of the backup, and stay: {', '.join(plan.differing)}."
     if plan.added:

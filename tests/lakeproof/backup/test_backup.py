@@ -1,0 +1,573 @@
+"""Backups and restores of small tables, on every catalog, and what an operator, another tool or time does to them."""
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.types import StringType
+from sqlalchemy.exc import OperationalError
+from tests.lakes import changed, variables
+from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
+from typer.testing import CliRunner
+
+from lakeproof.backup import catalogs, take
+from lakeproof.backup import restore as restoring
+from lakeproof.backup.catalogs import Tables
+from lakeproof.backup.manifest import MANIFEST, Folder, folder_at
+from lakeproof.backup.restore import Plan, plan_restore, restore
+from lakeproof.backup.take import back_up
+from lakeproof.catalog import open_catalog
+from lakeproof.cli import app
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.settings import Settings
+from lakeproof.state.landing_log import LandingLog
+from lakeproof.state.lease import LeaseHeldError, lease
+from lakeproof.state.sink_positions import SinkPosition, SinkPositions
+from lakeproof.storage import StoredFile
+
+ROW = pa.schema([("n", pa.int64())])
+SOURCE = pa.schema([("source", pa.string())])
+WEEK = timedelta(days=7)
+TABLES = {
+    "bronze.events": "bronze-events",
+    "dead_letters.events": "bronze-events",
+    "ledger.events": "bronze-events",
+    "silver.events": "silver-events",
+    "gold.answers": "gold-answers",
+}
+
+
+def on_rest(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    start: Callable[..., RestCatalogServer] = request.getfixturevalue("start_rest_catalog")
+    server = start(settings.home / "rest", settings.catalog.warehouse_uri)
+    return changed(settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=server.uri, LAKE_WAREHOUSE=None)
+
+
+def on_postgres(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    uri = server.new_database(PASSWORD)
+    return changed(settings, LAKE_CATALOG_URI=uri, LAKE_LANDING_LOG_URI=uri)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "rest"])
+def any_lake(request: pytest.FixtureRequest, lake_settings: Settings) -> Settings:
+    """A lake with a table of each layer, on each catalog."""
+    makers = {"sqlite": lambda _, settings: settings, "postgres": on_postgres, "rest": on_rest}
+    return filled(makers[request.param](request, lake_settings))
+
+
+@pytest.fixture
+def lake(lake_settings: Settings) -> Settings:
+    return filled(lake_settings)
+
+
+def filled(settings: Settings) -> Settings:
+    catalog = open_catalog(settings)
+    for name in TABLES:
+        catalog.create_namespace_if_not_exists(name.partition(".")[0])
+        catalog.create_table(name, SOURCE if name == "ledger.events" else ROW)
+    commit(settings, 1)
+    return settings
+
+
+def commit(settings: Settings, number: int, *names: str) -> None:
+    """Commit a row and a marker to tables, by default to all."""
+    catalog = open_catalog(settings)
+    for name in names or TABLES:
+        append(catalog.load_table(name), number, TABLES.get(name))
+
+
+def append(table: Table, number: int, query: str | None = None, follows: str = "") -> None:
+    is_ledger = table.name()[0] == "ledger"
+    rows = pa.table({"source": [f"{number}.json"]}, SOURCE) if is_ledger else pa.table({"n": [number]}, ROW)
+    with table.transaction() as transaction:
+        transaction.append(rows)
+        if query:
+            marker = {"marker": {"checkpoint_id": follows, "end": str(number)}}
+            transaction.set_properties({f"lakeproof.marker.{query}": json.dumps(marker)})
+
+
+def numbers(settings: Settings, name: str) -> list[int]:
+    found: list[int] = open_catalog(settings).load_table(name).scan().to_arrow()["n"].to_pylist()
+    return sorted(found)
+
+
+def marker_of(settings: Settings, name: str) -> str:
+    text = open_catalog(settings).load_table(name).properties[f"lakeproof.marker.{TABLES[name]}"]
+    return str(json.loads(text)["marker"]["end"])
+
+
+def taken(settings: Settings, keep: timedelta = WEEK) -> Folder:
+    return back_up(settings, folder_at(settings, None), keep)[1]
+
+
+def actions(plan: Plan) -> dict[str, str]:
+    return {each.name: each.action for each in plan.tables}
+
+
+def pointers(settings: Settings) -> dict[str, str]:
+    return Tables(settings).pointers()
+
+
+def land(settings: Settings, *names: str) -> None:
+    for name in names:
+        path = settings.home / "landing" / "events" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"[]")
+
+
+def test_every_table_goes_back_and_forth(any_lake: Settings) -> None:
+    land(any_lake, "2.json", "3.json")
+    first = taken(any_lake)
+    assert set(actions(plan_restore(any_lake, first)).values()) == {"unchanged"}
+    commit(any_lake, 2)
+    catalog = open_catalog(any_lake)
+    with catalog.load_table("silver.events").update_schema() as update:
+        update.add_column("later", StringType())
+    with catalog.load_table("bronze.events").transaction() as transaction:
+        transaction.set_properties({"later": "yes"})
+    second = taken(any_lake)
+    commit(any_lake, 3)
+
+    done = restore(any_lake, first)
+    assert set(actions(done).values()) == {"put back"}
+    for name in set(TABLES) - {"ledger.events"}:
+        assert (numbers(any_lake, name), marker_of(any_lake, name)) == ([1], "1"), name
+    assert catalog.load_table("silver.events").schema().column_names == ["n"]
+    assert "later" not in catalog.load_table("bronze.events").properties
+    assert set(actions(restore(any_lake, first)).values()) == {"unchanged"}
+    assert restore(any_lake, first).way_back is None
+
+    restore(any_lake, second)  # a newer one, whose snapshots the tables still have
+    assert numbers(any_lake, "silver.events") == [1, 2]
+    assert catalog.load_table("silver.events").schema().column_names == ["n", "later"]
+    assert done.way_back
+    restore(any_lake, folder_at(any_lake, done.way_back))
+    assert numbers(any_lake, "silver.events") == [1, 2, 3]
+    commit(any_lake, 4)
+    assert numbers(any_lake, "gold.answers") == [1, 2, 3, 4]
+
+
+def test_a_lost_catalog_is_registered_again(any_lake: Settings) -> None:
+    folder = taken(any_lake)
+    commit(any_lake, 2)
+    catalog = open_catalog(any_lake)
+    for name in TABLES:
+        catalog.drop_table(name)
+    done = restore(any_lake, folder)
+    assert set(actions(done).values()) == {"registered again"}
+    assert done.unknown == ["events"]
+    assert numbers(any_lake, "bronze.events") == [1]
+    table = catalog.load_table("bronze.events")
+    assert folder.manifest().tag in table.refs()
+    commit(any_lake, 3)
+    assert numbers(any_lake, "bronze.events") == [1, 3]
+
+
+def test_a_table_that_was_replaced_comes_back(any_lake: Settings) -> None:
+    folder = taken(any_lake)
+    catalog = open_catalog(any_lake)
+    before = catalog.load_table("silver.events").metadata.table_uuid
+    catalog.drop_table("silver.events")
+    append(catalog.create_table("silver.events", ROW, location=f"{any_lake.catalog.warehouse_uri}/other"), 7)
+    done = restore(any_lake, folder)
+    assert actions(done)["silver.events"] == "replaced by the one of the backup"
+    assert catalog.load_table("silver.events").metadata.table_uuid == before
+    assert numbers(any_lake, "silver.events") == [1]
+    assert done.way_back
+    restore(any_lake, folder_at(any_lake, done.way_back))
+    assert numbers(any_lake, "silver.events") == [7]
+
+
+def test_writers_go_on_during_backups(any_lake: Settings) -> None:
+    ended, written, errors = threading.Event(), [1], []
+
+    def write() -> None:
+        number = 1
+        while not ended.is_set():
+            number += 1
+            for name in ("bronze.events", "dead_letters.events", "ledger.events", "silver.events", "gold.answers"):
+                for _ in range(50):
+                    try:
+                        append(open_catalog(any_lake).load_table(name), number, TABLES[name])
+                        break
+                    except CommitFailedException:
+                        continue
+                    except Exception as error:  # noqa: BLE001 - for the test to show
+                        errors.append(error)
+                        return
+            written.append(number)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    made = [back_up(any_lake, folder_at(any_lake, None), WEEK) for _ in range(3)]
+    ended.set()
+    writer.join()
+    assert not errors
+    for name in set(TABLES) - {"ledger.events"}:
+        assert numbers(any_lake, name) == written, name
+    for manifest, _ in made:
+        ends = {each.name: int(next(iter(each.markers.values()))) for each in manifest.tables}
+        # None is ahead of one that it was filled from, and the last of a stream is one behind at most.
+        assert ends["gold.answers"] <= ends["silver.events"] <= ends["ledger.events"]
+        assert (
+            ends["ledger.events"] <= ends["dead_letters.events"] <= ends["bronze.events"] <= ends["ledger.events"] + 1
+        )
+    land(any_lake, *(f"{number}.json" for number in written))
+    assert len(written) > 3
+    restore(any_lake, made[0][1])
+    assert numbers(any_lake, "gold.answers") == list(range(1, ends_of(made[0][0])["gold.answers"] + 1))
+
+
+def ends_of(manifest: Any) -> dict[str, int]:
+    return {each.name: int(next(iter(each.markers.values()))) for each in manifest.tables}
+
+
+def test_a_tag_of_an_old_snapshot_lasts_as_long_as_it_says(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Iceberg counts from the snapshot.
+    month = timedelta(days=30)
+    later = datetime.now(UTC).replace(microsecond=0) + month
+    monkeypatch.setattr(take, "now", lambda: later)
+    made, _ = back_up(lake, folder_at(lake, None), WEEK)
+    for name in TABLES:
+        table = open_catalog(lake).load_table(name)
+        snapshot, tag = table.current_snapshot(), table.refs()[made.tag]
+        assert snapshot is not None
+        assert tag.max_ref_age_ms is not None
+        assert snapshot.timestamp_ms + tag.max_ref_age_ms == int((later + WEEK).timestamp() * 1000)
+
+
+def test_a_table_without_rows(lake: Settings) -> None:
+    catalog = open_catalog(lake)
+    catalog.create_table("gold.empty", ROW)
+    folder = taken(lake)
+    append(catalog.load_table("gold.empty"), 1)
+    assert actions(restore(lake, folder))["gold.empty"] == "put back"
+    assert numbers(lake, "gold.empty") == []
+    append(catalog.load_table("gold.empty"), 2)
+    assert numbers(lake, "gold.empty") == [2]
+
+
+def test_tables_that_came_later(lake: Settings) -> None:
+    folder, catalog = taken(lake), open_catalog(lake)
+    silver = str(catalog.load_table("silver.events").metadata.table_uuid)
+    for name, query, follows in (
+        ("dead_letters.events_attempts", "bronze-events", ""),
+        ("gold.later", "gold-later", silver),
+        ("silver.events__rebuild_1", "silver-events", ""),
+        ("bronze.other", "bronze-other", ""),
+        ("ledger.other", "bronze-other", ""),
+        ("silver.other", "silver-other", ""),
+    ):
+        append(catalog.create_table(name, SOURCE if name == "ledger.other" else ROW), 5, query, follows)
+    other = str(catalog.load_table("silver.other").metadata.table_uuid)
+    append(catalog.create_table("gold.of_other", ROW), 5, "gold-of_other", other)
+    append(catalog.create_table("gold.of_users", ROW), 5)
+    files = sorted((lake.home / "warehouse").rglob("*.parquet"))
+    positions = SinkPositions(lake.state.database)
+    for table in ("silver.events", "silver.other"):
+        positions.record(f"{table}-to-t", table, SinkPosition("id", "topic", "{}"), None)
+    for stream in ("events", "other"):
+        log = LandingLog(lake.state.database, stream)
+        log.append([("later.json", StoredFile("file:///later.json", 1, "e", datetime.now(UTC)))])
+    found = actions(restore(lake, folder))
+    dropped = {"dead_letters.events_attempts", "gold.later", "silver.events__rebuild_1"}
+    assert {name for name, action in found.items() if action.startswith("dropped")} == dropped
+    kept = {"bronze.other", "ledger.other", "silver.other", "gold.of_other", "gold.of_users"}
+    assert {name for name, action in found.items() if action.startswith("kept")} == kept
+    assert set(pointers(lake)) == TABLES.keys() | kept
+    assert sorted((lake.home / "warehouse").rglob("*.parquet")) == files
+    assert positions.get("silver.events-to-t") is None
+    assert positions.get("silver.other-to-t") is not None
+    assert not LandingLog(lake.state.database, "events").knows("later.json")
+    assert LandingLog(lake.state.database, "other").knows("later.json")
+
+
+def test_what_is_missing_is_found_before_anything_is_changed(lake: Settings) -> None:
+    folder = taken(lake)
+    commit(lake, 2)
+    land(lake, "2.json")
+    before = pointers(lake)
+    [path] = [
+        Path(task.file.file_path.removeprefix("file://"))
+        for task in open_catalog(lake).load_table("silver.events").scan("n = 1").plan_files()
+    ]
+    kept = path.rename(path.with_suffix(".away"))
+    plan = plan_restore(lake, folder)
+    assert plan.missing == {"silver.events": [f"file://{path}"]}
+    with pytest.raises(LakeproofError, match=r"1 file of silver\.events is gone"):
+        restore(lake, folder)
+    assert pointers(lake) == before
+    kept.rename(path)
+    restore(lake, folder)
+    assert numbers(lake, "silver.events") == [1]
+
+
+def test_landed_files_that_were_removed_since_are_not_lost_silently(lake: Settings) -> None:
+    folder = taken(lake)
+    commit(lake, 2)
+    land(lake, "1.json")
+    before = pointers(lake)
+    assert plan_restore(lake, folder).lost == {"events": ["2.json"]}
+    with pytest.raises(LakeproofError, match=r"for events: 2\.json") as refused:
+        restore(lake, folder)
+    assert "archive" in refused.value.hint
+    assert pointers(lake) == before
+    land(lake, "2.json")  # brought back from the archive
+    assert plan_restore(lake, folder).lost == {}
+    (lake.home / "landing" / "events" / "2.json").unlink()
+    restore(lake, folder, accept_loss=True)
+    assert numbers(lake, "bronze.events") == [1]
+
+
+def test_an_unmounted_landing_zone_is_not_taken_for_a_loss(lake: Settings) -> None:
+    folder = taken(lake)
+    commit(lake, 2)
+    with pytest.raises(UnavailableError, match="landing folder"):
+        restore(lake, folder)
+
+
+def test_consumers_that_run_are_named(lake: Settings) -> None:
+    folder = taken(lake)
+    with lease(lake.state.database, "sink.gold.answers-to-t"), lease(lake.state.database, "alerts.x"):
+        assert plan_restore(lake, folder).running == ["sink.gold.answers-to-t"]
+        with pytest.raises(LeaseHeldError, match=r"sink\.gold\.answers-to-t"):
+            restore(lake, folder)
+    assert plan_restore(lake, folder).running == []
+
+
+@contextmanager
+def failing(patch: pytest.MonkeyPatch, owner: Any, name: str) -> Iterator[None]:
+    def fail(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with patch.context() as inner:
+        inner.setattr(owner, name, fail)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+@pytest.mark.parametrize("step", ["put_back_sinks", "replace", "put_back_rows", "remove_checkpoint"])
+def test_a_restore_that_is_killed_is_repeated(any_lake: Settings, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    land(any_lake, "2.json")
+    folder = taken(any_lake)
+    commit(any_lake, 2)
+    LandingLog(any_lake.state.database, "events").append(
+        [("later.json", StoredFile("file:///later.json", 1, "e", datetime.now(UTC)))]
+    )
+    owner = Tables if step == "replace" else restoring
+    with failing(monkeypatch, owner, step):
+        restore(any_lake, folder)
+    restore(any_lake, folder)
+    assert numbers(any_lake, "bronze.events") == [1]
+    assert numbers(any_lake, "gold.answers") == [1]
+    assert not LandingLog(any_lake.state.database, "events").knows("later.json")
+
+
+def test_a_restore_that_is_killed_between_two_tables_of_a_server(
+    request: pytest.FixtureRequest, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = filled(on_rest(request, lake_settings))
+    folder, catalog = taken(lake), open_catalog(lake)
+    catalog.drop_table("silver.events")
+    append(catalog.create_table("silver.events", ROW, location=f"{lake.catalog.warehouse_uri}/other"), 7)
+    real: Any = catalogs._replace_on_server
+    for fails_at in ("dead_letters.events", "silver.events", "gold.answers"):
+        commit(lake, 2, "bronze.events", "gold.answers")
+
+        def some(tables: Tables, change: Any, before: str, fails_at: str = fails_at) -> None:
+            if change.name == fails_at:
+                raise KeyboardInterrupt
+            real(tables, change, before)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(catalogs, "_replace_on_server", some)
+            with suppress(KeyboardInterrupt):
+                restore(lake, folder)
+        restore(lake, folder)
+        for name in ("bronze.events", "silver.events", "gold.answers"):
+            assert numbers(lake, name) == [1], name
+
+
+def test_a_backup_that_is_killed_is_none(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with failing(monkeypatch, take.Manifest, "as_json"):
+        taken(lake)
+    [left] = (lake.home / "backups").iterdir()
+    with pytest.raises(UsageError, match="is not a backup, or one that was interrupted"):
+        restore(lake, folder_at(lake, str(left)))
+    folder = taken(lake)
+    assert [str(each) for _, each in folder.parent.backups()] == [str(folder)]
+    with pytest.raises(UsageError) as refused:
+        restore(lake, folder.parent)
+    assert str(folder) in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["state.db", "tables/bronze.events.json", MANIFEST])
+def test_a_damaged_backup_is_refused(lake: Settings, name: str) -> None:
+    folder = taken(lake)
+    commit(lake, 2)
+    land(lake, "2.json")
+    before = pointers(lake)
+    path = Path(str(folder)) / name
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(LakeproofError, match=r"is damaged|is not readable"):
+        restore(lake, folder)
+    assert pointers(lake) == before
+
+
+def test_a_backup_of_another_lake_is_refused(lake: Settings, tmp_path: Path) -> None:
+    folder = taken(lake)
+    other = changed(lake, LAKE_HOME=tmp_path / "other")
+    with pytest.raises(UsageError, match="is of the lake whose warehouse is"):
+        restore(other, folder_at(other, str(folder)))
+    assert not other.home.exists()
+    shutil.copytree(lake.home, other.home)
+    with pytest.raises(UsageError, match="outside of the warehouse"):
+        taken(other)
+    with pytest.raises(UsageError, match="outside of the warehouse"):
+        restore(other, folder_at(other, str(folder)))
+
+
+def test_an_answer_of_the_catalog_that_is_lost(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = taken(lake)
+    commit(lake, 2)
+    land(lake, "2.json")
+    real: Any = catalogs.database_of
+
+    class Losing:
+        """An engine whose commits land, and whose answers are lost."""
+
+        def __init__(self, engine: Any) -> None:
+            self._engine = engine
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._engine, name)
+
+        @contextmanager
+        def begin(self) -> Iterator[Any]:
+            with self._engine.begin() as connection:
+                yield connection
+            raise OperationalError("commit", {}, Exception("server closed the connection"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalogs, "database_of", lambda catalog: Losing(real(catalog)))
+        newer = taken(lake)
+        restore(lake, folder)
+    assert numbers(lake, "bronze.events") == [1]
+    restore(lake, newer)
+    assert numbers(lake, "bronze.events") == [1, 2]
+
+
+def test_the_state_database_goes_to_another_kind(
+    request: pytest.FixtureRequest, lake: Settings, postgres: PostgresServer
+) -> None:
+    at = datetime(2026, 11, 21, 6, tzinfo=UTC)
+    name = ("a.json", StoredFile("file:///a.json", 1, "e", at))
+    LandingLog(lake.state.database, "events").append([name])
+    head = LandingLog(lake.state.database, "events").head()
+    for _ in range(2):  # to Postgres, and back
+        folder = taken(lake)
+        uri = postgres.new_database(PASSWORD) if lake.state.database.startswith("sqlite") else None
+        lake = changed(lake, LAKE_LANDING_LOG_URI=uri)
+        restore(lake, folder)
+        log = LandingLog(lake.state.database, "events")
+        assert (log.head(), [(each.name, each.landed_at) for each in log.files(0, 1)]) == (head, [("a.json", at)])
+
+
+def test_contracts_come_back_if_they_are_gone(lake: Settings, tmp_path: Path) -> None:
+    own = tmp_path / "contracts"
+    shutil.copytree(lake.contracts, own)
+    lake = changed(lake, LAKE_CONTRACTS=own)
+    folder = taken(lake)
+    text = (own / "events.yaml").read_bytes()
+    (own / "events.yaml").unlink()
+    (own / "sensors.yaml").write_text("changed")
+    done = restore(lake, folder)
+    assert (done.added, done.differing) == ([str(own / "events.yaml")], [str(own / "sensors.yaml")])
+    assert (own / "events.yaml").read_bytes() == text
+    assert (own / "sensors.yaml").read_text() == "changed"
+
+
+def test_snapshots_that_another_tool_expires_during_a_backup(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, expired = Tables.tag, []
+
+    def late(self: Tables, name: str, *arguments: Any) -> None:
+        if name == "silver.events" and not expired:
+            expired.append(name)
+            table = open_catalog(lake).load_table(name)
+            snapshot = table.current_snapshot()
+            assert snapshot is not None
+            append(table, 2, "silver-events")
+            table = open_catalog(lake).load_table(name)
+            table.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
+        real(self, name, *arguments)
+
+    monkeypatch.setattr(Tables, "tag", late)
+    made, folder = back_up(lake, folder_at(lake, None), WEEK)
+    assert expired
+    assert {each.name: each.rows for each in made.tables}["silver.events"] == 2
+    assert set(actions(plan_restore(lake, folder)).values()) == {"unchanged"}
+
+
+@pytest.mark.s3
+def test_backups_in_a_bucket(lake: Settings, bucket: str, s3_settings: Any) -> None:
+    lake = lake.model_copy(update={"s3": s3_settings})
+    place = folder_at(lake, f"s3://{bucket}/backups/")
+    first, second = (back_up(lake, place, WEEK)[1] for _ in range(2))
+    assert {str(folder) for _, folder in place.backups()} == {str(first), str(second)}
+    land(lake, "2.json")
+    commit(lake, 2)
+    done = restore(lake, first)
+    assert numbers(lake, "gold.answers") == [1]
+    assert (done.way_back or "").startswith(f"s3://{bucket}/backups/")
+
+
+def test_the_commands(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in variables(lake).items():
+        monkeypatch.setenv(name, str(value))
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(app, arguments)
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.output
+
+    assert "There are no backups." in run("backup", "--list")
+    made = json.loads(run("backup", "--json", "--keep", "1h"))
+    assert len(made["tables"]) == len(TABLES)
+    [listed] = json.loads(run("backup", "--list", "--json"))
+    assert listed["folder"] == made["folder"]
+    assert "5 tables, kept until" in run("backup", "--list")
+    commit(lake, 2)
+    with pytest.raises(UnavailableError):
+        run("restore", made["folder"], "--dry-run")
+    land(lake, "2.json")
+    said = run("restore", made["folder"], "--dry-run")
+    assert "bronze.events: put back, 1 row." in said
+    assert "Nothing was changed." in said
+    with pytest.raises(UsageError, match="was not confirmed"):
+        run("restore", made["folder"])
+    assert numbers(lake, "bronze.events") == [1, 2]
+    said = run("restore", made["folder"], "--yes")
+    assert "Restored." in said
+    assert numbers(lake, "bronze.events") == [1]
+    undo = said.partition("To undo it: lakeproof restore ")[2].strip()
+    assert json.loads(run("restore", undo, "--yes", "--json"))["is_done"]
+    assert numbers(lake, "bronze.events") == [1, 2]
+    with pytest.raises(UsageError, match="Expected a duration"):
+        run("backup", "--keep", "soon")
+
+
+def test_an_empty_lake_has_nothing_to_back_up(lake_settings: Settings) -> None:
+    with pytest.raises(UsageError, match="no tables to back up"):
+        taken(lake_settings)
+    assert not (lake_settings.home / "backups").exists()
