@@ -145,7 +145,17 @@ def test_the_guide_runs_several_streams(walked: tuple[dict[str, str], str]) -> N
 @pytest.mark.all
 @pytest.mark.spark
 def test_the_commands_of_operations_do_what_the_pages_say(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
-    said = shell("\n".join(blocks("docs/operations/recover.md", "sh")), walked[0])
+    make, put_back, *others = (
+        block.replace("target/", f"{tmp_path}/") for block in blocks("docs/operations/recover.md", "sh")
+    )
+    said = shell(make, walked[0])
+    [made] = re.findall(r"^\d+ tables backed up to (.*)\.$", said, re.MULTILINE)
+    assert f"{made}: " in said
+    said = shell(re.sub(rf"{tmp_path}/backups/\S+", made, put_back), walked[0])
+    assert said.count("unchanged") == 2 * 4
+    assert "Nothing was changed." in said
+    assert "Restored." in said
+    said = shell("\n".join(others), walked[0])
     assert "The next run resumes from the position in the tables." in said
     assert "Found 20 of 20 files" in said
     assert "not all queries run: exit code 4" in shell("\n".join(blocks("docs/operations/README.md", "sh")), walked[0])
