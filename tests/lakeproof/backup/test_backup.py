@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 from sqlalchemy.exc import OperationalError
 from tests.lakes import changed, variables
+from tests.selection import only_with_all
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 from typer.testing import CliRunner
 
@@ -32,7 +33,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.state.lease import LeaseHeldError, lease
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
-from lakeproof.storage import StoredFile
+from lakeproof.storage import StoredFile, open_storage
 
 ROW = pa.schema([("n", pa.int64())])
 SOURCE = pa.schema([("source", pa.string())])
@@ -58,10 +59,15 @@ def on_postgres(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     return changed(settings, LAKE_CATALOG_URI=uri, LAKE_LANDING_LOG_URI=uri)
 
 
-@pytest.fixture(params=["sqlite", "postgres", "rest"])
+def on_s3(request: pytest.FixtureRequest, _: Settings) -> Settings:
+    settings: Settings = request.getfixturevalue("s3_lake_settings")
+    return settings
+
+
+@pytest.fixture(params=["sqlite", only_with_all("postgres"), "rest", pytest.param("s3", marks=pytest.mark.s3)])
 def any_lake(request: pytest.FixtureRequest, lake_settings: Settings) -> Settings:
     """A lake with a table of each layer, on each catalog."""
-    makers = {"sqlite": lambda _, settings: settings, "postgres": on_postgres, "rest": on_rest}
+    makers = {"sqlite": lambda _, settings: settings, "postgres": on_postgres, "rest": on_rest, "s3": on_s3}
     return filled(makers[request.param](request, lake_settings))
 
 
@@ -120,9 +126,8 @@ def pointers(settings: Settings) -> dict[str, str]:
 
 def land(settings: Settings, *names: str) -> None:
     for name in names:
-        path = settings.home / "landing" / "events" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"[]")
+        storage = open_storage(settings.landing.uri, settings.s3)
+        storage.replace(f"{settings.landing.uri}/events/{name}", b"[]")
 
 
 def test_every_table_goes_back_and_forth(any_lake: Settings) -> None:
@@ -356,7 +361,15 @@ def failing(patch: pytest.MonkeyPatch, owner: Any, name: str) -> Iterator[None]:
             yield
 
 
-@pytest.mark.parametrize("step", ["put_back_sinks", "replace", "put_back_rows", "remove_checkpoint"])
+@pytest.mark.parametrize(
+    ("any_lake", "step"),
+    [
+        pytest.param(kind, step, marks=[pytest.mark.all] * (kind != "sqlite"), id=f"{kind}-{step}")
+        for kind in ("sqlite", "postgres", "rest")
+        for step in ("put_back_sinks", "replace", "put_back_rows", "remove_checkpoint")
+    ],
+    indirect=["any_lake"],
+)
 def test_a_restore_that_is_killed_is_repeated(any_lake: Settings, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     land(any_lake, "2.json")
     folder = taken(any_lake)
