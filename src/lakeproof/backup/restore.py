@@ -121,8 +121,8 @@ def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, wa
     _check_place(settings, folder, manifest)  # before anything is created
     with ExitStack() as held, catalog_errors():
         state = open_database(settings.state.database)
-        for name in _leases(state, manifest):
-            held.enter_context(lease(settings.state.database, name))
+        names = _leases(state, manifest)
+        leases = [held.enter_context(lease(settings.state.database, name)) for name in names]
         content = folder.read(STATE, manifest)
         work = _work(settings, folder, manifest, accept_loss=accept_loss, are_held=True)
         if refused := work.plan.refusal(accept_loss=accept_loss):
@@ -134,8 +134,12 @@ def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, wa
             work = _work(settings, folder, manifest, accept_loss=True, are_held=True)
             work.plan.way_back = way
         with local_state(content) as (_, saved):
+            for each in leases:
+                each.check()  # a machine that was suspended may have lost them
             put_back_sinks(saved, state, work.kept_tables)
             Tables(settings).replace(work.changes, work.before)
+            for each in leases:
+                each.check()
             put_back_rows(saved, state, work.kept_streams)
         for stream in _streams(manifest.tables):
             remove_checkpoint(settings, bronze_query(stream))

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from lakeproof.addresses import sqlite_uri
+from lakeproof.addresses import encoded, sqlite_uri
 from lakeproof.backup.catalogs import GoneError, Metadata, Tables, current, parsed
 from lakeproof.backup.manifest import MANIFEST, STATE, Folder, Manifest, SavedTable, digest, now
 from lakeproof.catalog import catalog_errors
 from lakeproof.errors import UnavailableError, UsageError
-from lakeproof.move.outside import check_tables
+from lakeproof.landing.zone import zone_at
+from lakeproof.move.outside import OURS, check_tables
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
 from lakeproof.state.rows import OF_STREAMS, save_rows
@@ -32,6 +33,7 @@ def back_up(settings: Settings, place: Folder, keep: timedelta) -> tuple[Manifes
     Tags of Iceberg keep the files of the tables for the time `keep`.
     """
     check_tables(settings)  # the tags would be in another lake
+    _check_place(settings, place)
     with catalog_errors(), local_state() as (path, saved):
         tables, at = Tables(settings), now()
         state = open_database(settings.state.database)
@@ -76,6 +78,17 @@ def local_state(content: bytes | None = None) -> Iterator[tuple[Path, Engine]]:
             yield path, engine
         finally:
             engine.dispose()
+
+
+def _check_place(settings: Settings, place: Folder) -> None:
+    """Refuse a place whose files would land as batches, or be removed as orphans of a table."""
+    tables = (f"{settings.catalog.warehouse_uri}/{namespace}" for namespace in OURS)
+    others = [settings.landing.uri]
+    if settings.catalog.kind == "sql":  # of a REST catalog, only the server knows the warehouse
+        others += map(encoded, tables)
+    for root in (zone_at(uri, settings.s3).root for uri in others):
+        if f"{place.uri}/".startswith(f"{root}/"):
+            raise UsageError(f"{place} is in {root}, which is for other files.", "Use another folder or prefix.")
 
 
 def _tagged(tables: Tables, made: Manifest) -> tuple[list[SavedTable], dict[str, bytes]]:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakeproof.command import wide_console
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings, load_settings
 from lakeproof.streams import printable
@@ -39,7 +40,9 @@ def backup(
     if only_list:
         _list(settings, to, as_json=as_json)
         return
-    made, folder = back_up(settings, place, read_option(keep))
+    kept = read_option(keep)
+    with wide_console().status("Backing up …"):
+        made, folder = back_up(settings, place, kept)
     if as_json:
         typer.echo(json.dumps({"folder": str(folder), **asdict(made)}, indent=2, default=datetime.isoformat))
         return
@@ -74,7 +77,8 @@ def restore(
     if asks and (as_json or not sys.stdin.isatty()):
         raise UsageError("The restore was not confirmed.", "Use --yes, or --dry-run to see what it would do.")
     if not yes or dry_run:
-        plan = plan_restore(settings, folder, accept_loss=accept_loss)
+        with wide_console().status("Checking …"):
+            plan = plan_restore(settings, folder, accept_loss=accept_loss)
         typer.echo(plan_as_json(plan) if as_json else printable("\n".join(lines(plan))))
         if refused := plan.refusal(accept_loss=accept_loss):
             raise refused
@@ -83,7 +87,8 @@ def restore(
                 typer.echo("Nothing was changed.")
             return
         typer.confirm("Restore it?", abort=True)
-    done = restore_backup(settings, folder, accept_loss=accept_loss, way_back=not no_backup)
+    with wide_console().status("Restoring …"):
+        done = restore_backup(settings, folder, accept_loss=accept_loss, way_back=not no_backup)
     typer.echo(plan_as_json(done) if as_json else printable("\n".join(lines(done))))
 
 

@@ -1,8 +1,10 @@
 """Backups and restores of small tables, on every catalog, and what an operator, another tool or time does to them."""
 
 import json
+import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -11,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
@@ -29,7 +32,10 @@ from lakeproof.backup.take import back_up
 from lakeproof.catalog import open_catalog
 from lakeproof.cli import app
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.history.apply import adopt, carry_out, plan
 from lakeproof.settings import Settings
+from lakeproof.state.breaker_log import BreakerLog, Query
+from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.state.lease import LeaseHeldError, lease
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
@@ -487,13 +493,17 @@ def test_the_state_database_goes_to_another_kind(
     name = ("a.json", StoredFile("file:///a.json", 1, "e", at))
     LandingLog(lake.state.database, "events").append([name])
     head = LandingLog(lake.state.database, "events").head()
+    BreakerLog(lake.state.database, "events").pause(Query.STREAM, ("0", "1", "c"), {"bad": 1}, None)
     for _ in range(2):  # to Postgres, and back
         folder = taken(lake)
         uri = postgres.new_database(PASSWORD) if lake.state.database.startswith("sqlite") else None
+        BreakerLog(lake.state.database, "events").accept()
         lake = changed(lake, LAKE_LANDING_LOG_URI=uri)
         restore(lake, folder)
         log = LandingLog(lake.state.database, "events")
         assert (log.head(), [(each.name, each.landed_at) for each in log.files(0, 1)]) == (head, [("a.json", at)])
+        [pause] = BreakerLog(lake.state.database, "events").paused()
+        assert (pause.found, pause.accepted_at) == ({"bad": 1}, None)  # of the time of the backup
 
 
 def test_contracts_come_back_if_they_are_gone(lake: Settings, tmp_path: Path) -> None:
@@ -508,6 +518,50 @@ def test_contracts_come_back_if_they_are_gone(lake: Settings, tmp_path: Path) ->
     assert (done.added, done.differing) == ([str(own / "events.yaml")], [str(own / "sensors.yaml")])
     assert (own / "events.yaml").read_bytes() == text
     assert (own / "sensors.yaml").read_text() == "changed"
+
+
+def test_a_contract_that_was_applied_later_is_applied_again(lake_settings: Settings, tmp_path: Path) -> None:
+    lake = changed(lake_settings, LAKE_CONTRACTS=tmp_path / "contracts")
+    shutil.copytree(lake_settings.contracts, lake.contracts)
+    catalog, log, file = open_catalog(lake), ContractLog(lake.state.database), lake.contracts / "events.yaml"
+    old = adopt(catalog, lake, "events", log)
+    folder = taken(lake)
+    text = yaml.safe_load(file.read_text())
+    text["version"] = "9.0.0"
+    text["schema"][0]["properties"].append({"name": "later", "logicalType": "string", "physicalType": "string"})
+    file.write_text(yaml.safe_dump(text))
+    carry_out(catalog, plan(catalog, lake, "events"), log)
+    newer = log.current("events")
+    assert newer != old.digest
+    done = restore(lake, folder)
+    assert done.differing == [str(file)]
+    assert log.current("events") == old.digest
+    assert "later" not in catalog.load_table("bronze.events").schema().column_names
+    with pytest.raises(UsageError, match=r"Contract 9\.0\.0 of events has not been applied") as refused:
+        adopt(catalog, lake, "events", log)
+    assert "lakeproof contract apply events" in refused.value.hint
+    carry_out(catalog, plan(catalog, lake, "events"), log)
+    assert adopt(catalog, lake, "events", log).digest == newer
+    assert "later" in catalog.load_table("bronze.events").schema().column_names
+
+
+@pytest.mark.parametrize("place", ["landing", "landing/events/backups", "warehouse/bronze/events"])
+def test_a_backup_where_it_would_be_taken_for_something_else(lake: Settings, place: str) -> None:
+    before = pointers(lake)
+    with pytest.raises(UsageError, match="which is for other files"):
+        back_up(lake, folder_at(lake, str(lake.home / place)), WEEK)
+    assert pointers(lake) == before
+
+
+def test_files_that_were_published_later_are_mentioned(lake: Settings) -> None:
+    folder = taken(lake)
+    assert not plan_restore(lake, folder).published
+    storage = open_storage(lake.sinks.files, lake.s3)
+    storage.write_new(f"{lake.sinks.files}/answers/1.parquet", b"")
+    path = lake.home / "published" / "answers" / "1.parquet"
+    os.utime(path, (time.time() + 60, time.time() + 60))
+    plan = plan_restore(lake, folder)
+    assert "Files were published after the backup." in "\n".join(restoring.lines(plan))
 
 
 def test_snapshots_that_another_tool_expires_during_a_backup(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
