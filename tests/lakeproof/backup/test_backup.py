@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
@@ -104,8 +105,12 @@ def append(table: Table, number: int, query: str | None = None, follows: str = "
     with table.transaction() as transaction:
         transaction.append(rows)
         if query:
-            marker = {"marker": {"checkpoint_id": follows, "end": str(number)}}
-            transaction.set_properties({f"lakeproof.marker.{query}": json.dumps(marker)})
+            transaction.set_properties(marker(number, query, follows))
+
+
+def marker(number: int, query: str, follows: str = "") -> dict[str, str]:
+    found = {"marker": {"checkpoint_id": follows, "end": str(number)}}
+    return {f"lakeproof.marker.{query}": json.dumps(found)}
 
 
 def numbers(settings: Settings, name: str) -> list[int]:
@@ -237,6 +242,35 @@ def test_writers_go_on_during_backups(any_lake: Settings) -> None:
     assert len(written) > 3
     restore(any_lake, made[0][1])
     assert numbers(any_lake, "gold.answers") == list(range(1, ends_of(made[0][0])["gold.answers"] + 1))
+
+
+def test_tables_of_a_server_fit_together_while_they_change(
+    request: pytest.FixtureRequest, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = filled(on_rest(request, lake_settings))
+    real, looks, number, every = catalogs.table_or_none, 0, 1, 7
+    opened = [open_catalog(lake).load_table(name) for name in TABLES]
+
+    def look(catalog: Catalog, name: str) -> Table | None:
+        nonlocal looks, number
+        looks += 1
+        if looks % every == 0:  # two looks at the three tables of bronze are six
+            number += 1
+            for table in opened:
+                with table.transaction() as transaction:
+                    transaction.set_properties(marker(number, TABLES[".".join(table.name())]))
+        return real(catalog, name)
+
+    monkeypatch.setattr(catalogs, "table_or_none", look)
+    tables = Tables(lake)
+    for moments in (7, 8, 9, 10, 11):
+        every = moments
+        found = {name: catalogs.parsed(tables.read(at)) for name, at in tables.pointers().items()}
+        markers = {name: found[name]["properties"][f"lakeproof.marker.{query}"] for name, query in TABLES.items()}
+        ends = {name: int(json.loads(text)["marker"]["end"]) for name, text in markers.items()}
+        assert ends["gold.answers"] <= ends["silver.events"] <= ends["bronze.events"]
+        assert ends["bronze.events"] == ends["dead_letters.events"] == ends["ledger.events"]
+    assert number > 4
 
 
 def ends_of(manifest: Any) -> dict[str, int]:
@@ -415,6 +449,28 @@ def test_a_restore_that_is_killed_between_two_tables_of_a_server(
         restore(lake, folder)
         for name in ("bronze.events", "silver.events", "gold.answers"):
             assert numbers(lake, name) == [1], name
+
+
+def test_sinks_are_saved_before_tables_and_the_landing_log_after(
+    lake: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Any = take._tagged
+    positions, log = SinkPositions(lake.state.database), LandingLog(lake.state.database, "events")
+
+    def slow(*arguments: Any) -> Any:
+        found = real(*arguments)
+        commit(lake, 2)
+        positions.record("silver.events-to-t", "silver.events", SinkPosition("id", "topic", "{}"), None)
+        log.append([("2.json", StoredFile("file:///2.json", 1, "e", datetime.now(UTC)))])
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(take, "_tagged", slow)
+        folder = taken(lake)
+    land(lake, "2.json")
+    restore(lake, folder)
+    assert positions.get("silver.events-to-t") is None  # it would be ahead of its table
+    assert LandingLog(lake.state.database, "events").knows("2.json")
 
 
 def test_a_backup_that_is_killed_is_none(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
