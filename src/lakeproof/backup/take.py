@@ -17,12 +17,12 @@ from lakeproof.backup.manifest import MANIFEST, STATE, Folder, Manifest, SavedTa
 from lakeproof.catalog import catalog_errors
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.landing.zone import zone_at
-from lakeproof.move.outside import OURS, check_tables
+from lakeproof.move.outside import check_tables
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
-from lakeproof.state.rows import OF_STREAMS, save_rows
+from lakeproof.state.rows import BOOK, OF_STREAMS, save_rows
 from lakeproof.state.schema import CONTRACT_TEXTS, SINK_POSITIONS
-from lakeproof.tables.names import MARKER, REBUILDING
+from lakeproof.tables.names import MARKER, NAMESPACES, REBUILDING
 
 _ATTEMPTS = 5
 
@@ -50,7 +50,7 @@ def back_up(settings: Settings, place: Folder, keep: timedelta) -> tuple[Manifes
         found, contents = _tagged(tables, made)
         if not found:
             raise UsageError("There are no tables to back up.", "Run the consumer first.")
-        save_rows(state, saved, [CONTRACT_TEXTS, *OF_STREAMS])
+        save_rows(state, saved, [CONTRACT_TEXTS, *OF_STREAMS, *BOOK])
         saved.dispose()
         contents |= {STATE: path.read_bytes(), **_definitions(settings)}
     folder = place.child(made.id)
@@ -82,7 +82,7 @@ def local_state(content: bytes | None = None) -> Iterator[tuple[Path, Engine]]:
 
 def _check_place(settings: Settings, place: Folder) -> None:
     """Refuse a place whose files would land as batches, or be removed as orphans of a table."""
-    tables = (f"{settings.catalog.warehouse_uri}/{namespace}" for namespace in OURS)
+    tables = (f"{settings.catalog.warehouse_uri}/{namespace}" for namespace in NAMESPACES)
     others = [settings.landing.uri]
     if settings.catalog.kind == "sql":  # of a REST catalog, only the server knows the warehouse
         others += map(encoded, tables)
