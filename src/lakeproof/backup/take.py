@@ -20,7 +20,7 @@ from lakeproof.landing.zone import zone_at
 from lakeproof.move.outside import check_tables
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
-from lakeproof.state.rows import OF_STREAMS, save_rows
+from lakeproof.state.rows import BOOK, OF_STREAMS, save_rows
 from lakeproof.state.schema import CONTRACT_TEXTS, SINK_POSITIONS
 from lakeproof.tables.names import MARKER, NAMESPACES, REBUILDING
 
@@ -50,7 +50,7 @@ def back_up(settings: Settings, place: Folder, keep: timedelta) -> tuple[Manifes
         found, contents = _tagged(tables, made)
         if not found:
             raise UsageError("There are no tables to back up.", "Run the consumer first.")
-        save_rows(state, saved, [CONTRACT_TEXTS, *OF_STREAMS])
+        save_rows(state, saved, [CONTRACT_TEXTS, *OF_STREAMS, *BOOK])
         saved.dispose()
         contents |= {STATE: path.read_bytes(), **_definitions(settings)}
     folder = place.child(made.id)

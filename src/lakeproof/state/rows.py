@@ -16,11 +16,15 @@ from lakeproof.state.schema import (
     GIVEN_UP,
     GIVEN_UP_OFFSETS,
     LOGS,
+    PROOFS,
+    PROVEN_FILES,
     SINK_POSITIONS,
 )
 
 OF_STREAMS = (LOGS, FILES, GIVEN_UP, CURRENT_CONTRACTS, BEGUN, GIVEN_UP_OFFSETS, BREAKER_TRIPS)
 """Tables whose rows belong to a stream. Leases and errors of queries are of running programs, and are not copied."""
+BOOK = (PROOFS, PROVEN_FILES)
+"""The book of proofs says what was done: it is put back only where it was lost."""
 _AT_ONCE = 10_000
 
 
@@ -40,6 +44,9 @@ def put_back_rows(source: Engine, target: Engine, kept: Collection[str]) -> None
     with source.connect() as reading, transaction(target) as writing:
         for table in OF_STREAMS:
             _replace(reading, writing, table, table.c.stream, kept)
+        if writing.scalar(select(PROOFS.c.number).limit(1)) is None:
+            for table in BOOK:
+                _copy(reading, writing, table)
 
 
 def put_back_sinks(source: Engine, target: Engine, kept: Collection[str]) -> None:

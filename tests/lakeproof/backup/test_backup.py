@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,10 @@ from lakeproof.history.apply import adopt, carry_out, plan
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog, Query
 from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.database import open_database, transaction
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.state.lease import LeaseHeldError, lease
+from lakeproof.state.proofs import Kind, Outcome, Proof, ProvenFile, last_clean, record
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 from lakeproof.storage import StoredFile, open_storage
 
@@ -550,6 +553,9 @@ def test_the_state_database_goes_to_another_kind(
     LandingLog(lake.state.database, "events").append([name])
     head = LandingLog(lake.state.database, "events").head()
     BreakerLog(lake.state.database, "events").pause(Query.STREAM, ("0", "1", "c"), {"bad": 1}, None)
+    proof = Proof("events", Kind.ALL, at, at, "me@here", Outcome.CLEAN, 0)
+    file = ProvenFile("bronze.events", "file:///1.parquet", "t", 1, -(2**63))
+    record(open_database(lake.state.database), proof, [file])
     for _ in range(2):  # to Postgres, and back
         folder = taken(lake)
         uri = postgres.new_database(PASSWORD) if lake.state.database.startswith("sqlite") else None
@@ -558,6 +564,8 @@ def test_the_state_database_goes_to_another_kind(
         restore(lake, folder)
         log = LandingLog(lake.state.database, "events")
         assert (log.head(), [(each.name, each.landed_at) for each in log.files(0, 1)]) == (head, [("a.json", at)])
+        with transaction(open_database(lake.state.database)) as connection:
+            assert last_clean(connection, "events") == (replace(proof, number=1), [file])
         [pause] = BreakerLog(lake.state.database, "events").paused()
         assert (pause.found, pause.accepted_at) == ({"bad": 1}, None)  # of the time of the backup
 
