@@ -89,6 +89,8 @@ class BronzeQuery(Query):
         schema_ids.check(load_contract(settings.contracts, stream))
         contract = adopt(catalog, settings, stream, ContractLog(settings.state.database))
         source.prepare(catalog)
+        if self._source == "files":
+            self.reads = [source.root]
         schema_ids.prepare(contract)
         self.plan(catalog, source, contract, schema_ids)
         if not self._prepared.is_interrupted:

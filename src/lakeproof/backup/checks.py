@@ -67,7 +67,7 @@ def lost_files(
     """Landed files that the tables have now, that the backup does not have, and that are no longer there to be read."""
     if live is None:
         return []
-    zone = landing_zone(settings, stream)
+    zone = landing_zone(settings, stream, live.properties)
     new = _sources(live, io) - _sources(saved, io)
     if not new:
         return []

@@ -3,7 +3,7 @@
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import version
@@ -15,8 +15,8 @@ from lakeproof.addresses import encoded, sqlite_uri
 from lakeproof.backup.catalogs import GoneError, Metadata, Tables, current, parsed
 from lakeproof.backup.manifest import MANIFEST, STATE, Folder, Manifest, SavedTable, digest, now
 from lakeproof.catalog import catalog_errors
-from lakeproof.errors import UnavailableError, UsageError
-from lakeproof.landing.zone import zone_at
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.landing.zone import landing_zone, zone_at
 from lakeproof.move.outside import check_tables
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
@@ -86,9 +86,13 @@ def _check_place(settings: Settings, place: Folder) -> None:
     others = [settings.landing.uri]
     if settings.catalog.kind == "sql":  # of a REST catalog, only the server knows the warehouse
         others += map(encoded, tables)
-    for root in (zone_at(uri, settings.s3).root for uri in others):
-        if f"{place.uri}/".startswith(f"{root}/"):
-            raise UsageError(f"{place} is in {root}, which is for other files.", "Use another folder or prefix.")
+    zones = [zone_at(uri, settings.s3) for uri in others]
+    for path in sorted(settings.contracts.glob("*.yaml")):
+        with suppress(LakeproofError):  # a contract that cannot be read is no reason to have no backup
+            zones.append(landing_zone(settings, path.stem))
+    for zone in zones:
+        if zone.contains(place.uri):
+            raise UsageError(f"{place} is in {zone.root}, which is for other files.", "Use another folder or prefix.")
 
 
 def _tagged(tables: Tables, made: Manifest) -> tuple[list[SavedTable], dict[str, bytes]]:

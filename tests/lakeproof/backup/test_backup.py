@@ -617,6 +617,18 @@ def test_a_backup_where_it_would_be_taken_for_something_else(lake: Settings, pla
     assert pointers(lake) == before
 
 
+def test_a_backup_where_a_stream_lands_at_an_address_of_its_own(lake: Settings, tmp_path: Path) -> None:
+    contracts, elsewhere = tmp_path / "contracts", tmp_path / "elsewhere"
+    shutil.copytree(lake.contracts, contracts)
+    server = f"servers: [{{server: landing, type: local, path: {elsewhere}}}]\n"
+    (contracts / "events.yaml").write_text(server + (contracts / "events.yaml").read_text())
+    (contracts / "broken.yaml").write_text("landing: [")
+    own = changed(lake, LAKE_CONTRACTS=contracts)
+    with pytest.raises(UsageError, match="which is for other files"):
+        back_up(own, folder_at(own, str(elsewhere / "backups")), WEEK)
+    back_up(own, folder_at(own, str(tmp_path / "backups")), WEEK)
+
+
 def test_files_that_were_published_later_are_mentioned(lake: Settings) -> None:
     folder = taken(lake)
     assert not plan_restore(lake, folder).published
