@@ -98,20 +98,21 @@ Change = Callable[[Settings], None]
 
 
 def remove(table: str, **place: object) -> tuple[Change, Change]:
-    """Remove rows of a table, and what puts them back."""
-    kept = []
+    """Remove rows of a table, and roll back: PyIceberg does not put back a null list of objects as it was."""
+    kept: list[int] = []
     terms = [EqualTo(name, value) for name, value in place.items()]
     condition = And(*terms) if len(terms) > 1 else terms[0]
 
     def plant(settings: Settings) -> None:
         found = open_catalog(settings).load_table(table)
-        removed = found.scan(condition).to_arrow()
-        assert len(removed)
-        kept.append(removed)
+        before = found.current_snapshot()
+        assert before
+        assert len(found.scan(condition).to_arrow())
+        kept.append(before.snapshot_id)
         found.delete(condition)
 
     def restore(settings: Settings) -> None:
-        open_catalog(settings).load_table(table).append(kept.pop())
+        open_catalog(settings).load_table(table).manage_snapshots().set_current_snapshot(kept.pop()).commit()
 
     return plant, restore
 

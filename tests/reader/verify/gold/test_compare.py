@@ -27,6 +27,7 @@ from reader.verify.check import Finding, Findings
 from reader.verify.gold import windows as windows_module
 from reader.verify.gold.compare import compare_gold
 from reader.verify.gold.windows import Taken, Windows
+from reader.verify.spans import Span
 
 ORDERS = parse_contract(CONTRACT.encode(), "orders.yaml", "orders")
 SILVER = bronze_schema(ORDERS).as_arrow()
@@ -399,7 +400,7 @@ def values(row: Row) -> tuple[Any, ...]:
 def test_slices_are_all_times_and_no_time_twice(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows_module, "_SLICE_ROWS", 2)
     lake = Lake(session, SLIDING, [order(NOON + number * 6 * HOUR) for number in range(5)])
-    slices = Windows(session, lake.product, ORDERS, lake.taken).slices()
+    slices = Windows(session, lake.product, ORDERS, lake.taken).slices(Span())
     assert len(slices) == 5
     assert (slices[0].start, slices[-1].end) == (None, None)
     assert all(one.end == following.start for one, following in pairwise(slices))
