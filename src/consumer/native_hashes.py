@@ -1,6 +1,6 @@
 """Hashes of rows by the native judge's package, if that is installed.
 
-It makes the texts of :mod:`consumer.texts`, and the hashes of these, 20 times as fast. Without it, or where it fails,
+It makes the texts of :mod:`consumer.texts`, and the hashes of these, five times as fast. Without it, or where it fails,
 Python makes the same.
 """
 

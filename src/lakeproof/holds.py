@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from lakeproof.contracts.read.names import is_identifier
-from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -29,6 +29,16 @@ FoundT = TypeVar("FoundT")
 _LONGEST_WAIT = 1.0
 _RENEWAL = timedelta(hours=1)
 _CLOCKS_DIFFER = timedelta(seconds=30)  # of the machines that commit
+
+
+class CannotHoldError(LakeproofError):
+    """A table whose format PyIceberg cannot write to an SQL catalog."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f"{table} cannot be held: PyIceberg does not write tables of format 3 to an SQL catalog.",
+            f"Let Spark tag it: ALTER TABLE lake.{table} CREATE TAG `{PREFIX}NAME` RETAIN 6 HOURS.",
+        )
 
 
 @dataclass(frozen=True)
@@ -128,6 +138,8 @@ def _commit(catalog: "Catalog", table: str, change: "Callable[[Table], FoundT]")
             return change(catalog.load_table(table))
         except CommitFailedException:
             time.sleep(_LONGEST_WAIT * attempt / _ATTEMPTS)
+        except NotImplementedError as error:
+            raise CannotHoldError(table) from error
     raise UnavailableError(f"Cannot change {table}: writers keep changing it.", "Run it again.")
 
 
@@ -151,8 +163,11 @@ def holding(
                 for table in names:
                     snapshot_id = None if table in held else _as_of(catalog, table, began)
                     if (table in held or snapshot_id) and not ending.is_set():
-                        hold(catalog, table, name, datetime.now(UTC) + keep, snapshot_id)
-                        held.add(table)
+                        try:
+                            hold(catalog, table, name, datetime.now(UTC) + keep, snapshot_id)
+                            held.add(table)
+                        except CannotHoldError as error:
+                            log.warning("snapshots are not held", error=error.message)
         except Exception as error:  # noqa: BLE001 - whatever PyIceberg raises: the reader goes on without
             log.warning("snapshots are not held", error=str(error))
 

@@ -1,5 +1,6 @@
 """Registered readers: their snapshot stays until the deadline, and the newest writer is never held up by them."""
 
+import json
 import subprocess
 import time
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from tests.programs import forked
 
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
-from lakeproof.holds import PREFIX, hold, holding, holds_of, release
+from lakeproof.holds import PREFIX, CannotHoldError, hold, holding, holds_of, release
 from lakeproof.settings import Settings
 
 NAME = "bronze.things"
@@ -111,6 +112,15 @@ def test_a_long_check_holds_what_it_began_with_and_a_short_one_writes_nothing(
             time.sleep(0.05)
         assert held(catalog)["check"][0] == first
     assert f"{PREFIX}check" not in catalog.load_table(NAME).metadata.refs
+
+
+def test_a_table_that_pyiceberg_does_not_write_is_said_to_be_free(catalog: Catalog) -> None:
+    path = Path(catalog.load_table(NAME).metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    path.write_text(json.dumps(metadata | {"format-version": 3, "next-row-id": 0}))
+    with pytest.raises(CannotHoldError, match=f"{NAME} cannot be held: PyIceberg does not write tables of format 3"):
+        hold(catalog, NAME, "report", datetime.now(UTC) + HOUR)
+    assert held(catalog) == {}
 
 
 def test_the_command(catalog: Catalog, lake_settings: Settings, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 from sqlalchemy.exc import OperationalError
 from tests.lakes import changed, variables
-from tests.selection import only_with_all
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 from typer.testing import CliRunner
 
@@ -74,7 +73,7 @@ def on_s3(request: pytest.FixtureRequest, _: Settings) -> Settings:
     return settings
 
 
-@pytest.fixture(params=["sqlite", only_with_all("postgres"), "rest", pytest.param("s3", marks=pytest.mark.s3)])
+@pytest.fixture
 def any_lake(request: pytest.FixtureRequest, lake_settings: Settings) -> Settings:
     """A lake with a table of each layer, on each catalog."""
     makers = {"sqlite": lambda _, settings: settings, "postgres": on_postgres, "rest": on_rest, "s3": on_s3}
@@ -144,6 +143,14 @@ def land(settings: Settings, *names: str) -> None:
         storage.replace(f"{settings.landing.uri}/events/{name}", b"[]")
 
 
+def on(*kinds: str) -> pytest.MarkDecorator:
+    """Run a test on some kinds of lakes, and with ``ALL=1`` on the others."""
+    every = ("sqlite", "postgres", "rest", "s3")
+    marks = {kind: [pytest.mark.all] * (kind not in kinds) + [pytest.mark.s3] * (kind == "s3") for kind in every}
+    return pytest.mark.parametrize("any_lake", [pytest.param(kind, marks=marks[kind]) for kind in every], indirect=True)
+
+
+@on("sqlite", "rest", "s3")
 def test_every_table_goes_back_and_forth(any_lake: Settings) -> None:
     land(any_lake, "2.json", "3.json")
     first = taken(any_lake)
@@ -176,6 +183,7 @@ def test_every_table_goes_back_and_forth(any_lake: Settings) -> None:
     assert numbers(any_lake, "gold.answers") == [1, 2, 3, 4]
 
 
+@on("sqlite")
 def test_a_lost_catalog_is_registered_again(any_lake: Settings) -> None:
     folder = taken(any_lake)
     commit(any_lake, 2)
@@ -192,6 +200,7 @@ def test_a_lost_catalog_is_registered_again(any_lake: Settings) -> None:
     assert numbers(any_lake, "bronze.events") == [1, 3]
 
 
+@on("rest")
 def test_a_table_that_was_replaced_comes_back(any_lake: Settings) -> None:
     folder = taken(any_lake)
     catalog = open_catalog(any_lake)
@@ -207,6 +216,7 @@ def test_a_table_that_was_replaced_comes_back(any_lake: Settings) -> None:
     assert numbers(any_lake, "silver.events") == [7]
 
 
+@on("sqlite")
 def test_writers_go_on_during_backups(any_lake: Settings) -> None:
     ended, written, errors = threading.Event(), [1], []
 
@@ -404,15 +414,8 @@ def failing(patch: pytest.MonkeyPatch, owner: Any, name: str) -> Iterator[None]:
             yield
 
 
-@pytest.mark.parametrize(
-    ("any_lake", "step"),
-    [
-        pytest.param(kind, step, marks=[pytest.mark.all] * (kind != "sqlite"), id=f"{kind}-{step}")
-        for kind in ("sqlite", "postgres", "rest")
-        for step in ("put_back_sinks", "replace", "put_back_rows", "remove_checkpoint")
-    ],
-    indirect=["any_lake"],
-)
+@pytest.mark.parametrize("step", ["put_back_sinks", "replace", "put_back_rows", "remove_checkpoint"])
+@on("sqlite")
 def test_a_restore_that_is_killed_is_repeated(any_lake: Settings, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     land(any_lake, "2.json")
     folder = taken(any_lake)
@@ -429,6 +432,7 @@ def test_a_restore_that_is_killed_is_repeated(any_lake: Settings, monkeypatch: p
     assert not LandingLog(any_lake.state.database, "events").knows("later.json")
 
 
+@pytest.mark.all
 def test_a_restore_that_is_killed_between_two_tables_of_a_server(
     request: pytest.FixtureRequest, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
