@@ -15,8 +15,11 @@ def tables_of_stream(settings: Settings, stream: str) -> dict[str, Maintenance]:
     def contract_of(name: str) -> Contract:
         return load_contract(settings.contracts, name)
 
-    own = contract_of(stream).maintenance
+    contract = contract_of(stream)
+    own = contract.maintenance
     found = dict.fromkeys((*astuple(stream_tables(stream)), *astuple(silver_tables(stream))), own)
+    if not contract.silver:
+        return found  # its products are ignored
     for product in load_products(settings.gold, [stream], contract_of):
         found[gold_table(product.name)] = product.maintenance
     for samples in load_all_samples(settings.gold, [stream], contract_of):
