@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
+from lakeproof.catalog import CATALOG
 from lakeproof.contracts.read.names import is_identifier
 from lakeproof.errors import UnavailableError, UsageError
 
@@ -29,6 +30,10 @@ FoundT = TypeVar("FoundT")
 _LONGEST_WAIT = 1.0
 _RENEWAL = timedelta(hours=1)
 _CLOCKS_DIFFER = timedelta(seconds=30)  # of the machines that commit
+
+
+class CannotHoldError(UsageError):
+    """A table to which only Spark can write."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,11 @@ def _commit(catalog: "Catalog", table: str, change: "Callable[[Table], FoundT]")
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return change(catalog.load_table(table))
+        except NotImplementedError as error:
+            raise CannotHoldError(
+                f"PyIceberg cannot change {table}: its format version is 3.",
+                f"In Spark: ALTER TABLE {CATALOG}.{table} CREATE TAG `{PREFIX}NAME` RETAIN 1 DAYS. DROP TAG ends it.",
+            ) from error
         except CommitFailedException:
             time.sleep(_LONGEST_WAIT * attempt / _ATTEMPTS)
     raise UnavailableError(f"Cannot change {table}: writers keep changing it.", "Run it again.")
@@ -151,8 +161,9 @@ def holding(
                 for table in names:
                     snapshot_id = None if table in held else _as_of(catalog, table, began)
                     if (table in held or snapshot_id) and not ending.is_set():
-                        hold(catalog, table, name, datetime.now(UTC) + keep, snapshot_id)
-                        held.add(table)
+                        with suppress(CannotHoldError):
+                            hold(catalog, table, name, datetime.now(UTC) + keep, snapshot_id)
+                            held.add(table)
         except Exception as error:  # noqa: BLE001 - whatever PyIceberg raises: the reader goes on without
             log.warning("snapshots are not held", error=str(error))
 

@@ -12,10 +12,12 @@ from pyiceberg.table import Table
 from tests.lakes import variables
 from tests.programs import forked
 
+from consumer.layers.rebuild import _mark_replaced
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
-from lakeproof.holds import PREFIX, hold, holding, holds_of, release
+from lakeproof.holds import PREFIX, CannotHoldError, hold, holding, holds_of, release
 from lakeproof.settings import Settings
+from lakeproof.tables.names import REPLACED
 
 NAME = "bronze.things"
 ROWS = pa.table({"id": [1, 2]})
@@ -91,6 +93,22 @@ def test_what_cannot_be_held(catalog: Catalog) -> None:
     assert hold(catalog, NAME, "reader", datetime.now(UTC) + HOUR, snapshot_id=1) is None
     with pytest.raises(UsageError, match="not a name for a reader"):
         hold(catalog, NAME, "a b", datetime.now(UTC) + HOUR)
+
+
+def test_a_table_that_pyiceberg_cannot_write_is_named(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, lake_settings: Settings
+) -> None:
+    def cannot_write(*_arguments: object, **_named: object) -> str:
+        raise NotImplementedError("Writing V3 is not yet supported")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(catalog.load_table(NAME).metadata), "model_dump_json", cannot_write)
+        with pytest.raises(CannotHoldError, match=r"cannot change bronze\.things: its format version is 3") as error:
+            hold(catalog, NAME, "reader", datetime.now(UTC) + HOUR)
+        assert f"ALTER TABLE lake.{NAME} CREATE TAG `{PREFIX}NAME`" in error.value.hint
+        _mark_replaced(catalog, NAME, "bronze.new")  # a rebuild goes on without the note
+    assert held(catalog) == {}
+    assert REPLACED not in open_catalog(lake_settings).load_table(NAME).properties
 
 
 def test_a_long_check_holds_what_it_began_with_and_a_short_one_writes_nothing(

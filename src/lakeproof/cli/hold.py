@@ -40,7 +40,7 @@ def hold(
     `consumer maintain` those after it, too. Repeat the command to extend the deadline: the snapshot stays the same.
     """
     from lakeproof.catalog import catalog_errors, open_catalog
-    from lakeproof.holds import check_name
+    from lakeproof.holds import CannotHoldError, check_name
     from lakeproof.holds import hold as hold_table
     from lakeproof.holds import release as release_table
 
@@ -54,12 +54,18 @@ def hold(
     deadline = None if release else _deadline(duration, until)
     with catalog_errors():
         catalog = open_catalog(settings)
-        for table in _tables(settings, catalog, target):
-            if deadline is None:
-                if release_table(catalog, table, name):
-                    typer.echo(f"{table}: released")
-            elif held := hold_table(catalog, table, name, deadline, oldest=oldest):
-                typer.echo(f"{table}: snapshot {held.snapshot_id} held until {deadline:%F %H:%M} UTC")
+        tables = _tables(settings, catalog, target)
+        for table in tables:
+            try:
+                if deadline is None:
+                    if release_table(catalog, table, name):
+                        typer.echo(f"{table}: released")
+                elif held := hold_table(catalog, table, name, deadline, oldest=oldest):
+                    typer.echo(f"{table}: snapshot {held.snapshot_id} held until {deadline:%F %H:%M} UTC")
+            except CannotHoldError as error:
+                if len(tables) == 1:
+                    raise
+                typer.echo(f"Not held: {error.message} {error.hint}", err=True)
 
 
 def _list(settings: Settings, target: str | None) -> None:
