@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
+from lakeproof.catalog import CATALOG
 from lakeproof.contracts.read.names import is_identifier
-from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -31,14 +32,8 @@ _RENEWAL = timedelta(hours=1)
 _CLOCKS_DIFFER = timedelta(seconds=30)  # of the machines that commit
 
 
-class CannotHoldError(LakeproofError):
-    """A table whose format PyIceberg cannot write to an SQL catalog."""
-
-    def __init__(self, table: str) -> None:
-        super().__init__(
-            f"{table} cannot be held: PyIceberg does not write tables of format 3 to an SQL catalog.",
-            f"Let Spark tag it: ALTER TABLE lake.{table} CREATE TAG `{PREFIX}NAME` RETAIN 6 HOURS.",
-        )
+class CannotHoldError(UsageError):
+    """A table to which only Spark can write."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +131,13 @@ def _commit(catalog: "Catalog", table: str, change: "Callable[[Table], FoundT]")
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return change(catalog.load_table(table))
+        except NotImplementedError as error:
+            raise CannotHoldError(
+                f"PyIceberg cannot change {table}: its format version is 3.",
+                f"In Spark: ALTER TABLE {CATALOG}.{table} CREATE TAG `{PREFIX}NAME` RETAIN 1 DAYS. DROP TAG ends it.",
+            ) from error
         except CommitFailedException:
             time.sleep(_LONGEST_WAIT * attempt / _ATTEMPTS)
-        except NotImplementedError as error:
-            raise CannotHoldError(table) from error
     raise UnavailableError(f"Cannot change {table}: writers keep changing it.", "Run it again.")
 
 
@@ -163,11 +161,9 @@ def holding(
                 for table in names:
                     snapshot_id = None if table in held else _as_of(catalog, table, began)
                     if (table in held or snapshot_id) and not ending.is_set():
-                        try:
+                        with suppress(CannotHoldError):
                             hold(catalog, table, name, datetime.now(UTC) + keep, snapshot_id)
                             held.add(table)
-                        except CannotHoldError as error:
-                            log.warning("snapshots are not held", error=error.message)
         except Exception as error:  # noqa: BLE001 - whatever PyIceberg raises: the reader goes on without
             log.warning("snapshots are not held", error=str(error))
 

@@ -54,7 +54,8 @@ def hold(
     deadline = None if release else _deadline(duration, until)
     with catalog_errors():
         catalog = open_catalog(settings)
-        for table in _tables(settings, catalog, target):
+        tables = _tables(settings, catalog, target)
+        for table in tables:
             try:
                 if deadline is None:
                     if release_table(catalog, table, name):
@@ -62,9 +63,9 @@ def hold(
                 elif held := hold_table(catalog, table, name, deadline, oldest=oldest):
                     typer.echo(f"{table}: snapshot {held.snapshot_id} held until {deadline:%F %H:%M} UTC")
             except CannotHoldError as error:
-                if table == target:
+                if len(tables) == 1:
                     raise
-                typer.echo(error.message, err=True)  # the others are held all the same
+                typer.echo(f"Not held: {error.message} {error.hint}", err=True)
 
 
 def _list(settings: Settings, target: str | None) -> None:
