@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from lakeproof.catalog import CATALOG, duckdb_secret_of, quoted
+from lakeproof.catalog import CATALOG, catalog_errors, duckdb_secret_of, quoted
 from lakeproof.errors import LakeproofError
 from lakeproof.landing.zone import LandingZone, landing_zone, zone_at
 from lakeproof.settings import Settings
@@ -85,7 +85,7 @@ def _streams_to_show(settings: Settings) -> list[str]:
 
 
 def _zone(settings: Settings, stream: str) -> LandingZone:
-    """The landing zone of a stream; that of LAKE_LANDING if its contract cannot be read, which others report."""
+    """The landing zone of a stream; that of LAKE_LANDING if contract or ledger cannot be read, which others report."""
     try:
         return landing_zone(settings, stream, _recorded(settings, stream))
     except LakeproofError:
@@ -96,10 +96,8 @@ def _recorded(settings: Settings, stream: str) -> Mapping[str, str]:
     """Properties of the ledger, if an address of the stream's own is among them, and they are on this machine."""
     if not (settings.catalog.uri.startswith("sqlite:") and settings.catalog.warehouse_uri.startswith("file://")):
         return {}  # to look there takes time, and a session starts often
-    try:
+    with catalog_errors():
         found = catalog_of(settings).metadata(("ledger",), stream)
-    except OSError:
-        return {}
     if found is None or LANDING_SOURCE not in found[1]:
         return {}
     properties: Mapping[str, str] = json.loads(found[1])["properties"]
