@@ -17,7 +17,7 @@ from tests.chaos.lake import TABLES
 
 from consumer.app.session import start_session
 from lakeproof.catalog import open_catalog
-from lakeproof.holds import hold, release
+from lakeproof.holds import hold
 from lakeproof.settings import Settings, load_settings
 from lakeproof.tables.names import POSITION, SOURCE
 from reader.connect import connect
@@ -73,16 +73,13 @@ def streams(settings: Settings, folder: Path) -> Report:
     """Two streams that are idle for longer than the retention between two rounds: registered, and not."""
     spark = start_session(settings, "followers")
     spark.conf.set("spark.sql.shuffle.partitions", 2)
-    report, rounds, names = Report(), 0, ["", ""]
+    report, rounds = Report(), 0
     ended_by = ""
     while True:
         is_last = (folder / "end").exists()
-        names = [names[1], f"round-{rounds}"]
         until = datetime.now(UTC) + timedelta(hours=1)
-        hold(open_catalog(settings), TABLES.bronze, names[1], until, oldest=rounds == 0)  # where a stream begins
+        hold(open_catalog(settings), TABLES.bronze, "stream", until, oldest=True)  # where it begins; then longer
         _take(spark, folder, "registered")
-        if names[0]:
-            release(open_catalog(settings), TABLES.bronze, names[0])
         if not ended_by:
             try:
                 _take(spark, folder, "unregistered")
