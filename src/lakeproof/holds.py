@@ -164,6 +164,8 @@ def holding(
                         with suppress(CannotHoldError):
                             hold(catalog, table, name, datetime.now(UTC) + keep, snapshot_id)
                             held.add(table)
+        except UsageError:
+            return  # of a contract or a product: whoever runs the block reports it
         except Exception as error:  # noqa: BLE001 - whatever PyIceberg raises: the reader goes on without
             log.warning("snapshots are not held", error=str(error))
 
