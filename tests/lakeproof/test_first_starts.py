@@ -1,79 +1,79 @@
 """Consumers that start at once on a new database: each finds the tables, whoever makes them."""
 
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from multiprocessing.pool import Pool
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT
+from tests.selection import ALL
 from tests.servers import PostgresServer
 
-START = """
-import sys
-from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.landing_log import LandingLog
-from lakeproof.state.lease import lease
-stream, database = sys.argv[1:]
-print("ready", flush=True)
-sys.stdin.readline()
-with lease(database, stream):
-    ContractLog(database).make_current(stream, "digest", b"text")
-    print(LandingLog(database, stream).head().seq, flush=True)
-"""
-CATALOG = """
-import sys
-from pathlib import Path
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import settings_of
+from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.landing_log import LandingLog
+from lakeproof.state.lease import lease
 from lakeproof.tables.schemas import ensure_schema_changes, ensure_tables
-stream, database = sys.argv[1:]
-stream = ("events", "clickstream", "sensors", "events")[int(stream.removeprefix("stream"))]
-warehouse = sys.argv[2].split("/")[-1].removesuffix(".db")
-settings = settings_of({"LAKE_HOME": "lake-" + warehouse, "LAKE_CATALOG_URI": database})
-print("ready", flush=True)
-sys.stdin.readline()
-catalog = open_catalog(settings)
-ensure_tables(catalog, load_contract(Path("@contracts@"), stream))
-ensure_schema_changes(catalog)
-print(0, flush=True)
-"""
-CATALOG = CATALOG.replace("@contracts@", str(ROOT / "contracts"))
-TOGETHER = 4
-ROUNDS = 3
+
+STREAMS = ("events", "clickstream", "sensors", "events")
+ROUNDS = 3 if ALL else 2
+Start = Callable[[int, str, Path], None]
+_barriers: list[Barrier] = []
+"""The one of the processes that start at once."""
 
 
-def check_starts(databases: list[str], start: str, folder: Path) -> None:
+def start_state(number: int, database: str, folder: Path) -> None:
+    stream = f"stream{number}"
+    with lease(database, stream):
+        ContractLog(database).make_current(stream, "digest", b"text")
+        assert LandingLog(database, stream).head().seq == 0
+
+
+def start_catalog(number: int, database: str, folder: Path) -> None:
+    home = folder / database.rpartition("/")[2].removesuffix(".db")
+    catalog = open_catalog(settings_of({"LAKE_HOME": home, "LAKE_CATALOG_URI": database}))
+    ensure_tables(catalog, load_contract(ROOT / "contracts", STREAMS[number]))
+    ensure_schema_changes(catalog)
+
+
+STARTS = pytest.mark.parametrize("start", [start_state, start_catalog])
+
+
+def begin(barrier: Barrier) -> None:
+    _barriers.append(barrier)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Pool]:
+    """As many processes as start at once, each forked from one that has imported this module."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with context.Pool(len(STREAMS), begin, [context.Barrier(len(STREAMS))]) as pool:
+        yield pool
+
+
+def start_together(start: Start, number: int, database: str, folder: Path) -> None:
+    _barriers[0].wait()
+    start(number, database, folder)
+
+
+def check_starts(processes: Pool, databases: list[str], start: Start, folder: Path) -> None:
     for database in databases:
-        starting = [
-            subprocess.Popen(
-                [sys.executable, "-c", start, f"stream{number}", database],
-                cwd=folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for number in range(TOGETHER)
-        ]
-        for process in starting:
-            assert process.stdout
-            assert process.stdout.readline() == "ready\n"
-        for process in starting:
-            assert process.stdin
-            process.stdin.write("\n")
-            process.stdin.flush()
-        done = [process.communicate(timeout=120) for process in starting]
-        assert [(process.returncode, *said) for process, said in zip(starting, done, strict=True)] == [
-            (0, "0\n", "")
-        ] * TOGETHER
+        work = [(start, number, database, folder) for number in range(len(STREAMS))]
+        processes.starmap_async(start_together, work, chunksize=1).get(timeout=120)
 
 
-@pytest.mark.parametrize("start", [START, CATALOG], ids=["state", "catalog"])
-def test_first_starts_at_once_on_sqlite(tmp_path: Path, start: str) -> None:
-    check_starts([f"sqlite:///{tmp_path}/{number}.db" for number in range(ROUNDS)], start, tmp_path)
+@STARTS
+def test_first_starts_at_once_on_sqlite(processes: Pool, tmp_path: Path, start: Start) -> None:
+    check_starts(processes, [f"sqlite:///{tmp_path}/{number}.db" for number in range(ROUNDS)], start, tmp_path)
 
 
-@pytest.mark.parametrize("start", [START, CATALOG], ids=["state", "catalog"])
-def test_first_starts_at_once_on_postgres(postgres: PostgresServer, tmp_path: Path, start: str) -> None:
-    check_starts([postgres.new_database("p@ss:w/rd%") for _ in range(ROUNDS)], start, tmp_path)
+@STARTS
+def test_first_starts_at_once_on_postgres(
+    processes: Pool, postgres: PostgresServer, tmp_path: Path, start: Start
+) -> None:
+    check_starts(processes, [postgres.new_database("p@ss:w/rd%") for _ in range(ROUNDS)], start, tmp_path)
