@@ -391,7 +391,7 @@ def test_forecasts_equal_what_the_judge_says_of_the_landed_bytes(
     tried = 0
 
     # Each example judges what all earlier ones have landed.
-    @hypothesis.settings(max_examples=examples(25))
+    @hypothesis.settings(max_examples=examples(8))
     @given(
         st.lists(st.lists(RECORDS, max_size=8), min_size=1, max_size=2),
         st.lists(st.sampled_from(CHANGES), max_size=3, unique=True),
