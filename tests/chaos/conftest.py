@@ -9,7 +9,7 @@ from tests.chaos.bench import Bench, Catalog, Options
 from tests.chaos.grid import Outcome
 from tests.chaos.scenarios import run_scenario, scenarios
 
-RANDOM_KILLS = 1
+RANDOM_KILLS = 3
 SHORT_LEASE = 4.0
 OpenBench = Callable[..., Bench]
 

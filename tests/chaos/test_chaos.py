@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
     [
         f"killed {Step.BRONZE_APPENDED}",
         only_with_all(f"killed {Step.SILVER_LEDGER_APPENDED}"),
-        only_with_all("killed during the append: manifest there, metadata not"),
-        only_with_all(f"killed at {RANDOM_KILLS} random moments"),
+        pytest.param("killed during the append: manifest there, metadata not", marks=pytest.mark.long),
+        pytest.param(f"killed at {RANDOM_KILLS} random moments", marks=pytest.mark.long),
         only_with_all("two consumers at once"),
         "suspended past its lease, replaced, resumed",
     ],
@@ -36,7 +36,7 @@ def test_local(local_bench: Bench, run: Callable[[Bench, str], Outcome], name: s
 @pytest.mark.parametrize(
     "name",
     [
-        "MinIO killed during a commit",
+        pytest.param("MinIO killed during a commit", marks=pytest.mark.long),
         "MinIO resets each third connection",
     ],
 )

@@ -16,7 +16,7 @@ Run = Callable[[Bench, str], Outcome]
     "name",
     [
         "checkpoints and landing log restored from an older copy",
-        "maintained by plain Spark while it runs",
+        pytest.param("maintained by plain Spark while it runs", marks=pytest.mark.long),
     ],
 )
 def test_local(local_bench: Bench, run: Run, name: str) -> None:
