@@ -24,6 +24,7 @@ def test_local(local_bench: Bench, run: Run, name: str) -> None:
     assert outcome.verdict is Verdict.GREEN, outcome
 
 
+@pytest.mark.long
 @pytest.mark.s3
 def test_minio(minio_bench: Bench, run: Run) -> None:
     outcome = run(minio_bench, "catalog restored from an older copy")

@@ -47,12 +47,6 @@ def field_converter(kind: PrimitiveType | DecimalType, form: TimeForm) -> Conver
     return partial(_from_text, form=form, pattern=pattern, usual=usual, zone=zone)
 
 
-def epoch_ends(per_second: int) -> tuple[int, int]:
-    """The first and the last number of units since 1970 that is a timestamp."""
-    unit = _SECOND // per_second
-    return FIRST_MICROSECOND // unit, BEHIND_LAST_MICROSECOND // unit - 1
-
-
 def _from_number(value: Any, per_second: int) -> int:
     if isinstance(value, IntToken):
         # Python refuses to read very long ones.
