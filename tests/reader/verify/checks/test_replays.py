@@ -5,18 +5,20 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lakes import changed
+from tests.conftest import ROOT
+from tests.lakes import changed, put_back
 from tests.reader.verify.lake import Lake
 from tests.reader.verify.replays import TABLES, Replayer, Row, TopicLake
 from tests.selection import only_with_all
 from tests.servers import KafkaServer
 from typer.testing import CliRunner
 
-from lakeproof.settings import Settings
+from lakeproof.settings import Settings, settings_of
 from lakeproof.state.database import open_database
 from reader.cli import app
 from reader.verify.tables import accounts
@@ -96,29 +98,42 @@ def replay_all(world: World) -> World:
     return world
 
 
-@pytest.fixture(params=["files", "kafka"])
-def landed(
-    request: pytest.FixtureRequest,
-    lake_settings: Settings,
-    tmp_path: Path,
-    reader_environment: Callable[[Settings], dict[str, str]],
-) -> World:
+def land(source: str, settings: Settings, folder: Path, request: pytest.FixtureRequest) -> World:
     """Batches that landed, before any replay."""
+    environment = request.getfixturevalue("reader_environment")
     batches = {"a": A, "cut": CUT, "open": OPEN}
-    if request.param == "files":
-        lake = Lake(lake_settings)
+    if source == "files":
+        lake = Lake(settings)
         lake.land({f"{name}.json": content for name, content in batches.items()})
         lake.consume()
         names = {name: f"{name}.json" for name in batches}
-        return World(Replayer(lake_settings, tmp_path / "today"), names, reader_environment(lake_settings))
+        return World(Replayer(settings, folder), names, environment(settings))
     kafka: KafkaServer = request.getfixturevalue("kafka")
     own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
-    settings = changed(lake_settings, **own)
+    settings = changed(settings, **own)
     topic = TopicLake(settings, kafka)
     topic.land({0: [event(20), A, CUT], 1: [OPEN]})
     places = {"a": f"0/{1:019}", "cut": f"0/{2:019}", "open": f"1/{0:019}"}
     names = {name: f"{topic.topic}/{place}" for name, place in places.items()}
-    return World(Replayer(settings, tmp_path / "today"), names, reader_environment(settings) | own)
+    return World(Replayer(settings, folder), names, environment(settings) | own)
+
+
+@pytest.fixture(params=["files", "kafka"])
+def landed(request: pytest.FixtureRequest, lake_settings: Settings, tmp_path: Path) -> World:
+    return land(request.param, lake_settings, tmp_path / "today", request)
+
+
+@pytest.fixture(scope="module")
+def worlds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], World]:
+    """The world of each source with its replays, made once."""
+
+    @cache
+    def of(source: str) -> World:
+        folder = tmp_path_factory.mktemp(source)
+        settings = settings_of({"LAKE_HOME": folder / "lake", "LAKE_CONTRACTS": ROOT / "contracts"})
+        return replay_all(land(source, settings, folder / "today", request))
+
+    return of
 
 
 @pytest.fixture
@@ -274,17 +289,18 @@ OF_TOPIC = (
 
 
 @pytest.mark.parametrize(
-    ("landed", "name"),
+    ("source", "name"),
     [
         *(("files", name) for name in FAULTS),
         *(("kafka", name) if name in OF_TOPIC else only_with_all("kafka", name) for name in FAULTS),
     ],
-    indirect=["landed"],
 )
-def test_each_fault_is_found(world: World, name: str) -> None:
+def test_each_fault_is_found(worlds: Callable[[str], World], source: str, name: str) -> None:
     fault, why = FAULTS[name]
-    fault(world)
-    report = world.verify()
+    world = worlds(source)
+    with put_back(world.tables.settings):
+        fault(world)
+        report = world.verify()
     told = [f"{each['finding']} {each['examples']}" for each in report["replays"]["findings"]]
     assert re.search(why, "\n".join(told)), report
 
