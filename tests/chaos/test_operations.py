@@ -15,7 +15,7 @@ Run = Callable[[Bench, str], Outcome]
 @pytest.mark.parametrize(
     "name",
     [
-        "checkpoints and landing log restored from an older copy",
+        pytest.param("checkpoints and landing log restored from an older copy", marks=pytest.mark.long),
         pytest.param("maintained by plain Spark while it runs", marks=pytest.mark.long),
     ],
 )
@@ -34,7 +34,7 @@ def test_minio(minio_bench: Bench, run: Run) -> None:
 @pytest.mark.parametrize(
     ("catalog", "name"),
     [
-        (Catalog.POSTGRES, "two first starts at once"),
+        pytest.param(Catalog.POSTGRES, "two first starts at once", marks=pytest.mark.long),
         (Catalog.REST, f"{Step.BRONZE_APPENDED}, checkpoint lost"),
     ],
 )

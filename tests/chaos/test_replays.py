@@ -41,10 +41,10 @@ def test_local(local_bench: Bench, run: Run, name: str) -> None:
 @pytest.mark.parametrize(
     ("mutant", "name", "what"),
     [
-        only_with_all(Mutant.INTERRUPTED_REPLAYS_FORGOTTEN, killed(Step.ATTEMPTS_APPENDED, By.RUN), "lost"),
         *(
             pytest.param(*values, marks=pytest.mark.long)
             for values in (
+                (Mutant.INTERRUPTED_REPLAYS_FORGOTTEN, killed(Step.ATTEMPTS_APPENDED, By.RUN), "lost"),
                 (Mutant.ATTEMPTS_LAST, killed(Step.BRONZE_APPENDED, By.RUN), "lost"),
                 (Mutant.NO_MARKER_CHECK_IN_REPLAYS, killed(Step.BRONZE_APPENDED, By.REPLAY), "doubled"),
                 (Mutant.CLOSED_TRIED_AGAIN, killed(Step.ATTEMPTS_APPENDED, By.REPLAY), "doubled"),

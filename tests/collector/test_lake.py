@@ -85,11 +85,10 @@ class Consumer:
     def end(self, number: int | None = None) -> int:
         if number:
             self.process.send_signal(number)
-        return self.process.wait(120)
+        return self.process.wait(300)
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_each_receipt_is_kept_whatever_is_killed(
     start_collector: Any, kafka: KafkaServer, lake_settings: Settings, tmp_path: Path
 ) -> None:
@@ -110,7 +109,7 @@ def test_each_receipt_is_kept_whatever_is_killed(
             load.progress()
             consumer = Consumer(tmp_path, environment)
             try:
-                wait_for(consumer.has_taken_something, 120)
+                wait_for(consumer.has_taken_something, 300)
                 kafka.kill()
                 kafka.start()
                 load.progress()
