@@ -153,7 +153,7 @@ def test_the_commands_of_operations_do_what_the_pages_say(walked: tuple[dict[str
     [(count, made)] = re.findall(r"^(\d+) tables backed up to (.*)\.$", said, re.MULTILINE)
     assert f"{made}: " in said
     said = shell(re.sub(rf"{tmp_path}/backups/\S+", made, put_back), walked[0])
-    assert said.count(": unchanged, ") == 2 * int(count)
+    assert said.count(": unchanged, ") == 2 * int(count), said
     assert "Nothing was changed." in said
     assert "Restored." in said
     said = shell("\n".join(others), walked[0])
