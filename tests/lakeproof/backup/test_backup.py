@@ -150,6 +150,14 @@ def on(*kinds: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("any_lake", [pytest.param(kind, marks=marks[kind]) for kind in every], indirect=True)
 
 
+@on("sqlite")
+def test_a_table_without_rows_is_unchanged(any_lake: Settings) -> None:
+    open_catalog(any_lake).create_table("silver.empty", ROW)
+    done = restore(any_lake, taken(any_lake))
+    assert set(actions(done).values()) == {"unchanged"}
+    assert done.way_back is None
+
+
 @on("sqlite", "rest", "s3")
 def test_every_table_goes_back_and_forth(any_lake: Settings) -> None:
     land(any_lake, "2.json", "3.json")
