@@ -35,9 +35,9 @@ EXTRAS_OF = {
     "collector": ["collector"],
     "consumer": ["consumer"],
     "reader": ["reader"],
-    "run": ["producer", "collector", "consumer", "reader", "demo"],
+    "run": ["producer", "collector", "consumer", "reader", "page", "demo"],
     "bench": ["producer", "collector", "consumer", "reader", "bench"],
-    "dev": ["producer", "collector", "consumer", "reader", "plot", "lineage", "demo", "dev"],
+    "dev": ["producer", "collector", "consumer", "reader", "plot", "page", "lineage", "demo", "dev"],
 }
 
 

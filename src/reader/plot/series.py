@@ -74,6 +74,17 @@ def read_plot(settings: Settings, name: str, measures: Sequence[str], keys: Sequ
         return _read(session, product, chosen, condition, top)
 
 
+def newest_windows(session: Session, product: Product, windows: int, top: int) -> Plot | None:
+    """The newest windows of a product, for all measures that are numbers; None if nothing can be drawn."""
+    numbers = [measure for measure in product.measures if _is_number(measure)]
+    table = gold_table(product.name)
+    ((newest,),) = session.fetch(f"SELECT epoch_us(max({WINDOW_START})) FROM {table} WHERE {_DRAWABLE}")  # noqa: S608
+    if newest is None or not numbers:
+        return None
+    first = newest - windows * (product.window.every // timedelta(microseconds=1))
+    return _read(session, product, numbers, f"{_DRAWABLE} AND {WINDOW_START} > make_timestamptz({first})", top)
+
+
 def _measures(product: Product, names: Sequence[str]) -> list[Measure]:
     known = {measure.name: measure for measure in product.measures}
     numbers = [measure for measure in product.measures if _is_number(measure)]
