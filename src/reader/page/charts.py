@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HINT = 'Charts need a package: pip install "lakeproof[page]".'
 _WIDTH, _HEIGHT = 300, 110
-_LABEL = 24  # characters
+_LABEL = 20  # characters
 _COLORS = ("#3b82c4", "#d9822b", "#3f9e6e", "#a368c9", "#c2566b")
 _BAD, _REST = "#d0453f", "#7f97ad"
 _INK = "currentColor"
@@ -30,10 +30,11 @@ _CONFIG = {
         "labelColor": _INK, "titleColor": _INK, "domainColor": _INK, "tickColor": _INK, "gridColor": _INK,
         "gridOpacity": 0.15, "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal",
     },
-    "legend": {"labelColor": _INK, "title": None, "orient": "bottom", "columns": 3, "labelFontSize": 11},
+    "legend": {"labelColor": _INK, "title": None, "orient": "bottom", "columns": 2, "labelFontSize": 11, "labelLimit": 130},
     "range": {"category": list(_COLORS)},
 }  # fmt: skip
-_TIME = {"labelAngle": 0, "tickCount": 4, "title": None, "labelOverlap": True}
+_TIME = {"labelAngle": 0, "tickCount": 3, "title": None, "labelOverlap": "greedy", "format": "%m-%d %H:%M"}
+_ROLES = re.compile(r' (?:role|aria-[a-z]+)="[^"]*"')  # of parts; the whole has one
 _SIZE = re.compile(r' width="(\d+(?:\.\d+)?)" height="(\d+(?:\.\d+)?)"')
 
 
@@ -72,7 +73,7 @@ def trend(hours: Sequence[tuple[datetime, int]], first: datetime, last: datetime
     width = max(min(120 / span, 12), 1.2)
     bars = Markup("").join(
         Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
-            (hour - first).total_seconds() / 3600 / span * (120 - width), 24 - height, width, height
+            (hour - first).total_seconds() / 3600 / span * (120 - width), 24 - height, width * 0.8, height
         )
         for hour, count in hours
         for height in (max(count / most * 24, 1.0),)
@@ -109,7 +110,9 @@ def _label(text: str) -> str:
     return text if len(text) <= _LABEL else f"{text[:_LABEL]}…"
 
 
-def _spec(values: Sequence[Mapping[str, Any]], mark: Mapping[str, Any], title: str, *, zero: bool = True) -> dict[str, Any]:
+def _spec(
+    values: Sequence[Mapping[str, Any]], mark: Mapping[str, Any], title: str, *, zero: bool = True
+) -> dict[str, Any]:
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "width": _WIDTH,
@@ -131,7 +134,7 @@ def _svg(spec: Mapping[str, Any], key: str, title: str, description: str) -> Mar
     if vega is None:
         return Markup("")
     drawn: str = vega.vegalite_to_svg(json.dumps(spec), allowed_base_urls=[])
-    body = drawn[drawn.index(">") + 1 :]
+    body = _ROLES.sub("", drawn[drawn.index(">") + 1 :])
     width, height = _SIZE.search(drawn).groups()  # type: ignore[union-attr]
     return Markup(  # noqa: S704 - what Vega has escaped
         f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{key}-t {key}-d">'

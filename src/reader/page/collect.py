@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 _REASONS = 12  # sets of reasons that are shown, and those with an example
 _EXAMPLES = 8
-_EXAMPLE_BYTES = 65_536
+_EXAMPLE_BYTES = 1 << 20
 _EXCERPT = 240  # characters
 _WINDOWS = 96
 _LINES = 3
@@ -176,9 +176,7 @@ class _Lake:
         known = state.known(self.settings, self.stream, leases)
         marker = newest_marker(ledger, bronze_query(self.stream))
         end = marker.get("end", "")
-        waits = state.waiting(
-            self.settings, session, self.stream, ledger.properties, recorded, end, known.files
-        )
+        waits = state.waiting(self.settings, session, self.stream, ledger.properties, recorded, end, known.files)
         applied = applied_contracts(self.catalog, self.stream)
         numbers = self._numbers(total, has_silver, REPLAY in columns)
         proof = next(iter(known.proofs), None)
@@ -282,7 +280,9 @@ class _Lake:
     def _contract(self, session: Session, contract: Contract, applied: Sequence[Applied]) -> ContractFacts:
         bronze = self.table(self.names.bronze)
         columns = {field.name: str(field.field_type) for field in bronze.schema().fields} if bronze else {}
-        differ = {path.partition(".")[0] for path in lacking(bronze.schema(), bronze_schema(contract))} if bronze else ()
+        differ = (
+            {path.partition(".")[0] for path in lacking(bronze.schema(), bronze_schema(contract))} if bronze else ()
+        )
         fields = [
             FieldRow(
                 each.name,
@@ -304,7 +304,9 @@ class _Lake:
             fields,
         )
 
-    def _reasons(self, session: Session, found: Mapping[str, tuple[int, Sequence[tuple[datetime, int]]]]) -> list[Reasons]:
+    def _reasons(
+        self, session: Session, found: Mapping[str, tuple[int, Sequence[tuple[datetime, int]]]]
+    ) -> list[Reasons]:
         shown = [Reasons(codes, letters, hours) for codes, (letters, hours) in list(found.items())[:_REASONS]]
         if self.table(self.names.dead_letters) is None or not shown:
             return shown
@@ -405,5 +407,7 @@ def _unproven(proof: Proof | None, ledger: str, newest: int | None) -> int:
 
 def key_of(contract: Contract) -> str:
     """The field by which an event is looked for: its correlation id, or else its primary key."""
-    derived = [each.name for each in contract.derived if each.derived and each.derived.source is DerivedFrom.CORRELATION]
+    derived = [
+        each.name for each in contract.derived if each.derived and each.derived.source is DerivedFrom.CORRELATION
+    ]
     return next(iter((*derived, *contract.primary_key)), "")

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from reader.page.model import Number, StreamPage
 
-WIDTH, HEIGHT = 880, 300
-_TOP = 34
+WIDTH, HEIGHT = 960, 240
+_TOP = 8
 _BOX = 14  # width of a box
 _SLOT = 44  # least height between labels
-_COLUMNS = (0, 230, 460, 690)
+_COLUMNS = (0, 240, 480, 720)
 _KINDS = {"open": "bad", "closed": "closed", "duplicates": "twice", "conflicts": "bad", "late": "late"}
 
 

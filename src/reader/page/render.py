@@ -2,20 +2,22 @@
 
 import base64
 import hashlib
+import re
 from datetime import datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from lakeproof.wording import count_of
 from reader.dead_letters.places import shown
 from reader.page import charts
 from reader.page.flow import WIDTH, flow
-from reader.page.model import Page, StreamPage
+from reader.page.model import Page
 
+_CODE = re.compile("`([^`]+)`")
 _MOST = 2_000  # characters of a text
 _UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
@@ -65,9 +67,9 @@ def _seconds(begin: datetime | None, end: datetime | None) -> str:
     return "" if begin is None or end is None else f"{max(end - begin, timedelta()).total_seconds():,.1f}"
 
 
-def _reach(stream: StreamPage) -> tuple[datetime, datetime] | None:
-    times = [hour for each in stream.reasons for hour, _ in each.hours]
-    return (min(times), max(times)) if times else None
+def _coded(text: str) -> Markup:
+    """A text with commands in backticks, as we write them."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(visible(text)))))  # noqa: S704 - escaped
 
 
 @cache
@@ -81,10 +83,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "n": lambda value: f"{value:,}", "time": _time, "ago": _ago, "bytes": _bytes, "cut": visible,
+        "n": lambda value: f"{value:,}", "time": _time, "ago": _ago, "bytes": _bytes, "cut": visible, "coded": _coded,
     }  # fmt: skip
     environment.globals |= {
-        "charts": charts, "flow": flow, "flow_width": WIDTH, "reach": _reach, "seconds": _seconds,
+        "charts": charts, "flow": flow, "flow_width": WIDTH, "seconds": _seconds,
     }  # fmt: skip
     return environment
 

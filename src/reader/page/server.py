@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import typer
 
+from lakeproof.catalog import unreadable
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
@@ -50,7 +51,8 @@ def serving(settings: Settings, streams: Sequence[str], host: str, port: int) ->
         server = _Server((host, port), settings, streams, token)
     except OSError as error:
         raise UnavailableError(
-            f"Cannot listen on {host}:{port}: {error.strerror}.", "Stop the program that uses it, or use another --port."
+            f"Cannot listen on {host}:{port}: {error.strerror}.",
+            "Stop the program that uses it, or use another --port.",
         ) from error
     with server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -76,9 +78,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(
-        self, address: tuple[str, int], settings: Settings, streams: Sequence[str], token: str | None
-    ) -> None:
+    def __init__(self, address: tuple[str, int], settings: Settings, streams: Sequence[str], token: str | None) -> None:
         super().__init__(address, _Handler)
         self.token = token
         self.settings = settings
@@ -154,9 +154,9 @@ class _Handler(BaseHTTPRequestHandler):
             if url.path == "/version":
                 kind = "text/plain"
             self._send(404 if body is None else 200, body or "There is no such page.", kind)
-        except LakeproofError as error:
-            text = render_rows(title="The lake cannot be read", text=str(error), sql="", home="/", parts=[])
-            self._send(503, text)
+        except Exception as error:  # noqa: BLE001 - whatever a catalog raises: the next commit may be readable again
+            failure = error if isinstance(error, LakeproofError) else unreadable(error)
+            self._send(503, render_rows(title="The lake cannot be read", text=str(failure), sql="", home="/", parts=[]))
 
     do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 
@@ -192,7 +192,9 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return 401, "Expected the token: open the address that `reader page --serve` has printed."
 
-    def _send(self, status: int, text: str, kind: str = "text/html", *, cookie: bool = False, location: str = "") -> None:
+    def _send(
+        self, status: int, text: str, kind: str = "text/html", *, cookie: bool = False, location: str = ""
+    ) -> None:
         body = text.encode()
         self.send_response(status)
         for name, value in {

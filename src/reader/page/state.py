@@ -118,9 +118,7 @@ def _files(
     is_local = scheme_of(zone.root) == "file"
     newest = max((name for _, name, _ in files), default=None)
     listing = zone.list() if is_local else zone.list_recent(newest)
-    listed = {
-        name: file.modified_at for name, file in islice(listing, _MOST_FILES + 1) if not zone.ignores(name, file)
-    }
+    listed = {name: file.modified_at for name, file in islice(listing, _MOST_FILES + 1) if not zone.ignores(name, file)}
     lost = [name for seq, name, _ in files if seq <= passed and name not in accounted]
     found = {name: at for _, name, at in files if name not in accounted}
     landed = {name: at for name, at in chain(found.items(), listed.items()) if name not in accounted}

@@ -36,7 +36,7 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
 
     def parts() -> Iterator[Part]:
         place = f"_source, _position, _micro_batch_id, _landed_at, _ingested_at, {time} AS event_time"
-        found = _part(session, f"In {names.bronze}", f"SELECT {place} FROM {names.bronze} WHERE {same}")  # noqa: S608
+        found = _part(session, f"In {names.bronze}", f"SELECT {place} FROM {names.bronze} WHERE {same} ORDER BY 3, 1, 2")  # noqa: S608
         yield found | {"empty": "Not in bronze: it has not come, waits, or is a dead letter, which has no key."}
         numbers = ", ".join(str(row[2]) for row in found["rows"]) or "-1"
         sources = ", ".join(quoted(row[0]) for row in found["rows"]) or "''"
