@@ -207,9 +207,9 @@ def page(
 ) -> None:
     """Write a page of the lake: one HTML file that works offline and by mail.
 
-    Its first line says whether all is well or what is wrong, and since when. Then, by stream: where each unit went, with
-    the SQL of each number, reasons with examples, freshness, the last proof, data products, contract, micro-batches and
-    tables.
+    Its first line says whether all is well or what is wrong, and since when. Then, by stream: where each unit went,
+    with the SQL of each number, reasons with examples, freshness, the last proof, data products, contract,
+    micro-batches and tables.
     """
     settings = _settings()
     if serve:

@@ -1,1 +1,1 @@
-"""A page of the lake: what is asked of it (frozen dataclasses in :mod:`model`), and templates that render the answers."""
+"""A page of the lake: what is asked of it, as frozen dataclasses, and templates that render the answers."""

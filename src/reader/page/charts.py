@@ -30,7 +30,9 @@ _CONFIG = {
         "labelColor": _INK, "titleColor": _INK, "domainColor": _INK, "tickColor": _INK, "gridColor": _INK,
         "gridOpacity": 0.15, "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal",
     },
-    "legend": {"labelColor": _INK, "title": None, "orient": "bottom", "columns": 2, "labelFontSize": 11, "labelLimit": 130},
+    "legend": {
+        "labelColor": _INK, "title": None, "orient": "bottom", "columns": 2, "labelFontSize": 11, "labelLimit": 130,
+    },
     "range": {"category": list(_COLORS)},
 }  # fmt: skip
 _TIME = {"labelAngle": 0, "tickCount": 3, "title": None, "labelOverlap": "greedy", "format": "%m-%d %H:%M"}
@@ -78,9 +80,9 @@ def trend(hours: Sequence[tuple[datetime, int]], first: datetime, last: datetime
         for hour, count in hours
         for height in (max(count / most * 24, 1.0),)
     )
-    return Markup('<svg class="trend" viewBox="0 0 120 24" role="img" aria-labelledby="{0}"><title id="{0}">{1}</title>{2}</svg>').format(
-        key, title, bars
-    )  # fmt: skip
+    return Markup(
+        '<svg class="trend" viewBox="0 0 120 24" role="img" aria-labelledby="{0}"><title id="{0}">{1}</title>{2}</svg>'
+    ).format(key, title, bars)
 
 
 def plotted(plot: Plot, key: str) -> Sequence[Markup]:
@@ -138,5 +140,6 @@ def _svg(spec: Mapping[str, Any], key: str, title: str, description: str) -> Mar
     width, height = _SIZE.search(drawn).groups()  # type: ignore[union-attr]
     return Markup(  # noqa: S704 - what Vega has escaped
         f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{key}-t {key}-d">'
-        f'<title id="{key}-t">{escape(shown(title))}</title><desc id="{key}-d">{escape(shown(description))}</desc>{body}'
+        f'<title id="{key}-t">{escape(shown(title))}</title>'
+        f'<desc id="{key}-d">{escape(shown(description))}</desc>{body}'
     )

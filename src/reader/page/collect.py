@@ -12,7 +12,6 @@ from lakeproof.catalog import catalog_errors, open_catalog, quoted, table_or_non
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.contracts.model import DerivedFrom, type_name
-from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.gold.product_file import load_products
 from lakeproof.gold.samples import DETECTED_AT, Samples
@@ -159,11 +158,10 @@ class _Lake:
             self.table(name)
         own = (self.names.ledger, self.names.dead_letters, self.names.bronze)
         missing = [name for name in own if self.table(name) is None]
-        if self.names.ledger in missing:
+        ledger = self.table(self.names.ledger)
+        if ledger is None:
             found = problems(Facts(contract, missing=missing))
             return StreamPage(self.stream, found, "", "file", tables=self._growth())
-        ledger = self.table(self.names.ledger)
-        assert ledger
         has_silver = self.table(self.silver.ledger) is not None
         columns = set(ledger.schema().column_names)
         ledgers.load(
@@ -177,9 +175,10 @@ class _Lake:
         marker = newest_marker(ledger, bronze_query(self.stream))
         end = marker.get("end", "")
         waits = state.waiting(self.settings, session, self.stream, ledger.properties, recorded, end, known.files)
-        applied = applied_contracts(self.catalog, self.stream)
-        numbers = self._numbers(total, has_silver, REPLAY in columns)
+        with catalog_errors():
+            applied = applied_contracts(self.catalog, self.stream)
         proof = next(iter(known.proofs), None)
+        reasons = ledgers.reasons(session)
         found = problems(
             Facts(
                 contract,
@@ -202,18 +201,17 @@ class _Lake:
                     name: ledgers.storm(session, ledgers.SILVER, name, "decided", share, contract.breaker.units)
                     for name, share in Facts.shares.items()
                 },
-                worst=next(iter(ledgers.reasons(session)), ""),
+                worst=next(iter(reasons), ""),
                 is_applied=not applied or applied[-1].digest == contract.digest,
             )
         )  # fmt: skip
-        reasons = ledgers.reasons(session)
         return StreamPage(
             self.stream,
             found,
             f"the topic {recorded.topic}" if recorded else "files",
             "message" if recorded else "file",
             total,
-            numbers,
+            self._numbers(total, has_silver, REPLAY in columns),
             [
                 *(self._product(session, each) for each in products),
                 *(self._samples(session, each) for each in samples),
@@ -222,7 +220,7 @@ class _Lake:
             max(len(reasons) - _REASONS, 0),
             ledgers.hours(session),
             self._contract(session, contract, applied),
-            self._fresh(layers, total.newest, waits),
+            self._fresh(layers, waits),
             proof,
             _unproven(proof, self.names.ledger, total.newest),
             self._growth(),
@@ -258,7 +256,7 @@ class _Lake:
         of_bronze = {each.next_number for each in layers if each.layer in ("bronze", "dead letters", "ledger")}
         return len(of_bronze) > 1
 
-    def _fresh(self, layers: Sequence[_Layer], newest: int | None, waits: state.Waiting) -> Sequence[LayerRow]:
+    def _fresh(self, layers: Sequence[_Layer], waits: state.Waiting) -> Sequence[LayerRow]:
         rows = []
         by_layer = {each.layer: each for each in layers}
         for each in layers:

@@ -122,18 +122,17 @@ def newest_place(session: Session, codes: Sequence[str]) -> Mapping[str, tuple[i
         "AND entry.value > 0 GROUP BY ALL",
         [list(codes)],
     )
-    return {key: place for key, place in rows}
+    return dict(rows)
 
 
 def drifted(session: Session) -> Sequence[tuple[str, str, int]]:
     """Values that were rescued or discarded, by set of reasons."""
+    each = " UNION ALL ".join(
+        f"SELECT '{name}' AS policy, unnest(map_entries({name})) AS entry FROM {LEDGER}"  # noqa: S608 - our own names
+        for name in ("rescued", "discarded")
+    )
     return session.fetch(
-        " UNION ALL ".join(
-            f"SELECT '{name}', entry.key, sum(entry.value)::BIGINT AS drifted "  # noqa: S608 - our own names
-            f"FROM (SELECT unnest(map_entries({name})) AS entry FROM {LEDGER}) GROUP BY ALL"
-            for name in ("rescued", "discarded")
-        )
-        + " ORDER BY drifted DESC"
+        f"SELECT policy, entry.key, sum(entry.value)::BIGINT FROM ({each}) GROUP BY ALL ORDER BY 3 DESC, 2"  # noqa: S608
     )
 
 

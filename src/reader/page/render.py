@@ -1,4 +1,4 @@
-"""Render the page. Everything that is not markup of ours is escaped twice: for HTML, and for what text can do to eyes."""
+"""Render the page: all but our own markup is escaped, for HTML and for what characters can do to a text."""
 
 import base64
 import hashlib

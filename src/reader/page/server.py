@@ -113,7 +113,7 @@ class _Server(ThreadingHTTPServer):
         if key not in numbers:
             return None
         with connect(self.settings) as session, session.errors():
-            result = session.connection.execute(f"FROM ({numbers[key].rows}) LIMIT {_ROWS}")  # noqa: S608 - our own SQL
+            result = session.connection.execute(f"FROM ({numbers[key].rows}) LIMIT {_ROWS}")
             columns = [name for name, *_ in result.description]
             rows = [[_text(value) for value in row] for row in result.fetchall()]
         part = {"title": f"The first {_ROWS} rows", "columns": columns, "rows": rows, "empty": "No rows."}

@@ -36,7 +36,8 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
 
     def parts() -> Iterator[Part]:
         place = f"_source, _position, _micro_batch_id, _landed_at, _ingested_at, {time} AS event_time"
-        found = _part(session, f"In {names.bronze}", f"SELECT {place} FROM {names.bronze} WHERE {same} ORDER BY 3, 1, 2")  # noqa: S608
+        rows = f"SELECT {place} FROM {names.bronze} WHERE {same} ORDER BY 3, 1, 2"  # noqa: S608
+        found = _part(session, f"In {names.bronze}", rows)
         yield found | {"empty": "Not in bronze: it has not come, waits, or is a dead letter, which has no key."}
         numbers = ", ".join(str(row[2]) for row in found["rows"]) or "-1"
         sources = ", ".join(quoted(row[0]) for row in found["rows"]) or "''"
@@ -69,14 +70,11 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
 
 def _windows(session: Session, product: Product, kept: str, same: str, time: str) -> Part:
     """The windows of a product that the event is in."""
-    keys = [
-        (identifier(key.name), ".".join(map(identifier, key.path)))
-        for key in product.keys
-    ]  # fmt: skip
+    keys = [(identifier(key.name), ".".join(map(identifier, key.path))) for key in product.keys]
     asked = ", ".join([f"{path} AS wanted_{number}" for number, (_, path) in enumerate(keys)] + [f"{time} AS happened"])
-    where = " AND ".join([
-        f"{name} IS NOT DISTINCT FROM wanted_{number}" for number, (name, _) in enumerate(keys)
-    ] + [f"happened >= {WINDOW_START}", f"happened {'<=' if product.window.session else '<'} {WINDOW_END}"])  # fmt: skip
+    same_keys = [f"{name} IS NOT DISTINCT FROM wanted_{number}" for number, (name, _) in enumerate(keys)]
+    before = "<=" if product.window.session else "<"
+    where = " AND ".join([*same_keys, f"happened >= {WINDOW_START}", f"happened {before} {WINDOW_END}"])
     table = gold_table(product.name)
     return _part(
         session,

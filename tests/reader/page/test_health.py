@@ -11,11 +11,11 @@ from tests.reader.verify.lake import BRONZE, LEDGER
 from consumer.iceberg.marker import Committed, Marker, property_of
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.failures import record_failure
 from lakeproof.state.lease import State
 from lakeproof.state.proofs import Kind, Outcome, Proof
-from lakeproof.errors import LakeproofError
 from reader.page.collect import collect
 from reader.page.health import Facts, problems
 from reader.page.render import render

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.reader.lake import rows
-from tests.reader.page.lake import Day, Text, clock, event, good
+from tests.reader.page.lake import Day, Text, clock, event
 from tests.reader.verify.replays import Replayer
 
 from lakeproof.catalog import open_catalog
@@ -27,9 +27,7 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>'\"&\u202e\u2066
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Three hours of events: duplicates, conflicts, a late one, dead letters that are open and closed, hostile data."""
     home = tmp_path_factory.mktemp("page")
-    made = settings_of(
-        {"LAKE_HOME": home / "lake", "LAKE_CONTRACTS": ROOT / "contracts", "LAKE_GOLD": ROOT / "gold"}
-    )
+    made = settings_of({"LAKE_HOME": home / "lake", "LAKE_CONTRACTS": ROOT / "contracts", "LAKE_GOLD": ROOT / "gold"})
     day = Day(made)
     first = [event(str(number), clock(9)) for number in range(20)]
     day.hour(9, *first, event("refund", clock(9), event_type="refund"), b'{"user_id": ')

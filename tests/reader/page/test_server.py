@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.lakes import changed
 from tests.reader.lake import Append
-from tests.reader.page.lake import Day, Text, event, clock
+from tests.reader.page.lake import Day, Text, clock, event
 from typer.testing import CliRunner, Result
 
 from lakeproof.errors import UnavailableError
@@ -71,7 +71,7 @@ def test_a_page_of_another_site_that_resolves_to_this_address_is_refused(address
 
 
 def test_another_address_wants_the_token(settings: Settings) -> None:
-    secured = changed(settings, LAKE_SERVE_TOKEN="a-token-of-enough-length")  # noqa: S106
+    secured = changed(settings, LAKE_SERVE_TOKEN="a-token-of-enough-length")
     with serving(secured, [], "0.0.0.0", 0) as found:
         base, _, token = found.replace("0.0.0.0", "127.0.0.1").partition("?")
         assert token == "token=a-token-of-enough-length"
@@ -126,6 +126,9 @@ def test_mistakes_have_hints(settings: Settings, tmp_path: Path) -> None:
         error = run(settings, *arguments).exception
         assert said in str(error), arguments
         assert getattr(error, "hint", "")
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UnavailableError, match="--port"):
-        with serving(settings, [], "127.0.0.1", taken.getsockname()[1]):
-            pass
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(UnavailableError, match="--port"),
+        serving(settings, [], "127.0.0.1", taken.getsockname()[1]),
+    ):
+        pass
