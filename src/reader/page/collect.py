@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakeproof.catalog import catalog_errors, open_catalog, quoted, table_or_none
 from lakeproof.checkpoint import bronze_query
@@ -25,6 +25,7 @@ from lakeproof.tables.columns import lacking
 from lakeproof.tables.names import (
     MARKER,
     MICRO_BATCH_ID,
+    POSITION,
     RAW,
     REASONS,
     REPLAY,
@@ -46,6 +47,7 @@ from reader.page.model import (
     FieldRow,
     Growth,
     LayerRow,
+    Ledger,
     Number,
     Page,
     ProductFacts,
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 _REASONS = 12  # sets of reasons that are shown, and those with an example
 _EXAMPLES = 8
 _EXAMPLE_BYTES = 1 << 20
+_SMALL_BYTES, _SCANNED = 16_384, 500  # what is read of a micro-batch that may have many
 _EXCERPT = 240  # characters
 _WINDOWS = 96
 _LINES = 3
@@ -168,9 +171,10 @@ class _Lake:
             session, self.rows(self.names.ledger), columns, self.rows(self.silver.ledger) if has_silver else None
         )
         total = ledgers.summed(session)
-        layers = list(self._layers([each.name for each in products], [each.name for each in samples]))
         recorded = recorded_topic(ledger.properties)
-        leases = [silver_lease(self.stream), *(gold_lease(each.name) for each in (*products, *samples))]
+        gold_names = [*(each.name for each in products), *(each.name for each in samples)]
+        leases = [silver_lease(self.stream), *map(gold_lease, gold_names)]
+        layers = list(self._layers(gold_names))
         known = state.known(self.settings, self.stream, leases)
         marker = newest_marker(ledger, bronze_query(self.stream))
         end = marker.get("end", "")
@@ -228,7 +232,7 @@ class _Lake:
             key_of(contract),
         )  # fmt: skip
 
-    def _numbers(self, total: ledgers.Ledger, has_silver: bool, has_replays: bool) -> Mapping[str, Number]:
+    def _numbers(self, total: Ledger, has_silver: bool, has_replays: bool) -> Mapping[str, Number]:
         values = {key: getattr(total, key) for key in ("landed", "bronze", "open", "closed")}
         if has_silver:
             values |= {key: getattr(total, key) for key in ("kept", "duplicates", "conflicts", "late", "undecided")}
@@ -239,13 +243,13 @@ class _Lake:
             if key in values
         }
 
-    def _layers(self, products: Sequence[str], samples: Sequence[str]) -> Iterator[_Layer]:
+    def _layers(self, products: Sequence[str]) -> Iterator[_Layer]:
         asked = [
             ("bronze", self.names.bronze, bronze_query(self.stream)),
             ("dead letters", self.names.dead_letters, bronze_query(self.stream)),
             ("ledger", self.names.ledger, bronze_query(self.stream)),
             ("silver", self.silver.kept, silver_query(self.stream)),
-            *(("gold", gold_table(name), gold_query(name)) for name in (*products, *samples)),
+            *(("gold", gold_table(name), gold_query(name)) for name in products),
         ]
         for layer, name, query in asked:
             if table := self.table(name):
@@ -309,19 +313,38 @@ class _Lake:
         if self.table(self.names.dead_letters) is None or not shown:
             return shown
         codes = [each.codes for each in shown[:_EXAMPLES]]
-        # The ledger says in which micro-batch, so that a few files are read, and the scan ends with the first of each.
-        letters = self.rows(self.names.dead_letters)
-        selects = [
-            f"(SELECT {CODES} AS codes, {REASONS} AS reasons, {RAW}[1:{_EXAMPLE_BYTES}] AS raw, octet_length({RAW}), "  # noqa: S608
-            f"{SOURCE}, _position FROM {letters} WHERE {MICRO_BATCH_ID} = {number} AND "
-            f"{CODES} = {quoted(each)} LIMIT 1)"
-            for each, (number, _) in ledgers.newest_place(session, codes).items()
-        ]
-        rows = session.fetch(" UNION ALL ".join(selects)) if selects else []
-        examples = {row[0]: row[1:] for row in rows}
+        # The ledger says in which micro-batch, so that a few files are read. Most have all sets in few micro-batches:
+        # one scan of each, which ends early; what it does not find, because it is rare or large, has a scan of its own.
+        places = ledgers.newest_place(session, codes)
+        together: dict[int, list[str]] = {}
+        for each, (number, _) in places.items():
+            together.setdefault(number, []).append(each)
+        few = f"octet_length({RAW}) < {_SMALL_BYTES} LIMIT {_SCANNED}"
+        examples = self._examples(
+            session,
+            [
+                f"(SELECT * FROM ({{}} WHERE {MICRO_BATCH_ID} = {number} AND {_among(sets)} AND {few}) "  # noqa: S608
+                "QUALIFY row_number() OVER (PARTITION BY codes) = 1)"
+                for number, sets in together.items()
+            ],
+        )
+        rest = {each: number for each, (number, _) in places.items() if each not in examples}
+        examples |= self._examples(
+            session,
+            [f"({{}} WHERE {MICRO_BATCH_ID} = {number} AND {_among([each])} LIMIT 1)" for each, number in rest.items()],
+        )
         return [self._with_example(each, examples.get(each.codes)) for each in shown]
 
-    def _with_example(self, reasons: Reasons, example: "tuple[object, ...] | None") -> Reasons:
+    def _examples(self, session: Session, selects: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """Rows of dead letters by their sets of reasons; ``{}`` is what is selected, and from where."""
+        row = (
+            f"SELECT {CODES} AS codes, {REASONS} AS reasons, {RAW}[1:{_EXAMPLE_BYTES}] AS raw, octet_length({RAW}), "  # noqa: S608
+            f"{SOURCE}, {POSITION} FROM {self.rows(self.names.dead_letters)}"
+        )
+        found = session.fetch(" UNION ALL ".join(each.replace("{}", row, 1) for each in selects)) if selects else []
+        return {codes: rest for codes, *rest in found}
+
+    def _with_example(self, reasons: Reasons, example: Sequence[Any] | None) -> Reasons:
         if example is None:
             return reasons
         given, raw, size, source, position = example
@@ -383,6 +406,11 @@ class _Lake:
             ]
             rows.append(Growth(facts, *grown))
         return rows
+
+
+def _among(sets: Sequence[str]) -> str:
+    """SQL of whether a dead letter has one of these sets of reasons."""
+    return f"{CODES} IN ({', '.join(map(quoted, sets))})"
 
 
 def _names(samples: Samples) -> Sequence[str]:

@@ -64,9 +64,9 @@ def flow(page: StreamPage) -> Flow:
         lowest = max(lowest, y)
     y = float(_TOP)
     for product in page.products:
-        for number in (product.windows, *product.numbers):
-            if number:  # windows are no units: the boxes have one height
-                boxes[number.key] = Box(number, _COLUMNS[3], y, 24, "gold")
+        for of_gold in (product.windows, *product.numbers):
+            if of_gold:  # windows are no units: the boxes have one height
+                boxes[of_gold.key] = Box(of_gold, _COLUMNS[3], y, 24, "gold")
                 y += _SLOT
     return Flow(list(boxes.values()), list(_bands(boxes, scale)), round(max(lowest, y, 120)))
 

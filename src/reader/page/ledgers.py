@@ -165,7 +165,7 @@ def micro_batches(session: Session, committed: Mapping[int, datetime]) -> Sequen
         f"max(decided_at) AS decided_at FROM {SILVER} GROUP BY ALL) USING (micro_batch_id) "
         f"GROUP BY ALL ORDER BY micro_batch_id DESC LIMIT {_MICRO_BATCHES}"
     )
-    return [MicroBatchRow(*row[:9], committed.get(row[0]), *row[9:]) for row in rows]
+    return [MicroBatchRow(*(*row[:9], committed.get(row[0]), *row[9:])) for row in rows]
 
 
 def flow_sql(names: StreamTables, silver: SilverTables, has_replays: bool) -> Mapping[str, tuple[str, str, str]]:

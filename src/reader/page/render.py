@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from lakeproof.wording import count_of
@@ -86,12 +86,12 @@ def _environment() -> Environment:
         "n": lambda value: f"{value:,}", "time": _time, "ago": _ago, "bytes": _bytes, "cut": visible, "coded": _coded,
     }  # fmt: skip
     environment.globals |= {
-        "charts": charts, "flow": flow, "flow_width": WIDTH, "seconds": _seconds,
+        "charts": charts, "count_of": count_of, "flow": flow, "flow_width": WIDTH, "seconds": _seconds,
     }  # fmt: skip
     return environment
 
 
-def _template(name: str) -> Any:
+def _template(name: str) -> Template:
     return _environment().get_template(name)
 
 

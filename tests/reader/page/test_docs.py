@@ -34,7 +34,7 @@ def test_the_commands_of_the_page_write_and_serve_it(
     )  # fmt: skip
     try:
         assert served.stdout
-        address = served.stdout.readline().split()[6]
+        address = served.stdout.readline().split()[7]
         with urllib.request.urlopen(address, timeout=30) as answer:
             assert "100 landed units" in Text(answer.read().decode()).text
     finally:

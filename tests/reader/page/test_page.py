@@ -78,7 +78,7 @@ def test_it_shows_the_flow_as_a_picture_and_as_a_table(html: str, stream: Stream
         assert f"sql-events-{number.key}" in read.ids
         assert f"{number.value:,}" in read.text
     assert "31 landed units = 26 rows of bronze + 5 dead letters, from 3 files" in read.text
-    assert "Replays closed 1 of the dead letters, which added 1 rows to bronze" in read.text
+    assert "Replays closed 1 of the dead letters, which added 1 row to bronze and left 0 new dead letters." in read.text
     for link in read.links:
         assert link.startswith("#")
         assert link[1:] in read.ids, link
