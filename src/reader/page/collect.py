@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
@@ -12,7 +13,7 @@ from lakeproof.catalog import catalog_errors, open_catalog, quoted, table_or_non
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.contracts.model import DerivedFrom, type_name
-from lakeproof.gold.model import Product
+from lakeproof.gold.model import Product, Publish
 from lakeproof.gold.product_file import load_products
 from lakeproof.gold.samples import DETECTED_AT, Samples
 from lakeproof.gold.samples_file import load_all_samples
@@ -97,7 +98,7 @@ def _known(settings: Settings) -> Sequence[str]:
 class _Layer:
     """A table, and the query that fills it."""
 
-    layer: str
+    layer: str  # final: it is filled once windows are final, and waits for them
     name: str
     query: str
     table: "Table"
@@ -174,7 +175,8 @@ class _Lake:
         recorded = recorded_topic(ledger.properties)
         gold_names = [*(each.name for each in products), *(each.name for each in samples)]
         leases = [silver_lease(self.stream), *map(gold_lease, gold_names)]
-        layers = list(self._layers(gold_names))
+        final = {each.name for each in products if each.publish is Publish.FINAL} | {each.name for each in samples}
+        layers = list(self._layers(gold_names, final))
         known = state.known(self.settings, self.stream, leases)
         marker = newest_marker(ledger, bronze_query(self.stream))
         end = marker.get("end", "")
@@ -183,6 +185,7 @@ class _Lake:
             applied = applied_contracts(self.catalog, self.stream)
         proof = next(iter(known.proofs), None)
         reasons = ledgers.reasons(session)
+        fresh = self._fresh(layers, waits)
         found = problems(
             Facts(
                 contract,
@@ -206,6 +209,7 @@ class _Lake:
                     for name, share in Facts.shares.items()
                 },
                 worst=next(iter(reasons), ""),
+                silver_waits=next((each.waiting_since for each in fresh if each.layer == "silver"), None),
                 is_applied=not applied or applied[-1].digest == contract.digest,
             )
         )  # fmt: skip
@@ -215,7 +219,7 @@ class _Lake:
             f"the topic {recorded.topic}" if recorded else "files",
             "message" if recorded else "file",
             total,
-            self._numbers(total, has_silver, REPLAY in columns),
+            self._numbers(total, has_silver, REPLAY in columns, waits.removed),
             [
                 *(self._product(session, each) for each in products),
                 *(self._samples(session, each) for each in samples),
@@ -224,7 +228,7 @@ class _Lake:
             max(len(reasons) - _REASONS, 0),
             ledgers.hours(session),
             self._contract(session, contract, applied),
-            self._fresh(layers, waits),
+            fresh,
             proof,
             _unproven(proof, self.names.ledger, total.newest),
             self._growth(),
@@ -232,8 +236,9 @@ class _Lake:
             key_of(contract),
         )  # fmt: skip
 
-    def _numbers(self, total: Ledger, has_silver: bool, has_replays: bool) -> Mapping[str, Number]:
+    def _numbers(self, total: Ledger, has_silver: bool, has_replays: bool, removed: int | None) -> Mapping[str, Number]:
         values = {key: getattr(total, key) for key in ("landed", "bronze", "open", "closed")}
+        values |= {"expired": removed} if removed else {}
         if has_silver:
             values |= {key: getattr(total, key) for key in ("kept", "duplicates", "conflicts", "late", "undecided")}
         sql = ledgers.flow_sql(self.names, self.silver, has_replays)
@@ -243,13 +248,13 @@ class _Lake:
             if key in values
         }
 
-    def _layers(self, products: Sequence[str]) -> Iterator[_Layer]:
+    def _layers(self, products: Sequence[str], final: AbstractSet[str]) -> Iterator[_Layer]:
         asked = [
             ("bronze", self.names.bronze, bronze_query(self.stream)),
             ("dead letters", self.names.dead_letters, bronze_query(self.stream)),
             ("ledger", self.names.ledger, bronze_query(self.stream)),
             ("silver", self.silver.kept, silver_query(self.stream)),
-            *(("gold", gold_table(name), gold_query(name)) for name in products),
+            *(("final" if name in final else "gold", gold_table(name), gold_query(name)) for name in products),
         ]
         for layer, name, query in asked:
             if table := self.table(name):

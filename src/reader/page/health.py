@@ -15,6 +15,7 @@ from reader.page.model import Ledger, Level, Problem
 from reader.page.state import Waiting
 
 _PATIENCE = timedelta(minutes=1)  # for what has landed to be taken
+_SILVER_PATIENCE = timedelta(minutes=5)
 _PROOF_AGE = timedelta(days=1)
 _WORDS = {
     "duplicates": "Duplicates: {0:,} of {1:,} rows ({2:.0%}) were sent again",
@@ -42,6 +43,7 @@ class Facts:
     waiting: Waiting = field(default_factory=lambda: Waiting(0))
     unit: str = "file"
     lease: State = State.NEVER
+    silver_waits: datetime | None = None  # since when a micro-batch of bronze has had no verdicts
     failures: Mapping[str, tuple[str, datetime]] = field(default_factory=dict)
     paused: datetime | None = None
     proof: Proof | None = None
@@ -105,6 +107,8 @@ def _stopped(facts: Facts) -> Iterator[Problem]:
         runs = "" if facts.lease is State.RUNNING else ", and no consumer runs"
         waiting = f"{count_of(waits.count, facts.unit)} {'waits' if waits.count == 1 else 'wait'}"
         yield Problem(f"The consumer is behind: {waiting}{runs}", waits.since)
+    if facts.silver_waits and facts.silver_waits < datetime.now(UTC) - _SILVER_PATIENCE:
+        yield Problem(f"silver.{facts.contract.stream} is behind: rows of bronze wait for verdicts", facts.silver_waits)
 
 
 def _storms(facts: Facts) -> Iterator[Problem]:

@@ -191,5 +191,11 @@ def flow_sql(names: StreamTables, silver: SilverTables, has_replays: bool) -> Ma
         ),
         "conflicts": ("conflicts", f"SELECT * FROM {silver.conflicts}", "count(*)"),  # noqa: S608
         "late": ("late", f"SELECT * FROM {silver.late}", "count(*)"),  # noqa: S608
+        "expired": (
+            "files that left the landing zone",
+            f"SELECT * FROM {names.ledger}{landed or ' WHERE true'} AND "  # noqa: S608
+            f"source NOT IN (SELECT _source FROM landing.{stream})",
+            "count(*)",
+        ),
         "undecided": ("not decided yet", f"SELECT * FROM {names.bronze} WHERE NOT {decided}", "count(*)"),  # noqa: S608
     }

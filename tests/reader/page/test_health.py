@@ -137,6 +137,12 @@ def test_a_commit_that_is_under_way_is_no_loss(lake_settings: Settings) -> None:
     assert "5 rows are too many" in problems(replace(facts, in_flight=False))[0].text
 
 
+def test_silver_that_waits(lake_settings: Settings) -> None:
+    facts = Facts(load_contract(lake_settings.contracts, "events"), proof=PROOF, silver_waits=NOW - timedelta(hours=1))
+    assert [each.text for each in problems(facts)] == ["silver.events is behind: rows of bronze wait for verdicts"]
+    assert problems(replace(facts, silver_waits=NOW)) == []
+
+
 def test_a_stream_that_the_breaker_pauses(lake_settings: Settings) -> None:
     facts = Facts(load_contract(lake_settings.contracts, "events"), proof=PROOF, paused=NOW)
     assert [(each.text, each.since) for each in problems(facts)] == [

@@ -1,8 +1,13 @@
 """The page of streams of every kind: from a topic, without silver, without rows."""
 
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 from tests.lakes import changed
 from tests.reader.page.lake import Text
+from tests.reader.plot.test_device import NOON, reading
+from tests.reader.plot.test_plot import PRODUCT, ROWS, lake_with
 from tests.reader.verify.replays import TABLES, TopicLake
 from tests.servers import KafkaServer
 
@@ -10,13 +15,16 @@ from consumer.iceberg.marker import Committed, Marker, property_of
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import load_contract
+from lakeproof.gold.samples_file import load_samples
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.settings import Settings
-from lakeproof.tables.schemas import ensure_tables
+from lakeproof.tables.names import samples_tables, silver_tables
+from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables, ensure_tables
 from reader.page import state
 from reader.page.collect import collect
 from reader.page.render import render
 
+ROOT = Path(__file__).parents[3]
 EVENT = b'{"user_id": "u", "event_id": "%d", "event_timestamp": "2026-01-01T10:00:00Z", "event_type": "page_view"}'
 
 
@@ -32,7 +40,7 @@ def test_a_stream_without_silver_and_without_rows(lake_settings: Settings) -> No
 
 
 def test_a_stream_from_a_topic(kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.address)
+    settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers)
     lake = TopicLake(settings, kafka)
     lake.land({0: [EVENT % 1, EVENT % 2, b"garbage"], 1: [EVENT % 3]})
     ledger = lake.catalog.load_table(TABLES.ledger)
@@ -50,7 +58,55 @@ def test_a_stream_from_a_topic(kafka: KafkaServer, lake_settings: Settings, monk
 
     monkeypatch.setattr(state, "_BROKER_SECONDS", 0.3)
     (away,) = collect(changed(settings, LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1"), []).streams
-    assert (
-        "It is not known what waits: Kafka at 127.0.0.1:1 does not respond" in [each.text for each in away.problems][0]
-    )
+    notes = " ".join(each.text for each in away.problems)
+    assert "It is not known what waits: Kafka at 127.0.0.1:1 does not respond" in notes
     assert away.wrong == []
+
+
+def test_data_products_are_plots_and_tables(tmp_path: Path) -> None:
+    settings = lake_with(tmp_path, PRODUCT, ROWS)
+    ensure_tables(open_catalog(settings), load_contract(settings.contracts, "events"))
+    page = collect(settings, ["events"])
+    (product,) = page.streams[0].products
+    assert product.windows
+    assert product.windows.value == len(ROWS)
+    assert product.plot
+    assert [panel.measure for panel in product.plot.panels] == ["events", "longest", "weight"]
+    html = render(page)
+    assert html.count('<svg class="chart"') == 3
+    assert "\x1b" not in html
+    text = Text(html).text
+    assert f"{len(ROWS)} SQL windows of activity" in text
+    assert "gold.activity, windows of 1 hour" in text
+
+
+def test_sensors_have_samples_and_anomalies(lake_settings: Settings) -> None:
+    settings = changed(lake_settings, LAKE_GOLD=str(ROOT / "gold"))
+    catalog, contract = open_catalog(settings), load_contract(settings.contracts, "sensors")
+    samples = load_samples(settings.gold, "sensor_samples", lambda _: contract)
+    names = samples_tables(samples.name, samples.anomalies)
+    ensure_tables(catalog, contract)
+    ensure_silver_tables(catalog, contract, silver_tables("sensors"))
+    ensure_samples_tables(catalog, samples, names)
+    made = [reading(number, 50.0 + number) for number in range(9)]
+    found = {"detector": "out_of_range", "detected_at": NOON, "maximum": 60.0}
+    for name, rows in (
+        ("silver.sensors", [*made, reading(9, 99.0)]),
+        (names.samples, made[:2]),
+        (names.anomalies, [reading(9, 99.0) | found]),
+    ):
+        table = catalog.load_table(name)
+        schema = pa.schema([field.with_nullable(True) for field in table.schema().as_arrow()])
+        table.append(pa.Table.from_pylist(rows, schema))
+    page = collect(settings, ["sensors"])
+    (product,) = page.streams[0].products
+    assert [(each.what, each.value) for each in (product.windows, *product.numbers) if each] == [
+        ("samples of sensor_samples", 2),
+        ("anomalies of sensor_anomalies", 1),
+    ]
+    assert [(each["detector"], each["value"]) for each in product.anomalies] == [("out_of_range", "99.0")]
+    assert product.plot
+    assert {line.label: len(line.times) for line in product.plot.panels[0].lines} == {
+        "readings": 10, "samples": 2, "anomalies": 1,
+    }  # fmt: skip
+    assert "out_of_range" in Text(render(page)).text
