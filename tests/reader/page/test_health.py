@@ -23,9 +23,10 @@ from reader.page.render import render
 
 def garbage(day: Day) -> None:
     """A producer that sends garbage since 14 o'clock."""
-    day.hour(13, *good(13))
+    day.hour(13, *good(13), decided=False)
     for hour in (14, 15):
-        day.hour(hour, *(each | {"user_id": 17} if number % 2 else each for number, each in enumerate(good(hour))))
+        bad = (each | {"user_id": 17} if number % 2 else each for number, each in enumerate(good(hour)))
+        day.hour(hour, *bad, decided=False)
 
 
 def storm(day: Day) -> None:
@@ -44,14 +45,14 @@ def late(day: Day) -> None:
 
 def behind(day: Day) -> None:
     """Three files that nobody takes."""
-    day.hour(9, *good(9))
+    day.hour(9, *good(9, 5), decided=False)
     for number in range(3):
         day.wait(10 + number, f"new-{number}.json", b"[]")
 
 
 def passed(day: Day) -> None:
     """A file that the consumer has passed, and that the ledger does not have."""
-    day.hour(9, *good(9))
+    day.hour(9, *good(9, 5), decided=False)
     day.wait(10, "gone.json", b"[]")
     log = day.log()
     ledger = day.catalog.load_table(LEDGER)
@@ -66,13 +67,13 @@ def passed(day: Day) -> None:
 
 def removed(day: Day) -> None:
     """Rows of bronze that somebody has deleted."""
-    day.hour(9, *good(9))
+    day.hour(9, *good(9), decided=False)
     day.edit(BRONZE, lambda rows: rows[3:])
 
 
 def disappeared(day: Day) -> None:
     """A file that was found, and removed before it was read."""
-    day.hour(9, *good(9))
+    day.hour(9, *good(9, 5), decided=False)
     day.wait(10, "gone.json", b"[]")
     day.log()
     day.remove("gone.json")
@@ -80,7 +81,7 @@ def disappeared(day: Day) -> None:
 
 def failed(day: Day) -> None:
     """A query that ended with an error."""
-    day.hour(9, *good(9))
+    day.hour(9, *good(9, 5), decided=False)
     day.log()
     record_failure(day.settings.state.database, "silver.events", LakeproofError("The disk is full."))
 
