@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
@@ -13,6 +14,7 @@ from lakeproof.catalog import catalog_errors, open_catalog, quoted, table_or_non
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.contracts.model import DerivedFrom, type_name
+from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Product, Publish
 from lakeproof.gold.product_file import load_products
 from lakeproof.gold.samples import DETECTED_AT, Samples
@@ -56,7 +58,7 @@ from reader.page.model import (
     StreamPage,
 )
 from reader.plot.device import device_plot
-from reader.plot.series import newest_windows
+from reader.plot.series import NothingToDrawError, newest_windows
 from reader.tables import table_facts
 from reader.verify.tables.accounts import CODES
 from reader.verify.tables.layers import newest_marker
@@ -131,6 +133,7 @@ class _Lake:
         self.names = stream_tables(stream)
         self.silver = silver_tables(stream)
         self.tables: dict[str, Table | None] = {}
+        self.broken: dict[str, str] = {}
 
     @property
     def has_tables(self) -> bool:
@@ -150,6 +153,16 @@ class _Lake:
         table = self.table(name)
         snapshot = table.current_snapshot() if table else None
         return f"{name} AT (VERSION => {snapshot.snapshot_id})" if snapshot else name
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[None]:
+        """Note a table that cannot be read, for example because a data file was lost; the rest of the page is made."""
+        try:
+            yield
+        except LakeproofError as error:
+            if error.retryable:
+                raise
+            self.broken[name] = error.message
 
     def page(self, session: Session) -> StreamPage:
         """All that is said of the stream."""
@@ -185,6 +198,11 @@ class _Lake:
             applied = applied_contracts(self.catalog, self.stream)
         proof = next(iter(known.proofs), None)
         reasons = ledgers.reasons(session)
+        examples = self._reasons(session, reasons)
+        made = [
+            *(self._product(session, each) for each in products),
+            *(self._samples(session, each) for each in samples),
+        ]
         fresh = self._fresh(layers, waits)
         found = problems(
             Facts(
@@ -193,6 +211,7 @@ class _Lake:
                 total=total,
                 rows={name: _rows(table) for name in own if (table := self.table(name))},
                 in_flight=self._in_flight(layers),
+                broken=self.broken,
                 waiting=waits,
                 unit="message" if recorded else "file",
                 lease=known.lease,
@@ -220,11 +239,8 @@ class _Lake:
             "message" if recorded else "file",
             total,
             self._numbers(total, has_silver, REPLAY in columns, waits.removed),
-            [
-                *(self._product(session, each) for each in products),
-                *(self._samples(session, each) for each in samples),
-            ],
-            self._reasons(session, reasons),
+            made,
+            examples,
             max(len(reasons) - _REASONS, 0),
             ledgers.hours(session),
             self._contract(session, contract, applied),
@@ -318,6 +334,13 @@ class _Lake:
         if self.table(self.names.dead_letters) is None or not shown:
             return shown
         codes = [each.codes for each in shown[:_EXAMPLES]]
+        found: dict[str, Sequence[Any]] = {}
+        with self.reading(self.names.dead_letters):
+            found = self._found(session, codes)
+        return [self._with_example(each, found.get(each.codes)) for each in shown]
+
+    def _found(self, session: Session, codes: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """A dead letter of each set of reasons."""
         # The ledger says in which micro-batch, so that a few files are read. Most have all sets in few micro-batches:
         # one scan of each, which ends early; what it does not find, because it is rare or large, has a scan of its own.
         places = ledgers.newest_place(session, codes)
@@ -338,7 +361,7 @@ class _Lake:
             session,
             [f"({{}} WHERE {MICRO_BATCH_ID} = {number} AND {_among([each])} LIMIT 1)" for each, number in rest.items()],
         )
-        return [self._with_example(each, examples.get(each.codes)) for each in shown]
+        return examples
 
     def _examples(self, session: Session, selects: Sequence[str]) -> dict[str, Sequence[Any]]:
         """Rows of dead letters by their sets of reasons; ``{}`` is what is selected, and from where."""
@@ -365,8 +388,12 @@ class _Lake:
         facts = ProductFacts(product.name, name, product.description, None)
         if self.table(name) is None:
             return facts
-        windows = self._counted(session, product.name, "windows", name)
-        return replace(facts, windows=windows, plot=newest_windows(session, product, _WINDOWS, _LINES))
+        with self.reading(name):
+            windows = self._counted(session, product.name, "windows", name)
+            facts = replace(facts, windows=windows)
+            with suppress(NothingToDrawError):
+                facts = replace(facts, plot=newest_windows(session, product, _WINDOWS, _LINES))
+        return facts
 
     def _samples(self, session: Session, samples: Samples) -> ProductFacts:
         names = samples_tables(samples.name, samples.anomalies)
@@ -374,23 +401,23 @@ class _Lake:
         if self.table(names.samples) is None or self.table(names.anomalies) is None:
             return facts
         device, value = identifier(samples.device.name), identifier(samples.value.name)
-        found = session.fetch(
-            f"SELECT {device}::VARCHAR, detector::VARCHAR, {DETECTED_AT}::VARCHAR, {value}::VARCHAR "  # noqa: S608
-            f"FROM {names.anomalies} ORDER BY {DETECTED_AT} DESC LIMIT {_ANOMALIES}"
-        )
-        newest = [dict(zip(("device", "detector", "detected", "value"), row, strict=True)) for row in found]
-        plot = None
-        if self.table(self.silver.kept):
-            source = names.anomalies if newest else names.samples
-            devices = session.fetch(f"SELECT {device}::VARCHAR FROM {source} WHERE {device} IS NOT NULL LIMIT 1")  # noqa: S608
-            plot = device_plot(session, samples, devices[0][0]) if devices else None
-        return replace(
-            facts,
-            windows=self._counted(session, samples.name, "samples", names.samples),
-            numbers=[self._counted(session, samples.anomalies, "anomalies", names.anomalies)],
-            plot=plot,
-            anomalies=newest,
-        )
+        with self.reading(names.samples):
+            counts = [
+                self._counted(session, samples.name, "samples", names.samples),
+                self._counted(session, samples.anomalies, "anomalies", names.anomalies),
+            ]
+            found = session.fetch(
+                f"SELECT {device}::VARCHAR, detector::VARCHAR, {DETECTED_AT}::VARCHAR, {value}::VARCHAR "  # noqa: S608
+                f"FROM {names.anomalies} ORDER BY {DETECTED_AT} DESC LIMIT {_ANOMALIES}"
+            )
+            newest = [dict(zip(("device", "detector", "detected", "value"), row, strict=True)) for row in found]
+            facts = replace(facts, windows=counts[0], numbers=counts[1:], anomalies=newest)
+            if self.table(self.silver.kept):
+                source = names.anomalies if newest else names.samples
+                devices = session.fetch(f"SELECT {device}::VARCHAR FROM {source} WHERE {device} IS NOT NULL LIMIT 1")  # noqa: S608
+                with suppress(UsageError):  # silver may be behind
+                    facts = replace(facts, plot=device_plot(session, samples, devices[0][0]) if devices else None)
+        return facts
 
     def _counted(self, session: Session, key: str, what: str, table: str) -> Number:
         return Number(f"gold-{key}", f"{what} of {key}", session.count(self.rows(table)), f"SELECT * FROM {table}")  # noqa: S608

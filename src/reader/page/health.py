@@ -40,6 +40,7 @@ class Facts:
     total: Ledger = field(default_factory=Ledger)
     rows: Mapping[str, int] = field(default_factory=dict)  # of tables, by their metadata
     in_flight: bool = False
+    broken: Mapping[str, str] = field(default_factory=dict)  # tables that cannot be read, and why
     waiting: Waiting = field(default_factory=lambda: Waiting(0))
     unit: str = "file"
     lease: State = State.NEVER
@@ -62,6 +63,8 @@ def problems(facts: Facts) -> Sequence[Problem]:
 def _lost(facts: Facts) -> Iterator[Problem]:
     for name in facts.missing:
         yield Problem(f"The table {name} is missing: restore it, or run the consumer")
+    for name, why in facts.broken.items():
+        yield Problem(f"{name} cannot be read: {why.rstrip('.')}")
     for name, counted in zip(_tables(facts), (facts.total.bronze, facts.total.letters), strict=True):
         has = facts.rows.get(name)
         if has is not None and has != counted and not facts.in_flight:

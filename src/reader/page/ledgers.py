@@ -29,6 +29,8 @@ _COLUMNS = {
 }
 _VERDICTS = ("kept", "duplicates", "conflicts", "late")
 _HOURS = 24 * 366
+_TREND = "INTERVAL 14 DAYS"
+_TIMES = "TIMESTAMPTZ '1970-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-30 00:00:00+00'"  # those of Python, and sane
 _MICRO_BATCHES = 12
 
 
@@ -44,9 +46,12 @@ class Storm:
 def load(session: Session, ledger: str, columns: set[str], silver: str | None) -> None:
     """Read the ledgers; columns that a lake of an earlier version lacks are null."""
     selected = ", ".join(name if name in columns else f"NULL::{kind} AS {name}" for name, kind in _COLUMNS.items())
+    # The time of a message is what its producer says: it has not landed after it was judged.
+    sane = f"SELECT * REPLACE (CASE WHEN landed_at BETWEEN {_TIMES} THEN landed_at END AS landed_at) FROM"
     session.fetch(
-        f"CREATE OR REPLACE TABLE {LEDGER} AS SELECT *, coalesce(landed_at, {INGESTED_AT}) AS arrived, "  # noqa: S608
-        f"coalesce(list_sum(map_values(dead_letters)), 0)::BIGINT AS letters FROM (SELECT {selected} FROM {ledger})"
+        f"CREATE OR REPLACE TABLE {LEDGER} AS SELECT *, least(landed_at, {INGESTED_AT}) AS arrived, "  # noqa: S608
+        "coalesce(list_sum(map_values(dead_letters)), 0)::BIGINT AS letters "
+        f"FROM ({sane} (SELECT {selected} FROM {ledger}))"
     )
     rows = f"SELECT source, micro_batch_id, {', '.join(_VERDICTS)}, {DECIDED_AT} AS decided_at FROM {silver}"  # noqa: S608
     nothing = "SELECT '' AS source, 0::BIGINT AS micro_batch_id, 0 AS kept, 0 AS duplicates, 0 AS conflicts, "
@@ -85,11 +90,16 @@ def summed(session: Session) -> Ledger:
     return replace(Ledger(**dict(zip(values, row, strict=True))), **dict(zip(_VERDICTS, verdicts, strict=True)))
 
 
+def _recent() -> str:
+    """SQL of whether something landed within two weeks of the newest."""
+    return f"arrived >= (SELECT max(arrived) FROM {LEDGER}) - {_TREND}"  # noqa: S608
+
+
 def hours(session: Session) -> Sequence[tuple[datetime, int, int]]:
     """Units and dead letters by the hour in which they landed, the oldest first."""
     return session.fetch(
         "SELECT date_trunc('hour', arrived) AS hour, sum(units)::BIGINT, sum(letters)::BIGINT "  # noqa: S608
-        f"FROM {LEDGER} WHERE {REPLAY} IS NULL AND arrived IS NOT NULL GROUP BY ALL ORDER BY hour DESC LIMIT {_HOURS}"
+        f"FROM {LEDGER} WHERE {REPLAY} IS NULL AND {_recent()} GROUP BY ALL ORDER BY hour DESC"
     )[::-1]
 
 
@@ -107,7 +117,7 @@ def reasons(session: Session) -> Mapping[str, tuple[int, Sequence[tuple[datetime
     found: dict[str, list[tuple[datetime, int]]] = {codes: [] for codes in open_}
     for codes, hour, letters in session.fetch(
         "SELECT entry.key AS codes, date_trunc('hour', arrived) AS hour, sum(entry.value)::BIGINT "  # noqa: S608
-        f"FROM ({each}) WHERE arrived IS NOT NULL GROUP BY ALL ORDER BY codes, hour"
+        f"FROM ({each}) WHERE {_recent()} GROUP BY ALL ORDER BY codes, hour"
     ):
         if codes in found:
             found[codes].append((hour, letters))

@@ -23,7 +23,7 @@ from reader.page.ledgers import LEDGER
 from reader.verify.book.book import read_book
 
 _MOST_FILES = 100_000  # a landing zone with more is not listed
-_RECENT_FILES = 1_000
+_LOOKED_AT = 20  # files that a listing of recent ones does not have
 _BROKER_SECONDS = 3.0
 
 
@@ -116,6 +116,8 @@ def _files(
     accounted = {name for (name,) in session.fetch(f"SELECT source FROM {LEDGER} WHERE replay IS NULL")}  # noqa: S608
     zone = landing_zone(settings, stream, ledger)
     is_local = scheme_of(zone.root) == "file"
+    if not zone.is_there():
+        return Waiting(None, problem=f"the landing zone {zone.root} is not there")
     newest = max((name for _, name, _ in files), default=None)
     listing = zone.list() if is_local else zone.list_recent(newest)
     listed = {name: file.modified_at for name, file in islice(listing, _MOST_FILES + 1) if not zone.ignores(name, file)}
@@ -124,7 +126,8 @@ def _files(
     landed = {name: at for name, at in chain(found.items(), listed.items()) if name not in accounted}
     for name in lost:
         landed.pop(name, None)
-    gone = [name for name in found if name in landed and not (name in listed if is_local else zone.stat(name))]
+    absent = (name for name in found if name in landed and name not in listed)
+    gone = [name for name in islice(absent, None if is_local else _LOOKED_AT) if is_local or not zone.stat(name)]
     return Waiting(
         len(landed),
         min(landed.values(), default=None),

@@ -71,6 +71,13 @@ def removed(day: Day) -> None:
     day.edit(BRONZE, lambda rows: rows[3:])
 
 
+def broken(day: Day) -> None:
+    """A data file of the dead letters that somebody has removed."""
+    day.hour(9, b"garbage", decided=False)
+    (file,) = day.settings.home.glob("warehouse/dead_letters/events/data/**/*.parquet")
+    file.unlink()
+
+
 def disappeared(day: Day) -> None:
     """A file that was found, and removed before it was read."""
     day.hour(9, *good(9, 5), decided=False)
@@ -95,6 +102,7 @@ def failed(day: Day) -> None:
         (behind, "The consumer is behind: 3 files wait, and no consumer runs", clock(10)),
         (passed, "The file gone.json is lost: the consumer has passed it, and no table has its records", None),
         (removed, "bronze.events has 97 rows, and the ledger counted 100: 3 rows are missing.", None),
+        (broken, "dead_letters.events cannot be read: IO Error", None),
         (disappeared, "The file gone.json is gone: it disappeared before it was read", clock(10)),
         (failed, "The query silver.events failed: The disk is full", ...),
     ],
