@@ -334,10 +334,10 @@ class _Lake:
         if self.table(self.names.dead_letters) is None or not shown:
             return shown
         codes = [each.codes for each in shown[:_EXAMPLES]]
-        found: dict[str, Sequence[Any]] = {}
+        examples: dict[str, Sequence[Any]] = {}
         with self.reading(self.names.dead_letters):
-            found = self._found(session, codes)
-        return [self._with_example(each, found.get(each.codes)) for each in shown]
+            examples = self._found(session, codes)
+        return [self._with_example(each, examples.get(each.codes)) for each in shown]
 
     def _found(self, session: Session, codes: Sequence[str]) -> dict[str, Sequence[Any]]:
         """A dead letter of each set of reasons."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings
+from lakeproof.streams import printable
 from reader.page.collect import collect
 from reader.page.render import render
 
@@ -20,5 +21,8 @@ def write_page(settings: Settings, streams: Sequence[str], out: Path) -> None:
         out.write_text(render(page), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"Cannot write {out}: {error.strerror}.", "Check the folder and the disk.") from error
-    state = f"Not well: {page.wrong[0][0]}: {page.wrong[0][1].text}" if page.wrong else "All is well"
-    sys.stdout.write(f"Wrote {out}. {state}.\n")
+    state = "All is well" if page.streams else "The lake has no tables yet"
+    if page.wrong:
+        (name, problem), *_ = page.wrong
+        state = f"Not well: {name}: {problem.text}"
+    sys.stdout.write(printable(f"Wrote {out}. {state}.\n"))

@@ -117,6 +117,12 @@ def test_it_is_written_to_a_file(settings: Settings, tmp_path: Path) -> None:
     assert "landed units" in Text((tmp_path / "page.html").read_text()).text
 
 
+def test_an_empty_lake_says_so(lake_settings: Settings, tmp_path: Path) -> None:
+    lake_settings.home.mkdir()
+    done = run(lake_settings, "--out", tmp_path / "page.html")
+    assert done.output == f"Wrote {tmp_path / 'page.html'}. The lake has no tables yet.\n"
+
+
 def test_mistakes_have_hints(settings: Settings, tmp_path: Path) -> None:
     for arguments, said in (
         (["nope"], "events"),
