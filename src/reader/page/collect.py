@@ -464,8 +464,8 @@ def _unproven(proof: Proof | None, ledger: str, newest: int | None) -> int:
 
 
 def key_of(contract: Contract) -> str:
-    """The field by which an event is looked for: its correlation id, or else its primary key."""
-    derived = [
-        each.name for each in contract.derived if each.derived and each.derived.source is DerivedFrom.CORRELATION
-    ]
-    return next(iter((*derived, *contract.primary_key)), "")
+    """The field by which an event is looked for: its correlation id, or else a primary key of one field."""
+    for each in contract.derived:
+        if each.derived and each.derived.source is DerivedFrom.CORRELATION:
+            return each.name
+    return contract.primary_key[0] if len(contract.primary_key) == 1 else ""

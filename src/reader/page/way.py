@@ -8,6 +8,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
 from lakeproof.gold.product_file import load_products
+from lakeproof.kafka.offsets import OFFSET_DIGITS, partition_name
 from lakeproof.settings import Settings
 from lakeproof.tables.names import gold_table, silver_tables, stream_tables
 from reader.connect import Session
@@ -31,6 +32,7 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
         catalog = open_catalog(settings)
         known = {f"{space[0]}.{name}" for space in catalog.list_namespaces() for _, name in catalog.list_tables(space)}
     products = load_products(settings.gold, [stream], lambda _: contract)
+    of_range = f"CASE WHEN regexp_matches(source, '/[0-9]{{{OFFSET_DIGITS}}}$') THEN source[:-{OFFSET_DIGITS + 2}] END"
     same = f"{identifier(key)}::VARCHAR = {quoted(value)}"
     time = ".".join(map(identifier, contract.event_time.split(".")))
 
@@ -40,7 +42,9 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
         found = _part(session, f"In {names.bronze}", rows)
         yield found | {"empty": "Not in bronze: it has not come, waits, or is a dead letter, which has no key."}
         numbers = ", ".join(str(row[2]) for row in found["rows"]) or "-1"
-        sources = ", ".join(quoted(row[0]) for row in found["rows"]) or "''"
+        # Of a topic, the ledger has a range of messages for each partition in a micro-batch.
+        places = {row[0] for row in found["rows"]} | {partition_name(row[0]) for row in found["rows"]}
+        sources = ", ".join(map(quoted, sorted(places))) or "''"
         if silver.kept in known:
             verdicts = (("kept", silver.kept), ("conflict", silver.conflicts), ("late", silver.late))
             each = " UNION ALL ".join(
@@ -59,8 +63,8 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
             session,
             f"In {names.ledger}",
             f"SELECT source, micro_batch_id, units, bronze, landed_at, _ingested_at FROM {names.ledger} "  # noqa: S608
-            f"WHERE micro_batch_id IN ({numbers}) AND source IN ({sources}) ORDER BY ALL",
-        ) | {"empty": "The ledger has ranges of messages: none begins with this one."}
+            f"WHERE micro_batch_id IN ({numbers}) AND (source IN ({sources}) OR {of_range} IN ({sources})) ORDER BY 1",
+        )
         for product in products:
             if silver.kept in known and gold_table(product.name) in known:
                 yield _windows(session, product, silver.kept, same, time)

@@ -20,9 +20,11 @@ from lakeproof.kafka.offsets import Offsets
 from lakeproof.settings import Settings
 from lakeproof.tables.names import samples_tables, silver_tables
 from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables, ensure_tables
+from reader.connect import connect
 from reader.page import state
 from reader.page.collect import collect
 from reader.page.render import render
+from reader.page.way import way
 
 ROOT = Path(__file__).parents[3]
 EVENT = b'{"user_id": "u", "event_id": "%d", "event_timestamp": "2026-01-01T10:00:00Z", "event_type": "page_view"}'
@@ -55,6 +57,11 @@ def test_a_stream_from_a_topic(kafka: KafkaServer, lake_settings: Settings, monk
     assert [each.behind for each in stream.layers if each.layer == "bronze"] == ["1 waiting"]
     (reasons,) = stream.reasons
     assert reasons.source == f"{lake.topic}/0/{2:019}"
+
+    with connect(settings) as session:
+        bronze, ledgers = way(settings, session, "events", "2")
+    assert [row[0] for row in bronze["rows"]] == [f"{lake.topic}/0/{1:019}"]
+    assert [row[:4] for row in ledgers["rows"]] == [[f"{lake.topic}/0/{0:019}", "0", "3", "2"]]
 
     monkeypatch.setattr(state, "_BROKER_SECONDS", 0.3)
     (away,) = collect(changed(settings, LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1"), []).streams
