@@ -209,8 +209,7 @@ class _Lake:
                 contract,
                 missing=missing,
                 total=total,
-                rows={name: _rows(table) for name in own if (table := self.table(name))},
-                in_flight=self._in_flight(layers),
+                counts=self._counts(total),
                 broken=self.broken,
                 waiting=waits,
                 unit="message" if recorded else "file",
@@ -276,10 +275,20 @@ class _Lake:
             if table := self.table(name):
                 yield _Layer(layer, name, query, table)
 
-    def _in_flight(self, layers: Sequence[_Layer]) -> bool:
-        """Whether a micro-batch is being committed: bronze has more than the ledger then."""
-        of_bronze = {each.next_number for each in layers if each.layer in ("bronze", "dead letters", "ledger")}
-        return len(of_bronze) > 1
+    def _counts(self, total: Ledger) -> Mapping[str, tuple[int, int]]:
+        """Rows of tables by their metadata and by their ledger, unless a micro-batch is being committed to them."""
+        names, silver = self.names, self.silver
+        of_bronze = {names.bronze: total.bronze, names.dead_letters: total.letters}
+        of_silver = {silver.kept: total.kept, silver.conflicts: total.conflicts, silver.late: total.late}
+        found: dict[str, tuple[int, int]] = {}
+        for query, ledger, counted in (
+            (bronze_query(self.stream), names.ledger, of_bronze),
+            (silver_query(self.stream), silver.ledger, of_silver),
+        ):
+            tables = {name: table for name in (ledger, *counted) if (table := self.table(name))}
+            if len({newest_marker(table, query).get("micro_batch_id") for table in tables.values()}) == 1:
+                found |= {name: (_rows(table), counted[name]) for name, table in tables.items() if name in counted}
+        return found
 
     def _fresh(self, layers: Sequence[_Layer], waits: state.Waiting) -> Sequence[LayerRow]:
         rows = []

@@ -38,8 +38,7 @@ class Facts:
     contract: Contract
     missing: Sequence[str] = ()  # tables
     total: Ledger = field(default_factory=Ledger)
-    rows: Mapping[str, int] = field(default_factory=dict)  # of tables, by their metadata
-    in_flight: bool = False
+    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # rows of tables, by metadata and by ledger
     broken: Mapping[str, str] = field(default_factory=dict)  # tables that cannot be read, and why
     waiting: Waiting = field(default_factory=lambda: Waiting(0))
     unit: str = "file"
@@ -65,9 +64,8 @@ def _lost(facts: Facts) -> Iterator[Problem]:
         yield Problem(f"The table {name} is missing: restore it, or run the consumer")
     for name, why in facts.broken.items():
         yield Problem(f"{name} cannot be read: {why.rstrip('.')}")
-    for name, counted in zip(_tables(facts), (facts.total.bronze, facts.total.letters), strict=True):
-        has = facts.rows.get(name)
-        if has is not None and has != counted and not facts.in_flight:
+    for name, (has, counted) in facts.counts.items():
+        if has != counted:
             what = "missing" if has < counted else "too many"
             yield Problem(
                 f"{name} has {count_of(has, 'row')}, and the ledger counted {counted:,}: "
@@ -80,10 +78,6 @@ def _lost(facts: Facts) -> Iterator[Problem]:
         if names:
             more = f" and {count_of(len(names) - 1, 'other file')}" if len(names) > 1 else ""
             yield Problem(f"The file {names[0]}{more} is {text}", facts.waiting.since if "gone" in text else None)
-
-
-def _tables(facts: Facts) -> tuple[str, str]:
-    return f"bronze.{facts.contract.stream}", f"dead_letters.{facts.contract.stream}"
 
 
 def _proof(facts: Facts) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.reader.page.lake import Day, Text, clock, event, good
 from tests.reader.verify.lake import BRONZE, LEDGER
+from tests.reader.verify.silver.tables import KEPT
 from tests.selection import only_with_all
 
 from consumer.iceberg.marker import Committed, Marker, property_of
@@ -15,7 +16,6 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.failures import record_failure
-from lakeproof.state.lease import State
 from lakeproof.state.proofs import Kind, Outcome, Proof
 from reader.page.collect import collect
 from reader.page.health import Facts, problems
@@ -141,10 +141,18 @@ def test_a_proof_may_be_missing_failed_or_old(lake_settings: Settings, proof: Pr
 
 
 def test_a_commit_that_is_under_way_is_no_loss(lake_settings: Settings) -> None:
-    contract = load_contract(lake_settings.contracts, "events")
-    facts = Facts(contract, rows={BRONZE: 5}, in_flight=True, proof=PROOF, lease=State.RUNNING)
-    assert problems(facts) == []
-    assert "5 rows are too many" in problems(replace(facts, in_flight=False))[0].text
+    day = Day(lake_settings)
+    day.hour(9, *good(9))
+    day.edit(BRONZE, lambda rows: [*rows, rows[0]])
+    day.edit(KEPT, lambda rows: rows[1:])
+    said = ["bronze.events has 101 rows", "silver.events has 99 rows"]
+    found = collect(lake_settings, ["events"]).wrong
+    assert [problem.text.partition(", and")[0] for _, problem in found] == said
+    for name, query in ((BRONZE, bronze_query("events")), (KEPT, "silver-events")):
+        marker = Committed(Marker("", 7, day.contract.digest, "0", "7"), 1, 1)
+        with day.catalog.load_table(name).transaction() as transaction:
+            transaction.set_properties({property_of(query): marker.as_text()})
+    assert collect(lake_settings, ["events"]).wrong == []
 
 
 def test_silver_that_waits(lake_settings: Settings) -> None:
