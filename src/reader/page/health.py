@@ -110,7 +110,7 @@ def _stopped(facts: Facts) -> Iterator[Problem]:
 
 def _storms(facts: Facts) -> Iterator[Problem]:
     if facts.bad:
-        most = f", most of them {facts.worst}" if facts.worst else ""
+        most = f", most often for {facts.worst}" if facts.worst else ""
         yield Problem(
             f"Too many bad units: {facts.bad.part:,} of {facts.bad.whole:,} "
             f"({facts.bad.part / facts.bad.whole:.0%}) became dead letters{most}",

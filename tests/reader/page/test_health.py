@@ -97,7 +97,7 @@ def failed(day: Day) -> None:
 @pytest.mark.parametrize(
     ("happen", "said", "since"),
     [
-        (garbage, "Too many bad units: 100 of 200 (50%) became dead letters, most of them wrong_type", clock(14)),
+        (garbage, "Too many bad units: 100 of 200 (50%) became dead letters, most often for wrong_type", clock(14)),
         (storm, "Duplicates: 200 of 240 rows (83%) were sent again", clock(12)),
         (late, "Late rows: 40 of 240 (17%) came after the horizon had passed them, and are not in silver", clock(10)),
         (behind, "The consumer is behind: 3 files wait, and no consumer runs", clock(10)),
