@@ -1,6 +1,6 @@
 # Each target prepares what it needs. The logic is in deploy/ and tests/.
 .DEFAULT_GOAL := help
-.PHONY: help start stop clean duckdb minio spark producer-logs consumer-logs setup setup-native setup-test test fuzz chaos lint bench soak requirements jars-lock
+.PHONY: help start stop clean duckdb page minio spark producer-logs consumer-logs setup setup-native setup-test test fuzz chaos lint bench soak requirements jars-lock
 
 help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -16,6 +16,9 @@ clean: ## stop everything and remove the data; downloads are kept
 
 duckdb: ## open DuckDB's shell on the tables
 	@deploy/demo/duckdb.sh
+
+page: ## serve the page of the lake at 127.0.0.1:8282, which refreshes as commits arrive
+	@deploy/demo/page.sh
 
 minio: ## open MinIO's console, or print how to start MinIO
 	@deploy/demo/minio.sh

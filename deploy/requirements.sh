@@ -11,15 +11,15 @@ compile() {
 }
 
 # The widest first: the others use its versions, so that a package has one version everywhere.
-compile dev --extra dev --extra producer --extra collector --extra consumer --extra reader --extra plot --extra lineage \
-  --extra demo "$@" pyproject.toml deploy/requirements/bootstrap.in
+compile dev --extra dev --extra producer --extra collector --extra consumer --extra reader --extra plot --extra page \
+  --extra lineage --extra demo "$@" pyproject.toml deploy/requirements/bootstrap.in
 same=(--constraints deploy/requirements/dev.txt)
 compile bootstrap "${same[@]}" deploy/requirements/bootstrap.in
 compile native "${same[@]}" deploy/requirements/native.in
 for program in producer collector consumer reader; do
   compile "$program" "${same[@]}" --extra "$program" pyproject.toml
 done
-compile run "${same[@]}" --extra producer --extra collector --extra consumer --extra reader --extra demo \
+compile run "${same[@]}" --extra producer --extra collector --extra consumer --extra reader --extra page --extra demo \
   pyproject.toml
 compile bench "${same[@]}" --extra producer --extra collector --extra consumer --extra reader --extra bench \
   pyproject.toml

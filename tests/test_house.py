@@ -35,9 +35,9 @@ EXTRAS_OF = {
     "collector": ["collector"],
     "consumer": ["consumer"],
     "reader": ["reader"],
-    "run": ["producer", "collector", "consumer", "reader", "demo"],
+    "run": ["producer", "collector", "consumer", "reader", "page", "demo"],
     "bench": ["producer", "collector", "consumer", "reader", "bench"],
-    "dev": ["producer", "collector", "consumer", "reader", "plot", "lineage", "demo", "dev"],
+    "dev": ["producer", "collector", "consumer", "reader", "plot", "page", "lineage", "demo", "dev"],
 }
 
 
@@ -366,8 +366,8 @@ def test_what_a_program_imports_is_declared(program):
     # What lakeproof imports beyond its own dependencies, it imports where a program needs it, which then declares it.
     extras = EXTRAS.get(program, [item for name in PROGRAMS for item in EXTRAS[name]])
     declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"] + extras}
-    optional = {"reader": "plot", "consumer": "lineage"}
-    declared |= {canonicalize_name(name) for name in EXTRAS[optional[program]]} if program in optional else set()
+    optional = {"reader": ["plot", "page"], "consumer": ["lineage"]}
+    declared |= {canonicalize_name(name) for extra in optional.get(program, []) for name in EXTRAS[extra]}
     declared |= {"py4j", "botocore", "starlette", "lakeproof", *PROGRAMS}  # parts of PySpark, boto3, FastAPI; ours
     declared |= {"lakeproof-native-judge", "native-judge"}  # may be missing, and then goes by its module
     for name in imported - sys.stdlib_module_names - {"lakeproof", program}:

@@ -37,6 +37,10 @@ class Catalog(Protocol):
         """Location and text of a table's metadata file; None if it does not exist."""
         ...
 
+    def locations(self) -> list[str]:
+        """Locations of all tables' metadata files, of which each commit makes a new one."""
+        ...
+
 
 def catalog_of(settings: Settings) -> Catalog:
     """The catalog of the settings."""
@@ -70,6 +74,10 @@ class EmbeddedCatalog:
                 location = str(row["metadata_location"])
                 return location, metadata_text(_content(location, self._s3))
         return None
+
+    def locations(self) -> list[str]:
+        """See the protocol."""
+        return sorted(str(row["metadata_location"]) for row in self._rows(_TABLES))
 
     def _tables(self, namespace: Name) -> list[dict[str, Any]]:
         rows = self._rows(f"{_TABLES} AND table_namespace = ?", ".".join(namespace))
@@ -116,6 +124,12 @@ class OtherCatalog:
         # The file itself: PyIceberg writes no version 3 of the format, nor what it does not know.
         with table.io.new_input(table.metadata_location).open() as stream:
             return table.metadata_location, metadata_text(stream.read())
+
+    def locations(self) -> list[str]:
+        """See the protocol."""
+        catalog = self._catalog
+        names = [name for space in catalog.list_namespaces() for name in catalog.list_tables(space)]
+        return sorted(catalog.load_table(name).metadata_location for name in names)
 
     @property
     def _catalog(self) -> "PyIceberg":

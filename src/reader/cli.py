@@ -191,6 +191,38 @@ def plot(
 
 
 @app.command()
+def page(
+    stream: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[STREAM...]", help="Names of streams. Default: all with tables.", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")] = Path("lake.html"),
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Serve the page, which refreshes as commits arrive, in place of writing it.")
+    ] = False,
+    host: Annotated[
+        str, typer.Option(help="With --serve: address to listen on. Any but 127.0.0.1 requires a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: port to listen on; 0: any.")] = 8282,
+) -> None:
+    """Write a page of the lake: one HTML file that works offline and by mail.
+
+    Its first line says whether all is well or what is wrong, and since when. Then, by stream: where each unit went,
+    with the SQL of each number, reasons with examples, freshness, the last proof, data products, contract,
+    micro-batches and tables.
+    """
+    settings = _settings()
+    if serve:
+        from reader.page.server import run_page
+
+        run_page(settings, stream or (), host, port)
+        return
+    from reader.page.command import write_page
+
+    write_page(settings, stream or (), out)
+
+
+@app.command()
 def verify(
     stream: Annotated[
         str | None, typer.Argument(help="Name of the stream. Default: all streams with tables.", show_default=False)

@@ -305,6 +305,7 @@ def _print_next(out: Console, stream: str) -> None:
     # Somebody who installed the programs has no Makefile of ours.
     in_clone = Path("deploy/demo/duckdb.sh").exists()
     commands = {
+        "make page" if in_clone else f"{reader} page --serve": "a page of the lake in the browser",
         "make duckdb" if in_clone else f"{reader} shell": "DuckDB's shell with the tables of the lake",
         f'{reader} sql "{query}"': "one statement",
         f'{reader} sql "{letters}"': "dead letters as text",

@@ -39,7 +39,7 @@ def test_it_says_what_landed_and_why_what_did_not(lake: Settings, capsys: pytest
     assert re.search(r"│ unknown_field +│ \$\.x +│ +1 │ not in the contract", out)
     assert re.search(r"│ total +│ +│ +3 │", out)
     assert "a dead letter with several reasons is in several rows" in out
-    for command in ("make duckdb", 'reader sql "select', "make consumer-logs", "make stop"):
+    for command in ("make page", "make duckdb", 'reader sql "select', "make consumer-logs", "make stop"):
         assert command in out
 
 

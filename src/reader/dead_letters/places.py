@@ -7,6 +7,7 @@ shown as ``\xFF``, control characters escaped, and the carets are below what is 
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from lakeproof.streams import printable
 from reader.verify.landed.paths import Steps, parse_path
@@ -22,6 +23,15 @@ _MOST_CARETS = 60
 _BOM = "\ufeff"
 
 Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A part of a dead letter, printable on one line, with the place that a reason is about."""
+
+    before: str
+    marked: str  # empty if the place is not known
+    behind: str
 
 
 def find_place(raw: bytes, path: str, detail: str) -> Span | None:
@@ -72,6 +82,20 @@ def underlined(raw: bytes, place: Span | None, width: int) -> tuple[str, str]:
         cut, line = True, line[:-1]
     carets = "^" * max(cell_len(parts[1]), 1) if place else ""
     return line + "…" * cut, " " * cell_len(lead + parts[0]) * bool(carets) + carets
+
+
+def excerpt(raw: bytes, place: Span | None, most: int) -> Excerpt:
+    """So many characters of a dead letter, around the place."""
+    text = as_characters(raw)
+    start, end = place or (0, 0)
+    begin = max(min(start - most // 4, len(text) - most), 0)
+    stop = min(end, start + most // 2)
+    last = max(begin + most, stop)
+    return Excerpt(
+        "…" * (begin > 0) + shown(text[begin:start]),
+        shown(text[start:stop]) + "…" * (stop < end),
+        shown(text[stop:last]) + "…" * (last < len(text) or len(raw) > _MOST_BYTES),
+    )
 
 
 def shown(text: str) -> str:

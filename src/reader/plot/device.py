@@ -30,15 +30,22 @@ def read_device(settings: Settings, name: str, device: str) -> Plot:
             if not catalog.table_exists(table):
                 raise LakeproofError(f"{table} does not exist yet.", f"Run `consumer run {samples.stream}`.")
     with connect(settings) as session:
-        readings = _line(session, samples, device, "readings", silver, limit=_READINGS)
-        if not readings.times:
-            query = f"select distinct {samples.device.name} from {silver}"  # noqa: S608 - for people to run
-            raise UsageError(f"{silver} has no readings of the device {device!r}.", f'Run `reader sql "{query}"`.')
-        since = f"make_timestamptz({int(readings.times[0].timestamp() * 1_000_000)})"
-        marked = [
-            _line(session, samples, device, label, table, since=since, is_points=True)
-            for label, table in (("samples", tables.samples), ("anomalies", tables.anomalies))
-        ]
+        return device_plot(session, samples, device)
+
+
+def device_plot(session: Session, samples: Samples, device: str) -> Plot:
+    """The plot of a device, whose tables exist."""
+    tables = samples_tables(samples.name, samples.anomalies)
+    silver = silver_tables(samples.stream).kept
+    readings = _line(session, samples, device, "readings", silver, limit=_READINGS)
+    if not readings.times:
+        query = f"select distinct {samples.device.name} from {silver}"  # noqa: S608 - for people to run
+        raise UsageError(f"{silver} has no readings of the device {device!r}.", f'Run `reader sql "{query}"`.')
+    since = f"make_timestamptz({int(readings.times[0].timestamp() * 1_000_000)})"
+    marked = [
+        _line(session, samples, device, label, table, since=since, is_points=True)
+        for label, table in (("samples", tables.samples), ("anomalies", tables.anomalies))
+    ]
     lines = (readings, *(line for line in marked if line.times))
     title = f"{samples.stream}: {device}"
     return Plot(

@@ -25,6 +25,10 @@ _SHOWN_TEXT = 40
 _DRAWABLE = f"{WINDOW_START} BETWEEN '0300-01-01T00:00:00Z'::TIMESTAMPTZ AND '9699-12-31T23:59:59Z'::TIMESTAMPTZ"
 
 
+class NothingToDrawError(LakeproofError):
+    """A product has no rows to draw, or only null."""
+
+
 @dataclass(frozen=True)
 class Line:
     """The values of a measure for one combination of keys."""
@@ -74,6 +78,17 @@ def read_plot(settings: Settings, name: str, measures: Sequence[str], keys: Sequ
         return _read(session, product, chosen, condition, top)
 
 
+def newest_windows(session: Session, product: Product, windows: int, top: int) -> Plot | None:
+    """The newest windows of a product, for all measures that are numbers; None if nothing can be drawn."""
+    numbers = [measure for measure in product.measures if _is_number(measure)]
+    table = gold_table(product.name)
+    ((newest,),) = session.fetch(f"SELECT epoch_us(max({WINDOW_START})) FROM {table} WHERE {_DRAWABLE}")  # noqa: S608
+    if newest is None or not numbers:
+        return None
+    first = newest - windows * (product.window.every // timedelta(microseconds=1))
+    return _read(session, product, numbers, f"{_DRAWABLE} AND {WINDOW_START} > make_timestamptz({first})", top)
+
+
 def _measures(product: Product, names: Sequence[str]) -> list[Measure]:
     known = {measure.name: measure for measure in product.measures}
     numbers = [measure for measure in product.measures if _is_number(measure)]
@@ -120,7 +135,7 @@ def _read(session: Session, product: Product, measures: list[Measure], condition
         f"ORDER BY {weight} DESC, 3 LIMIT {top}"
     )
     if not best:
-        raise LakeproofError(
+        raise NothingToDrawError(
             f"{table} has no rows to draw.", "Check the values of --key, or `reader verify` for whether it is filled."
         )
     selected = ", ".join(f"{identifier(measure.name)}::DOUBLE" for measure in measures)
@@ -139,7 +154,7 @@ def _read(session: Session, product: Product, measures: list[Measure], condition
             found.append(_line(_shown(text), times, [row[index + 1] for row in rows]))
     drawn = [time for found in lines for line in found for time in line.times]
     if not drawn:
-        raise LakeproofError(f"{table} has only null to draw.", "Use another --measure or --key.")
+        raise NothingToDrawError(f"{table} has only null to draw.", "Use another --measure or --key.")
     title = f"{table}, windows of {product.window}"
     if len(best) < best[0][0]:
         title += f": {len(best):,} of {best[0][0]:,} keys, with the greatest {measures[0].name}"

@@ -57,8 +57,11 @@ class Lake:
         """Remove a landed file of a local folder."""
         local_path(self.uri(name)).unlink()
 
-    def consume(self, changed: frozenset[str] = frozenset(), micro_batch: int = 0) -> None:
-        """Judge what has landed since, and append it; `changed` are names that are overwritten before they are read."""
+    def consume(self, changed: frozenset[str] = frozenset(), micro_batch: int = 0, at: datetime = NOON) -> None:
+        """Judge what has landed since, and append it; `changed` are names that are overwritten before they are read.
+
+        It landed and was judged at a time, whatever its file says.
+        """
         files = [each for each in self.zone.list() if each[0] not in self._consumed]
         self._consumed |= {name for name, _ in files}
         listed = [
@@ -75,10 +78,11 @@ class Lake:
             failure = envelope.failure
             judged = list(judge.refuse(*failure, envelope.value) if failure else judge.judge(envelope.value))
             good, bad = [each.good for each in judged], [each.bad for each in judged]
-            tables[BRONZE] += [_with(_columns(each), file.name, micro_batch) for each in good]
-            tables[DEAD_LETTERS] += [_with(_letters(each), file.name, micro_batch) for each in bad]
+            tables[BRONZE] += [_with(_columns(each), file.name, micro_batch, at) for each in good]
+            tables[DEAD_LETTERS] += [_with(_letters(each), file.name, micro_batch, at) for each in bad]
             booking = _booking(file, sum(map(len, good)), [unit for each in bad for unit in each.reasons.to_pylist()])
             booking["content_hash"] = envelope.content_hash
+            booking |= {"landed_at": at, "_ingested_at": at}
             ledger.append(booking | {"micro_batch_id": micro_batch} | _drift(self.contract.drift, good))
         for name, parts in tables.items():
             self.catalog.load_table(name).append(pa.concat_tables(parts))
@@ -105,12 +109,12 @@ class Lake:
         table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
 
 
-def _with(units: pa.Table, source: str, micro_batch: int) -> pa.Table:
+def _with(units: pa.Table, source: str, micro_batch: int, at: datetime) -> pa.Table:
     for name, value, kind in (
         ("_source", source, pa.string()),
         ("_micro_batch_id", micro_batch, pa.int64()),
-        ("_landed_at", NOON, pa.timestamp("us", "UTC")),
-        ("_ingested_at", NOON, pa.timestamp("us", "UTC")),
+        ("_landed_at", at, pa.timestamp("us", "UTC")),
+        ("_ingested_at", at, pa.timestamp("us", "UTC")),
         ("_contract_version", "1.0.0", pa.string()),
     ):
         units = units.append_column(name, pa.array([value] * len(units), kind))

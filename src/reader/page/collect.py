@@ -1,0 +1,480 @@
+"""Ask the lake for what the page says: metadata and ledgers first, then a few rows; bronze is not read."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from lakeproof.catalog import catalog_errors, open_catalog, quoted, table_or_none
+from lakeproof.checkpoint import bronze_query
+from lakeproof.contracts import Contract, load_contract
+from lakeproof.contracts.model import DerivedFrom, type_name
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.gold.model import Product, Publish
+from lakeproof.gold.product_file import load_products
+from lakeproof.gold.samples import DETECTED_AT, Samples
+from lakeproof.gold.samples_file import load_all_samples
+from lakeproof.history.applied import Applied, applied_contracts
+from lakeproof.kafka.recorded import recorded_topic
+from lakeproof.settings import Settings
+from lakeproof.state.lease import gold_lease, silver_lease
+from lakeproof.state.proofs import Proof
+from lakeproof.tables.columns import lacking
+from lakeproof.tables.names import (
+    MARKER,
+    MICRO_BATCH_ID,
+    POSITION,
+    RAW,
+    REASONS,
+    REPLAY,
+    SOURCE,
+    gold_query,
+    gold_table,
+    samples_tables,
+    silver_query,
+    silver_tables,
+    stream_tables,
+)
+from lakeproof.tables.schemas import bronze_schema
+from reader.connect import Session, connect
+from reader.dead_letters.places import excerpt, find_place
+from reader.page import ledgers, state
+from reader.page.health import Facts, problems
+from reader.page.model import (
+    ContractFacts,
+    FieldRow,
+    Growth,
+    LayerRow,
+    Ledger,
+    Number,
+    Page,
+    ProductFacts,
+    Reasons,
+    StreamPage,
+)
+from reader.plot.device import device_plot
+from reader.plot.series import NothingToDrawError, newest_windows
+from reader.tables import table_facts
+from reader.verify.tables.accounts import CODES
+from reader.verify.tables.layers import newest_marker
+from reader.views import identifier
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+_REASONS = 12  # sets of reasons that are shown, and those with an example
+_EXAMPLES = 8
+_EXAMPLE_BYTES = 1 << 20
+_SMALL_BYTES, _SCANNED = 16_384, 500  # what is read of a micro-batch that may have many
+_EXCERPT = 240  # characters
+_WINDOWS = 96
+_LINES = 3
+_ANOMALIES = 5
+
+
+def collect(settings: Settings, names: Sequence[str]) -> Page:
+    """Everything that the page says of some streams; of all that have tables, if none is named."""
+    began = time.monotonic()
+    for name in names:
+        load_contract(settings.contracts, name)
+    with catalog_errors():
+        catalog = open_catalog(settings)
+        streams = list(names) or [name for name in _known(settings) if _Lake(settings, catalog, name).has_tables]
+    with connect(settings) as session:
+        pages = [_Lake(settings, catalog, name).page(session) for name in streams]
+    lake = settings.catalog.warehouse_uri
+    return Page(lake, datetime.now(UTC), time.monotonic() - began, version("lakeproof"), pages)
+
+
+def _known(settings: Settings) -> Sequence[str]:
+    return sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A table, and the query that fills it."""
+
+    layer: str  # final: it is filled once windows are final, and waits for them
+    name: str
+    query: str
+    table: "Table"
+
+    @property
+    def next_number(self) -> int | None:
+        """The first micro-batch that it does not have; None before its first commit."""
+        marker = newest_marker(self.table, self.query)
+        return int(marker["micro_batch_id"]) + 1 if marker else None
+
+    def commits(self) -> Iterator[tuple[int, datetime]]:
+        """Newest micro-batch of each commit, and its time, the oldest first."""
+        for snapshot in self.table.snapshots():
+            text = snapshot.summary[MARKER + self.query] if snapshot.summary else None
+            if text:
+                yield int(json.loads(text)["marker"]["micro_batch_id"]), _time(snapshot.timestamp_ms)
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+class _Lake:
+    """What the catalog has of a stream; a table is loaded once, and those that are filled last are loaded first."""
+
+    def __init__(self, settings: Settings, catalog: "Catalog", stream: str) -> None:
+        self.settings = settings
+        self.catalog = catalog
+        self.stream = stream
+        self.names = stream_tables(stream)
+        self.silver = silver_tables(stream)
+        self.tables: dict[str, Table | None] = {}
+        self.broken: dict[str, str] = {}
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether a consumer has made tables of the stream, one of them at least."""
+        own = (self.names.ledger, self.names.bronze, self.names.dead_letters)
+        return any(self.catalog.table_exists(name) for name in own)
+
+    def table(self, name: str) -> "Table | None":
+        """A table as it was when it was asked for first."""
+        if name not in self.tables:
+            with catalog_errors():
+                self.tables[name] = table_or_none(self.catalog, name)
+        return self.tables[name]
+
+    def rows(self, name: str) -> str:
+        """SQL of the rows of a table, as it was then."""
+        table = self.table(name)
+        snapshot = table.current_snapshot() if table else None
+        return f"{name} AT (VERSION => {snapshot.snapshot_id})" if snapshot else name
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[None]:
+        """Note a table that cannot be read, for example because a data file was lost; the rest of the page is made."""
+        try:
+            yield
+        except LakeproofError as error:
+            if error.retryable:
+                raise
+            self.broken[name] = error.message
+
+    def page(self, session: Session) -> StreamPage:
+        """All that is said of the stream."""
+        contract = load_contract(self.settings.contracts, self.stream)
+        products = load_products(self.settings.gold, [self.stream], lambda _: contract)
+        samples = load_all_samples(self.settings.gold, [self.stream], lambda _: contract)
+        of_samples = [name for each in samples for name in _names(each)]
+        gold = [*(gold_table(each.name) for each in products), *of_samples]
+        for name in (*gold, self.silver.kept, self.silver.conflicts, self.silver.late, self.silver.ledger):
+            self.table(name)
+        own = (self.names.ledger, self.names.dead_letters, self.names.bronze)
+        missing = [name for name in own if self.table(name) is None]
+        ledger = self.table(self.names.ledger)
+        if ledger is None:
+            found = problems(Facts(contract, missing=missing))
+            return StreamPage(self.stream, found, "", "file", tables=self._growth())
+        has_silver = self.table(self.silver.ledger) is not None
+        columns = set(ledger.schema().column_names)
+        ledgers.load(
+            session, self.rows(self.names.ledger), columns, self.rows(self.silver.ledger) if has_silver else None
+        )
+        total = ledgers.summed(session)
+        recorded = recorded_topic(ledger.properties)
+        gold_names = [*(each.name for each in products), *(each.name for each in samples)]
+        leases = [silver_lease(self.stream), *map(gold_lease, gold_names)]
+        final = {each.name for each in products if each.publish is Publish.FINAL} | {each.name for each in samples}
+        layers = list(self._layers(gold_names, final))
+        known = state.known(self.settings, self.stream, leases)
+        marker = newest_marker(ledger, bronze_query(self.stream))
+        end = marker.get("end", "")
+        waits = state.waiting(self.settings, session, self.stream, ledger.properties, recorded, end, known.files)
+        with catalog_errors():
+            applied = applied_contracts(self.catalog, self.stream)
+        proof = next(iter(known.proofs), None)
+        reasons = ledgers.reasons(session)
+        examples = self._reasons(session, reasons)
+        made = [
+            *(self._product(session, each) for each in products),
+            *(self._samples(session, each) for each in samples),
+        ]
+        fresh = self._fresh(layers, waits)
+        found = problems(
+            Facts(
+                contract,
+                missing=missing,
+                total=total,
+                counts=self._counts(total),
+                broken=self.broken,
+                waiting=waits,
+                unit="message" if recorded else "file",
+                lease=known.lease,
+                failures=known.failures,
+                paused=known.paused,
+                proof=proof,
+                bad=ledgers.storm(
+                    session,
+                    f"(FROM {ledgers.LEDGER} WHERE {REPLAY} IS NULL)",
+                    "letters", "units", contract.breaker.share, contract.breaker.units,
+                ),
+                verdicts={
+                    name: ledgers.storm(session, ledgers.SILVER, name, "decided", share, contract.breaker.units)
+                    for name, share in Facts.shares.items()
+                },
+                worst=next(iter(reasons), ""),
+                silver_waits=next((each.waiting_since for each in fresh if each.layer == "silver"), None),
+                is_applied=not applied or applied[-1].digest == contract.digest,
+            )
+        )  # fmt: skip
+        return StreamPage(
+            self.stream,
+            found,
+            f"the topic {recorded.topic}" if recorded else "files",
+            "message" if recorded else "file",
+            total,
+            self._numbers(total, has_silver, REPLAY in columns, waits.removed),
+            made,
+            examples,
+            max(len(reasons) - _REASONS, 0),
+            ledgers.hours(session),
+            self._contract(session, contract, applied),
+            fresh,
+            proof,
+            _unproven(proof, self.names.ledger, total.newest),
+            self._growth(),
+            ledgers.micro_batches(session, dict(layers[0].commits()) if layers else {}),
+            key_of(contract),
+        )  # fmt: skip
+
+    def _numbers(self, total: Ledger, has_silver: bool, has_replays: bool, removed: int | None) -> Mapping[str, Number]:
+        values = {key: getattr(total, key) for key in ("landed", "bronze", "open", "closed")}
+        values |= {"expired": removed} if removed else {}
+        if has_silver:
+            values |= {key: getattr(total, key) for key in ("kept", "duplicates", "conflicts", "late", "undecided")}
+        sql = ledgers.flow_sql(self.names, self.silver, has_replays)
+        return {
+            key: Number(key, what, values[key], rows, counted)
+            for key, (what, rows, counted) in sql.items()
+            if key in values
+        }
+
+    def _layers(self, products: Sequence[str], final: AbstractSet[str]) -> Iterator[_Layer]:
+        asked = [
+            ("bronze", self.names.bronze, bronze_query(self.stream)),
+            ("dead letters", self.names.dead_letters, bronze_query(self.stream)),
+            ("ledger", self.names.ledger, bronze_query(self.stream)),
+            ("silver", self.silver.kept, silver_query(self.stream)),
+            *(("final" if name in final else "gold", gold_table(name), gold_query(name)) for name in products),
+        ]
+        for layer, name, query in asked:
+            if table := self.table(name):
+                yield _Layer(layer, name, query, table)
+
+    def _counts(self, total: Ledger) -> Mapping[str, tuple[int, int]]:
+        """Rows of tables by their metadata and by their ledger, unless a micro-batch is being committed to them."""
+        names, silver = self.names, self.silver
+        of_bronze = {names.bronze: total.bronze, names.dead_letters: total.letters}
+        of_silver = {silver.kept: total.kept, silver.conflicts: total.conflicts, silver.late: total.late}
+        found: dict[str, tuple[int, int]] = {}
+        for query, ledger, counted in (
+            (bronze_query(self.stream), names.ledger, of_bronze),
+            (silver_query(self.stream), silver.ledger, of_silver),
+        ):
+            tables = {name: table for name in (ledger, *counted) if (table := self.table(name))}
+            if len({newest_marker(table, query).get("micro_batch_id") for table in tables.values()}) == 1:
+                found |= {name: (_rows(table), counted[name]) for name, table in tables.items() if name in counted}
+        return found
+
+    def _fresh(self, layers: Sequence[_Layer], waits: state.Waiting) -> Sequence[LayerRow]:
+        rows = []
+        by_layer = {each.layer: each for each in layers}
+        for each in layers:
+            snapshot = each.table.current_snapshot()
+            last = _time(snapshot.timestamp_ms) if snapshot else None
+            behind, since = "", None
+            if each.layer == "bronze":
+                unit = "unknown" if waits.count is None else f"{waits.count:,} waiting"
+                behind, since = unit, waits.since
+            elif (before := by_layer.get({"silver": "ledger", "gold": "silver"}.get(each.layer, ""))) is not None:
+                lag = max((before.next_number or 0) - (each.next_number or 0), 0)
+                behind = f"{lag:,} micro-batch{'' if lag == 1 else 'es'}"
+                if lag:
+                    later = [at for number, at in before.commits() if number >= (each.next_number or 0)]
+                    since = min(later, default=None)
+            rows.append(LayerRow(each.layer, each.name, last, behind, since))
+        return rows
+
+    def _contract(self, session: Session, contract: Contract, applied: Sequence[Applied]) -> ContractFacts:
+        bronze = self.table(self.names.bronze)
+        columns = {field.name: str(field.field_type) for field in bronze.schema().fields} if bronze else {}
+        differ = (
+            {path.partition(".")[0] for path in lacking(bronze.schema(), bronze_schema(contract))} if bronze else ()
+        )
+        fields = [
+            FieldRow(
+                each.name,
+                type_name(each.type),
+                each.required,
+                columns.get(each.name, ""),
+                each.name in differ or not bronze,
+                each.description,
+            )
+            for each in contract.current
+        ]
+        newest = applied[-1] if applied else None
+        return ContractFacts(
+            contract.version,
+            newest.version if newest else "",
+            newest is None or newest.digest == contract.digest,
+            contract.drift,
+            ledgers.drifted(session),
+            fields,
+        )
+
+    def _reasons(
+        self, session: Session, found: Mapping[str, tuple[int, Sequence[tuple[datetime, int]]]]
+    ) -> list[Reasons]:
+        shown = [Reasons(codes, letters, hours) for codes, (letters, hours) in list(found.items())[:_REASONS]]
+        if self.table(self.names.dead_letters) is None or not shown:
+            return shown
+        codes = [each.codes for each in shown[:_EXAMPLES]]
+        examples: dict[str, Sequence[Any]] = {}
+        with self.reading(self.names.dead_letters):
+            examples = self._found(session, codes)
+        return [self._with_example(each, examples.get(each.codes)) for each in shown]
+
+    def _found(self, session: Session, codes: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """A dead letter of each set of reasons."""
+        # The ledger says in which micro-batch, so that a few files are read. Most have all sets in few micro-batches:
+        # one scan of each, which ends early; what it does not find, because it is rare or large, has a scan of its own.
+        places = ledgers.newest_place(session, codes)
+        together: dict[int, list[str]] = {}
+        for each, (number, _) in places.items():
+            together.setdefault(number, []).append(each)
+        few = f"octet_length({RAW}) < {_SMALL_BYTES} LIMIT {_SCANNED}"
+        examples = self._examples(
+            session,
+            [
+                f"(SELECT * FROM ({{}} WHERE {MICRO_BATCH_ID} = {number} AND {_among(sets)} AND {few}) "  # noqa: S608
+                "QUALIFY row_number() OVER (PARTITION BY codes) = 1)"
+                for number, sets in together.items()
+            ],
+        )
+        rest = {each: number for each, (number, _) in places.items() if each not in examples}
+        examples |= self._examples(
+            session,
+            [f"({{}} WHERE {MICRO_BATCH_ID} = {number} AND {_among([each])} LIMIT 1)" for each, number in rest.items()],
+        )
+        return examples
+
+    def _examples(self, session: Session, selects: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """Rows of dead letters by their sets of reasons; ``{}`` is what is selected, and from where."""
+        row = (
+            f"SELECT {CODES} AS codes, {REASONS} AS reasons, {RAW}[1:{_EXAMPLE_BYTES}] AS raw, octet_length({RAW}), "  # noqa: S608
+            f"{SOURCE}, {POSITION} FROM {self.rows(self.names.dead_letters)}"
+        )
+        found = session.fetch(" UNION ALL ".join(each.replace("{}", row, 1) for each in selects)) if selects else []
+        return {codes: rest for codes, *rest in found}
+
+    def _with_example(self, reasons: Reasons, example: Sequence[Any] | None) -> Reasons:
+        if example is None:
+            return reasons
+        given, raw, size, source, position = example
+        first = given[0] if given else {}
+        path, detail = first.get("path") or "", first.get("detail") or ""
+        part = None if raw is None else excerpt(raw, find_place(raw, path, detail), _EXCERPT)
+        return replace(
+            reasons, detail=detail, path=path, source=source or "", position=position, size=size, excerpt=part
+        )
+
+    def _product(self, session: Session, product: Product) -> ProductFacts:
+        name = gold_table(product.name)
+        facts = ProductFacts(product.name, name, product.description, None)
+        if self.table(name) is None:
+            return facts
+        with self.reading(name):
+            windows = self._counted(session, product.name, "windows", name)
+            facts = replace(facts, windows=windows)
+            with suppress(NothingToDrawError):
+                facts = replace(facts, plot=newest_windows(session, product, _WINDOWS, _LINES))
+        return facts
+
+    def _samples(self, session: Session, samples: Samples) -> ProductFacts:
+        names = samples_tables(samples.name, samples.anomalies)
+        facts = ProductFacts(samples.name, names.samples, samples.description, None)
+        if self.table(names.samples) is None or self.table(names.anomalies) is None:
+            return facts
+        device, value = identifier(samples.device.name), identifier(samples.value.name)
+        with self.reading(names.samples):
+            counts = [
+                self._counted(session, samples.name, "samples", names.samples),
+                self._counted(session, samples.anomalies, "anomalies", names.anomalies),
+            ]
+            found = session.fetch(
+                f"SELECT {device}::VARCHAR, detector::VARCHAR, {DETECTED_AT}::VARCHAR, {value}::VARCHAR "  # noqa: S608
+                f"FROM {names.anomalies} ORDER BY {DETECTED_AT} DESC LIMIT {_ANOMALIES}"
+            )
+            newest = [dict(zip(("device", "detector", "detected", "value"), row, strict=True)) for row in found]
+            facts = replace(facts, windows=counts[0], numbers=counts[1:], anomalies=newest)
+            if self.table(self.silver.kept):
+                source = names.anomalies if newest else names.samples
+                devices = session.fetch(f"SELECT {device}::VARCHAR FROM {source} WHERE {device} IS NOT NULL LIMIT 1")  # noqa: S608
+                with suppress(UsageError):  # silver may be behind
+                    facts = replace(facts, plot=device_plot(session, samples, devices[0][0]) if devices else None)
+        return facts
+
+    def _counted(self, session: Session, key: str, what: str, table: str) -> Number:
+        return Number(f"gold-{key}", f"{what} of {key}", session.count(self.rows(table)), f"SELECT * FROM {table}")  # noqa: S608
+
+    def _growth(self) -> Sequence[Growth]:
+        rows = []
+        for _, table in sorted(self.tables.items()):
+            if table is None:
+                continue
+            facts = table_facts(table)
+            begin = facts.last_commit - timedelta(days=1) if facts.last_commit else None
+            before = next((each for each in table.snapshots() if begin and _time(each.timestamp_ms) >= begin), None)
+            had = before.summary.additional_properties if before and before.summary else {}
+            # What the first commit of the day had added is part of what came within it.
+            grown = [
+                now - int(had.get(f"total-{key}") or 0) + int(had.get(f"added-{key}") or 0)
+                for key, now in (("records", facts.rows), ("files-size", facts.bytes))
+            ]
+            rows.append(Growth(facts, *grown))
+        return rows
+
+
+def _among(sets: Sequence[str]) -> str:
+    """SQL of whether a dead letter has one of these sets of reasons."""
+    return f"{CODES} IN ({', '.join(map(quoted, sets))})"
+
+
+def _names(samples: Samples) -> Sequence[str]:
+    names = samples_tables(samples.name, samples.anomalies)
+    return names.samples, names.anomalies
+
+
+def _rows(table: "Table") -> int:
+    """How many rows a table has, by its metadata."""
+    snapshot = table.current_snapshot()
+    summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    return int(summary.get("total-records") or 0) - int(summary.get("total-position-deletes") or 0)
+
+
+def _unproven(proof: Proof | None, ledger: str, newest: int | None) -> int:
+    """How many micro-batches came after a proof."""
+    before = proof.reached.get("tables", {}).get(ledger, {}).get("before") if proof else None
+    return 0 if before is None or newest is None else max(newest + 1 - int(before), 0)
+
+
+def key_of(contract: Contract) -> str:
+    """The field by which an event is looked for: its correlation id, or else a primary key of one field."""
+    for each in contract.derived:
+        if each.derived and each.derived.source is DerivedFrom.CORRELATION:
+            return each.name
+    return contract.primary_key[0] if len(contract.primary_key) == 1 else ""

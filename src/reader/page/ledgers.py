@@ -1,0 +1,211 @@
+"""The ledgers of a stream, read once into the session's memory: nearly every number of the page comes from there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+
+from lakeproof.tables.names import CONTRACT_VERSION, DECIDED_AT, INGESTED_AT, REPLAY, SilverTables, StreamTables
+from reader.connect import Session
+from reader.page.model import Ledger, MicroBatchRow
+from reader.views import MEMORY
+
+LEDGER = f"{MEMORY}.main.page_ledger"
+SILVER = f"{MEMORY}.main.page_silver"
+_COLUMNS = {
+    "source": "VARCHAR",
+    "size": "BIGINT",
+    "micro_batch_id": "BIGINT",
+    "units": "BIGINT",
+    "bronze": "BIGINT",
+    "dead_letters": "MAP(VARCHAR, BIGINT)",
+    "rescued": "MAP(VARCHAR, BIGINT)",
+    "discarded": "MAP(VARCHAR, BIGINT)",
+    "landed_at": "TIMESTAMPTZ",
+    INGESTED_AT: "TIMESTAMPTZ",
+    CONTRACT_VERSION: "VARCHAR",
+    REPLAY: "BIGINT",
+    "closed": "MAP(VARCHAR, BIGINT)",
+}
+_VERDICTS = ("kept", "duplicates", "conflicts", "late")
+_HOURS = 24 * 366
+_TREND = "INTERVAL 14 DAYS"
+_TIMES = "TIMESTAMPTZ '1970-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-30 00:00:00+00'"  # those of Python, and sane
+_MICRO_BATCHES = 12
+
+
+@dataclass(frozen=True)
+class Storm:
+    """Too many of some kind of rows, up to the newest that landed."""
+
+    part: int
+    whole: int
+    since: datetime
+
+
+def load(session: Session, ledger: str, columns: set[str], silver: str | None) -> None:
+    """Read the ledgers; columns that a lake of an earlier version lacks are null."""
+    selected = ", ".join(name if name in columns else f"NULL::{kind} AS {name}" for name, kind in _COLUMNS.items())
+    # The time of a message is what its producer says: it has not landed after it was judged.
+    sane = f"SELECT * REPLACE (CASE WHEN landed_at BETWEEN {_TIMES} THEN landed_at END AS landed_at) FROM"
+    session.fetch(
+        f"CREATE OR REPLACE TABLE {LEDGER} AS SELECT *, least(landed_at, {INGESTED_AT}) AS arrived, "  # noqa: S608
+        "coalesce(list_sum(map_values(dead_letters)), 0)::BIGINT AS letters "
+        f"FROM ({sane} (SELECT {selected} FROM {ledger}))"
+    )
+    rows = f"SELECT source, micro_batch_id, {', '.join(_VERDICTS)}, {DECIDED_AT} AS decided_at FROM {silver}"  # noqa: S608
+    nothing = "SELECT '' AS source, 0::BIGINT AS micro_batch_id, 0 AS kept, 0 AS duplicates, 0 AS conflicts, "
+    session.fetch(
+        f"CREATE OR REPLACE TABLE {SILVER} AS SELECT verdicts.*, coalesce(landed.arrived, decided_at) AS arrived, "  # noqa: S608
+        "kept + duplicates + conflicts + late AS decided FROM "
+        f"({rows if silver else nothing + '0 AS late, NULL::TIMESTAMPTZ AS decided_at WHERE false'}) AS verdicts "
+        f"LEFT JOIN (SELECT source, micro_batch_id, min(arrived) AS arrived FROM {LEDGER} GROUP BY ALL) AS landed "
+        "USING (source, micro_batch_id)"
+    )
+
+
+def summed(session: Session) -> Ledger:
+    """What the ledgers sum up to."""
+
+    def total(value: str, where: str = "true") -> str:
+        return f"coalesce(sum({value}) FILTER ({where}), 0)::BIGINT"
+
+    new, again = f"{REPLAY} IS NULL", f"{REPLAY} IS NOT NULL"
+    values = {
+        "landed": total("units", new),
+        "bronze": total("bronze"),
+        "letters": total("letters"),
+        "closed": total("list_sum(map_values(closed))"),
+        "replayed": total("bronze", again),
+        "left": total("letters", again),
+        "sources": f"count(*) FILTER ({new})",
+        "bytes": total("size", new),
+        "newest": "max(micro_batch_id)",
+        "first_landed": "min(landed_at)",
+        "last_landed": "max(landed_at)",
+        "last_judged": f"max({INGESTED_AT})",
+    }
+    (row,) = session.fetch(f"SELECT {', '.join(values.values())} FROM {LEDGER}")  # noqa: S608
+    (verdicts,) = session.fetch(f"SELECT {', '.join(map(total, _VERDICTS))} FROM {SILVER}")  # noqa: S608
+    return replace(Ledger(**dict(zip(values, row, strict=True))), **dict(zip(_VERDICTS, verdicts, strict=True)))
+
+
+def _recent() -> str:
+    """SQL of whether something landed within two weeks of the newest."""
+    return f"arrived >= (SELECT max(arrived) FROM {LEDGER}) - {_TREND}"  # noqa: S608
+
+
+def hours(session: Session) -> Sequence[tuple[datetime, int, int]]:
+    """Units and dead letters by the hour in which they landed, the oldest first."""
+    return session.fetch(
+        "SELECT date_trunc('hour', arrived) AS hour, sum(units)::BIGINT, sum(letters)::BIGINT "  # noqa: S608
+        f"FROM {LEDGER} WHERE {REPLAY} IS NULL AND {_recent()} GROUP BY ALL ORDER BY hour DESC"
+    )[::-1]
+
+
+def reasons(session: Session) -> Mapping[str, tuple[int, Sequence[tuple[datetime, int]]]]:
+    """Dead letters that no replay closed by set of reasons, those with the most first; of all, the hours of landing."""
+    each = f"SELECT arrived, unnest(map_entries(dead_letters)) AS entry FROM {LEDGER}"  # noqa: S608
+    closed = f"SELECT unnest(map_entries(closed)) AS entry FROM {LEDGER}"  # noqa: S608
+    open_ = dict(
+        session.fetch(
+            "SELECT codes, sum(letters)::BIGINT AS open FROM (SELECT entry.key AS codes, entry.value AS letters "  # noqa: S608
+            f"FROM ({each}) UNION ALL SELECT entry.key, -entry.value FROM ({closed})) "
+            "GROUP BY ALL HAVING open > 0 ORDER BY open DESC, codes"
+        )
+    )
+    found: dict[str, list[tuple[datetime, int]]] = {codes: [] for codes in open_}
+    for codes, hour, letters in session.fetch(
+        "SELECT entry.key AS codes, date_trunc('hour', arrived) AS hour, sum(entry.value)::BIGINT "  # noqa: S608
+        f"FROM ({each}) WHERE {_recent()} GROUP BY ALL ORDER BY codes, hour"
+    ):
+        if codes in found:
+            found[codes].append((hour, letters))
+    return {codes: (letters, found[codes]) for codes, letters in open_.items()}
+
+
+def newest_place(session: Session, codes: Sequence[str]) -> Mapping[str, tuple[int, str]]:
+    """By set of reasons, the newest micro-batch with such dead letters, and a source in it."""
+    rows = session.fetch(
+        f"SELECT entry.key, arg_max((micro_batch_id, source), micro_batch_id) FROM (SELECT source, micro_batch_id, "  # noqa: S608
+        f"unnest(map_entries(dead_letters)) AS entry FROM {LEDGER}) WHERE entry.key IN (SELECT unnest(?::VARCHAR[])) "
+        "AND entry.value > 0 GROUP BY ALL",
+        [list(codes)],
+    )
+    return dict(rows)
+
+
+def drifted(session: Session) -> Sequence[tuple[str, str, int]]:
+    """Values that were rescued or discarded, by set of reasons."""
+    each = " UNION ALL ".join(
+        f"SELECT '{name}' AS policy, unnest(map_entries({name})) AS entry FROM {LEDGER}"  # noqa: S608 - our own names
+        for name in ("rescued", "discarded")
+    )
+    return session.fetch(
+        f"SELECT policy, entry.key, sum(entry.value)::BIGINT FROM ({each}) GROUP BY ALL ORDER BY 3 DESC, 2"  # noqa: S608
+    )
+
+
+def storm(session: Session, rows: str, part: str, whole: str, share: Decimal, least: int) -> Storm | None:
+    """Whether `part` is at least a share of `whole` in each of the newest hours, and since when it has been."""
+    run: list[tuple[datetime, int, int]] = []
+    for hour, some, total in session.fetch(
+        f"SELECT date_trunc('hour', arrived) AS hour, sum({part})::BIGINT, sum({whole})::BIGINT AS total FROM {rows} "  # noqa: S608
+        f"WHERE arrived IS NOT NULL GROUP BY ALL HAVING total > 0 ORDER BY hour DESC LIMIT {_HOURS}"
+    ):
+        if not some or some < share * total:
+            break
+        run.append((hour, some, total))
+    parts, wholes = sum(each[1] for each in run), sum(each[2] for each in run)
+    if not parts or wholes < least:
+        return None
+    ((since,),) = session.fetch(
+        f"SELECT min(arrived) FROM {rows} WHERE arrived >= ? AND {part} > 0 AND {part} >= {share} * {whole}",  # noqa: S608
+        [run[-1][0]],
+    )
+    return Storm(parts, wholes, since or run[-1][0])
+
+
+def micro_batches(session: Session, committed: Mapping[int, datetime]) -> Sequence[MicroBatchRow]:
+    """The newest micro-batches; `committed` has the times of their commits to bronze."""
+    rows = session.fetch(
+        f"SELECT micro_batch_id, count(*), sum(size)::BIGINT, sum(units)::BIGINT, sum(bronze)::BIGINT, "  # noqa: S608
+        f"sum(letters)::BIGINT, any_value(kept), min(landed_at), max({INGESTED_AT}), any_value(decided_at), "
+        f"bool_or({REPLAY} IS NOT NULL) FROM {LEDGER} LEFT JOIN (SELECT micro_batch_id, sum(kept)::BIGINT AS kept, "
+        f"max(decided_at) AS decided_at FROM {SILVER} GROUP BY ALL) USING (micro_batch_id) "
+        f"GROUP BY ALL ORDER BY micro_batch_id DESC LIMIT {_MICRO_BATCHES}"
+    )
+    return [MicroBatchRow(*(*row[:9], committed.get(row[0]), *row[9:])) for row in rows]
+
+
+def flow_sql(names: StreamTables, silver: SilverTables, has_replays: bool) -> Mapping[str, tuple[str, str, str]]:
+    """What each number of the flow is, the SQL of its rows, and what of them is counted."""
+    landed = f" WHERE {REPLAY} IS NULL" if has_replays else ""
+    stream = names.bronze.partition(".")[2]
+    letters = f"SELECT * FROM dead_letters_text.{stream}"  # noqa: S608 - SQL to read
+    decided = f"_micro_batch_id IN (SELECT micro_batch_id FROM {silver.ledger})"  # noqa: S608
+    verdicts = " UNION ALL ".join(
+        f"SELECT _source, _position FROM {each}"  # noqa: S608
+        for each in (silver.kept, silver.conflicts, silver.late)
+    )
+    return {
+        "landed": ("landed units", f"SELECT * FROM {names.ledger}{landed}", "sum(units)"),  # noqa: S608
+        "bronze": ("rows in bronze", f"SELECT * FROM {names.bronze}", "count(*)"),  # noqa: S608
+        "open": ("open dead letters", f"{letters} WHERE state <> 'closed'", "count(*)"),
+        "closed": ("dead letters that a replay closed", f"{letters} WHERE state = 'closed'", "count(*)"),
+        "kept": ("kept", f"SELECT * FROM {silver.kept}", "count(*)"),  # noqa: S608
+        "duplicates": (
+            "duplicates",
+            f"SELECT * FROM {names.bronze} ANTI JOIN ({verdicts}) USING (_source, _position) WHERE {decided}",  # noqa: S608
+            "count(*)",
+        ),
+        "conflicts": ("conflicts", f"SELECT * FROM {silver.conflicts}", "count(*)"),  # noqa: S608
+        "late": ("late", f"SELECT * FROM {silver.late}", "count(*)"),  # noqa: S608
+        "expired": (
+            "files that left the landing zone",
+            f"SELECT * FROM {names.ledger}{landed or ' WHERE true'} AND "  # noqa: S608
+            f"source NOT IN (SELECT _source FROM landing.{stream})",
+            "count(*)",
+        ),
+        "undecided": ("not decided yet", f"SELECT * FROM {names.bronze} WHERE NOT {decided}", "count(*)"),  # noqa: S608
+    }

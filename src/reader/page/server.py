@@ -1,0 +1,215 @@
+"""``reader page --serve``: the page, the first rows of each number, and the way of an event, over HTTP."""
+
+import hashlib
+import ipaddress
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+import typer
+
+from lakeproof.catalog import unreadable
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.settings import Settings
+from lakeproof.signals import ending_signals
+from reader.catalogs import catalog_of
+from reader.connect import connect
+from reader.page.collect import collect
+from reader.page.model import Page
+from reader.page.render import policy, render, render_rows
+from reader.page.way import way
+
+_POLL_SECONDS = 0.2
+_LEAST_SECONDS = 1.0  # age of a page that is read again, if something was committed
+_MOST_SECONDS = 15.0  # age of a page that is read again in any case: what waits for the consumer is no commit
+_ROWS = 50
+_COOKIE = "lakeproof_page"
+
+
+def run_page(settings: Settings, streams: Sequence[str], host: str, port: int) -> None:
+    """Serve the page until a signal."""
+    for stream in streams:
+        load_contract(settings.contracts, stream)
+    ended: list[int] = []
+    with ending_signals(lambda number, _: ended.append(number)), serving(settings, streams, host, port) as address:
+        typer.echo(f"The page of the lake is at {address} Ctrl-C stops it.")
+        while not ended:
+            time.sleep(_POLL_SECONDS)
+
+
+@contextmanager
+def serving(settings: Settings, streams: Sequence[str], host: str, port: int) -> Iterator[str]:
+    """Serve the page within the context; yields its address, with the token if one is required."""
+    token = None if _is_loopback(host) else _token(settings)
+    try:
+        server = _Server((host, port), settings, streams, token)
+    except OSError as error:
+        raise UnavailableError(
+            f"Cannot listen on {host}:{port}: {error.strerror}.",
+            "Stop the program that uses it, or use another --port.",
+        ) from error
+    with server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        try:
+            yield f"http://{host}:{server.server_port}/" + (f"?token={quote(token)}" if token else "")
+        finally:
+            server.shutdown()
+
+
+def _token(settings: Settings) -> str:
+    given = settings.serve.token
+    return given.get_secret_value() if given else secrets.token_urlsafe()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], settings: Settings, streams: Sequence[str], token: str | None) -> None:
+        super().__init__(address, _Handler)
+        self.token = token
+        self.settings = settings
+        self.streams = streams
+        self.hosts = {f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost", address[0])}
+        self._catalog = catalog_of(settings)
+        self._reading = threading.Lock()
+        self._read: tuple[float, str, Page] | None = None
+
+    def version(self) -> str:
+        """A digest that changes with each commit, and every so often."""
+        state = "\n".join(self._catalog.locations())
+        return hashlib.sha256(f"{state}\n{int(time.time() / _MOST_SECONDS)}".encode()).hexdigest()[:32]
+
+    def page(self) -> Page:
+        """The page as it is now: one is read at a time, and no more often than commits arrive."""
+        with self._reading:
+            version, now = self.version(), time.monotonic()
+            if self._read and (now - self._read[0] < _LEAST_SECONDS or self._read[1] == version):
+                return self._read[2]
+            page = collect(self.settings, self.streams)
+            self._read = (time.monotonic(), version, page)
+            return page
+
+    def rows(self, stream: str, key: str) -> str | None:
+        """The page of the first rows of a number; None if the page has no such number."""
+        found = next((each for each in self.page().streams if each.name == stream), None)
+        if found is None:
+            return None
+        of_products = [each for product in found.products for each in (product.windows, *product.numbers) if each]
+        numbers = {each.key: each for each in (*found.numbers.values(), *of_products)}
+        if key not in numbers:
+            return None
+        with connect(self.settings) as session, session.errors():
+            result = session.connection.execute(f"FROM ({numbers[key].rows}) LIMIT {_ROWS}")
+            columns = [name for name, *_ in result.description]
+            rows = [[_text(value) for value in row] for row in result.fetchall()]
+        part = {"title": f"The first {_ROWS} rows", "columns": columns, "rows": rows, "empty": "No rows."}
+        title = f"{stream}: {numbers[key].what}, {numbers[key].value:,}"
+        return render_rows(title=title, text="", sql=numbers[key].rows, home="../..", parts=[part])
+
+    def event(self, stream: str, value: str) -> str | None:
+        """The page of the way of an event."""
+        if stream not in [each.name for each in self.page().streams]:
+            return None
+        with connect(self.settings) as session:
+            parts = way(self.settings, session, stream, value)
+        return render_rows(title=f"{stream}: the way of {value[:100]}", text="", sql="", home="..", parts=parts)
+
+
+def _text(value: object) -> object:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    wbufsize = -1
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        asked = parse_qs(url.query)
+        refused = self._refused(asked)
+        if refused:
+            self._send(*refused)
+            return
+        if self.server.token and "token" in asked:  # out of the address, which browsers keep and show
+            self._send(303, "", cookie=True, location=url.path)
+            return
+        try:
+            kind, body = "text/html", self._answer([unquote(part) for part in url.path.split("/")[1:]], asked)
+            if url.path == "/version":
+                kind = "text/plain"
+            self._send(404 if body is None else 200, body or "There is no such page.", kind)
+        except Exception as error:  # noqa: BLE001 - whatever a catalog raises: the next commit may be readable again
+            failure = error if isinstance(error, LakeproofError) else unreadable(error)
+            self._send(503, render_rows(title="The lake cannot be read", text=str(failure), sql="", home="/", parts=[]))
+
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Log nothing: an address may have a token."""
+
+    def _answer(self, path: list[str], asked: dict[str, list[str]]) -> str | None:
+        match path:
+            case [""]:
+                return render(self.server.page(), live=True)
+            case ["version"]:
+                return self.server.version()
+            case ["rows", stream, key]:
+                return self.server.rows(stream, key)
+            case ["event", stream] if "id" in asked:
+                return self.server.event(stream, asked["id"][0])
+            case _:
+                return None
+
+    def _refused(self, asked: dict[str, list[str]]) -> tuple[int, str] | None:
+        """Refuse other sites' pages that have resolved their name to this address, and whoever lacks the token."""
+        token = self.server.token
+        if token is None:
+            if self.headers.get("Host", "").lower() in self.server.hosts:
+                return None
+            return 403, "Expected the address that `reader page --serve` has printed."
+        try:
+            cookie = SimpleCookie(self.headers.get("Cookie", "")).get(_COOKIE)
+        except CookieError:
+            cookie = None
+        given = [*asked.get("token", []), *([cookie.value] if cookie else [])]
+        if any(secrets.compare_digest(each.encode(), token.encode()) for each in given):
+            return None
+        return 401, "Expected the token: open the address that `reader page --serve` has printed."
+
+    def _send(
+        self, status: int, text: str, kind: str = "text/html", *, cookie: bool = False, location: str = ""
+    ) -> None:
+        body = text.encode()
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Content-Security-Policy": f"{policy(live=True)}; frame-ancestors 'none'",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-store",
+        }.items():
+            self.send_header(name, value)
+        if cookie:
+            self.send_header("Set-Cookie", f"{_COOKIE}={self.server.token}; HttpOnly; SameSite=Strict; Path=/")
+        if location:
+            self.send_header("Location", location)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)

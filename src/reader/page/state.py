@@ -1,0 +1,137 @@
+"""What waits for the consumer, and what the state database says of a stream; the database is not migrated for it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain, islice
+
+from sqlalchemy import Connection, func, select
+
+from lakeproof.errors import LakeproofError
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.recorded import Recorded
+from lakeproof.kafka.topic import Topic
+from lakeproof.landing.zone import landing_zone
+from lakeproof.settings import Settings
+from lakeproof.state.landing_log import Position
+from lakeproof.state.lease import State, state_in
+from lakeproof.state.proofs import Proof, proofs_of
+from lakeproof.state.schema import BREAKER_TRIPS, FILES, QUERY_FAILURES
+from lakeproof.storage import scheme_of
+from reader.connect import Session
+from reader.page.ledgers import LEDGER
+from reader.verify.book.book import read_book
+
+_MOST_FILES = 100_000  # a landing zone with more is not listed
+_LOOKED_AT = 20  # files that a listing of recent ones does not have
+_BROKER_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What has landed and is in no table."""
+
+    count: int | None  # files or messages; None if that is not known
+    since: datetime | None = None  # when the oldest landed
+    lost: Sequence[str] = ()  # files that the consumer has passed, and that the ledger does not have
+    gone: Sequence[str] = ()  # files that the consumer found, and that disappeared before they were read
+    removed: int | None = None  # files in the ledger that are no longer in the landing zone
+    problem: str = ""  # why that is not known
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the state database says of a stream."""
+
+    lease: State = State.NEVER
+    failures: Mapping[str, tuple[str, datetime]] = field(default_factory=dict)  # by lease
+    paused: datetime | None = None  # since when the breaker pauses the stream
+    proofs: Sequence[Proof] = ()
+    files: Sequence[tuple[int, str, datetime]] = ()  # of the landing log: position, name, time
+
+
+def known(settings: Settings, stream: str, leases: Sequence[str]) -> Known:
+    """Read the state database; if it cannot be used, nothing is known."""
+
+    def read(connection: Connection) -> Known:
+        failed = connection.execute(select(QUERY_FAILURES).where(QUERY_FAILURES.c.query.in_([stream, *leases])))
+        trips = BREAKER_TRIPS.c
+        paused = select(func.min(trips.tripped_at)).where(
+            trips.stream == stream, trips.action == "pause", trips.ended_at.is_(None), trips.query == "stream"
+        )
+        tripped = connection.scalar(paused)
+        files = select(FILES.c.seq, FILES.c.name, FILES.c.landed_at).where(FILES.c.stream == stream)
+        return Known(
+            state_in(connection, stream),
+            {row.query: (row.message, datetime.fromtimestamp(row.failed_at, UTC)) for row in failed},
+            datetime.fromtimestamp(tripped, UTC) if tripped else None,
+            proofs_of(connection, stream)[:1],
+            [
+                (row.seq, row.name, row.landed_at.replace(tzinfo=UTC))
+                for row in connection.execute(files.limit(_MOST_FILES + 1))
+            ],
+        )
+
+    return read_book(settings, read) or Known()
+
+
+def waiting(
+    settings: Settings,
+    session: Session,
+    stream: str,
+    ledger: Mapping[str, str],
+    recorded: Recorded | None,
+    end: str,
+    files: Sequence[tuple[int, str, datetime]],
+) -> Waiting:
+    """What has landed and is in no table; `end` is the position of the ledger's marker, empty without one."""
+    try:
+        if recorded:
+            return _messages(settings, recorded, Offsets.parse(end) if end else recorded.start)
+        return _files(settings, session, stream, ledger, Position.parse(end).seq if end else 0, files)
+    except LakeproofError as error:
+        return Waiting(None, problem=error.message)
+
+
+def _messages(settings: Settings, recorded: Recorded, at: Offsets) -> Waiting:
+    seconds = min(settings.kafka.timeout_seconds, _BROKER_SECONDS)
+    topic = Topic(settings.kafka.model_copy(update={"timeout_seconds": seconds}), recorded.topic)
+    topic_id, partitions = topic.identity()
+    recorded.check_id(topic_id)
+    count = topic.behind(at, partitions)
+    return Waiting(count, topic.waiting_since(at, partitions) if count else None)
+
+
+def _files(
+    settings: Settings,
+    session: Session,
+    stream: str,
+    ledger: Mapping[str, str],
+    passed: int,
+    files: Sequence[tuple[int, str, datetime]],
+) -> Waiting:
+    ((sources,),) = session.fetch(f"SELECT count(*) FROM {LEDGER} WHERE replay IS NULL")  # noqa: S608 - our own name
+    if max(sources, len(files)) > _MOST_FILES:
+        return Waiting(None, problem=f"more than {_MOST_FILES:,} files have landed: see `consumer status {stream}`")
+    accounted = {name for (name,) in session.fetch(f"SELECT source FROM {LEDGER} WHERE replay IS NULL")}  # noqa: S608
+    zone = landing_zone(settings, stream, ledger)
+    is_local = scheme_of(zone.root) == "file"
+    if not zone.is_there():
+        return Waiting(None, problem=f"the landing zone {zone.root} is not there")
+    newest = max((name for _, name, _ in files), default=None)
+    listing = zone.list() if is_local else zone.list_recent(newest)
+    listed = {name: file.modified_at for name, file in islice(listing, _MOST_FILES + 1) if not zone.ignores(name, file)}
+    lost = [name for seq, name, _ in files if seq <= passed and name not in accounted]
+    found = {name: at for _, name, at in files if name not in accounted}
+    landed = {name: at for name, at in chain(found.items(), listed.items()) if name not in accounted}
+    for name in lost:
+        landed.pop(name, None)
+    absent = (name for name in found if name in landed and name not in listed)
+    gone = [name for name in islice(absent, None if is_local else _LOOKED_AT) if is_local or not zone.stat(name)]
+    return Waiting(
+        len(landed),
+        min(landed.values(), default=None),
+        lost,
+        gone,
+        len(accounted - listed.keys()) if is_local else None,
+    )

@@ -1,0 +1,95 @@
+"""The way of one event, from what landed to gold: asked for one at a time, since it reads bronze."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lakeproof.catalog import catalog_errors, open_catalog, quoted
+from lakeproof.contracts import load_contract
+from lakeproof.errors import UsageError
+from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
+from lakeproof.gold.product_file import load_products
+from lakeproof.kafka.offsets import OFFSET_DIGITS, partition_name
+from lakeproof.settings import Settings
+from lakeproof.tables.names import gold_table, silver_tables, stream_tables
+from reader.connect import Session
+from reader.page.collect import key_of
+from reader.views import identifier
+
+_MOST = 20
+
+Part = Mapping[str, Any]
+"""A table: its title, columns and rows, and what is said if it has none."""
+
+
+def way(settings: Settings, session: Session, stream: str, value: str) -> Sequence[Part]:
+    """Where the records with a value of the key are, layer by layer."""
+    contract = load_contract(settings.contracts, stream)
+    key = key_of(contract)
+    if not key:
+        raise UsageError(f"The stream {stream} has no key.", "Add a primary key to its contract.")
+    names, silver = stream_tables(stream), silver_tables(stream)
+    with catalog_errors():
+        catalog = open_catalog(settings)
+        known = {f"{space[0]}.{name}" for space in catalog.list_namespaces() for _, name in catalog.list_tables(space)}
+    products = load_products(settings.gold, [stream], lambda _: contract)
+    of_range = f"CASE WHEN regexp_matches(source, '/[0-9]{{{OFFSET_DIGITS}}}$') THEN source[:-{OFFSET_DIGITS + 2}] END"
+    same = f"{identifier(key)}::VARCHAR = {quoted(value)}"
+    time = ".".join(map(identifier, contract.event_time.split(".")))
+
+    def parts() -> Iterator[Part]:
+        place = f"_source, _position, _micro_batch_id, _landed_at, _ingested_at, {time} AS event_time"
+        rows = f"SELECT {place} FROM {names.bronze} WHERE {same} ORDER BY 3, 1, 2"  # noqa: S608
+        found = _part(session, f"In {names.bronze}", rows)
+        yield found | {"empty": "Not in bronze: it has not come, waits, or is a dead letter, which has no key."}
+        numbers = ", ".join(str(row[2]) for row in found["rows"]) or "-1"
+        # Of a topic, the ledger has a range of messages for each partition in a micro-batch.
+        places = {row[0] for row in found["rows"]} | {partition_name(row[0]) for row in found["rows"]}
+        sources = ", ".join(map(quoted, sorted(places))) or "''"
+        if silver.kept in known:
+            verdicts = (("kept", silver.kept), ("conflict", silver.conflicts), ("late", silver.late))
+            each = " UNION ALL ".join(
+                f"SELECT '{verdict}' AS verdict, _source, _position FROM {table} WHERE {same}"  # noqa: S608
+                for verdict, table in verdicts
+            )
+            decided = f"SELECT DISTINCT micro_batch_id FROM {silver.ledger} WHERE micro_batch_id IN ({numbers})"  # noqa: S608
+            yield _part(
+                session,
+                "Verdict of silver",
+                f"SELECT coalesce(verdict, CASE WHEN _micro_batch_id IN ({decided}) THEN 'duplicate' "  # noqa: S608
+                f"ELSE 'not decided yet' END) AS verdict, _source, _position FROM {names.bronze} LEFT JOIN ({each}) "
+                f"USING (_source, _position) WHERE {same}",
+            )
+        yield _part(
+            session,
+            f"In {names.ledger}",
+            f"SELECT source, micro_batch_id, units, bronze, landed_at, _ingested_at FROM {names.ledger} "  # noqa: S608
+            f"WHERE micro_batch_id IN ({numbers}) AND (source IN ({sources}) OR {of_range} IN ({sources})) ORDER BY 1",
+        )
+        for product in products:
+            if silver.kept in known and gold_table(product.name) in known:
+                yield _windows(session, product, silver.kept, same, time)
+
+    return list(parts())
+
+
+def _windows(session: Session, product: Product, kept: str, same: str, time: str) -> Part:
+    """The windows of a product that the event is in."""
+    keys = [(identifier(key.name), ".".join(map(identifier, key.path))) for key in product.keys]
+    asked = ", ".join([f"{path} AS wanted_{number}" for number, (_, path) in enumerate(keys)] + [f"{time} AS happened"])
+    same_keys = [f"{name} IS NOT DISTINCT FROM wanted_{number}" for number, (name, _) in enumerate(keys)]
+    before = "<=" if product.window.session else "<"
+    where = " AND ".join([*same_keys, f"happened >= {WINDOW_START}", f"happened {before} {WINDOW_END}"])
+    table = gold_table(product.name)
+    return _part(
+        session,
+        f"In {table}",
+        f"SELECT gold.* FROM {table} AS gold, (SELECT {asked} FROM {kept} WHERE {same}) WHERE {where}",  # noqa: S608
+    )
+
+
+def _part(session: Session, title: str, statement: str) -> dict[str, Any]:
+    with session.errors():
+        result = session.connection.execute(f"{statement} LIMIT {_MOST}")
+        columns = [name for name, *_ in result.description]
+        rows = [["" if value is None else str(value) for value in row] for row in result.fetchall()]
+    return {"title": title, "columns": columns, "rows": rows, "empty": "No rows."}

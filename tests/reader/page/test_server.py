@@ -1,0 +1,140 @@
+"""The page over HTTP: who may read it, what its links show, and that it follows commits."""
+
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.client import HTTPResponse
+from pathlib import Path
+
+import pytest
+from tests.lakes import changed
+from tests.reader.lake import Append
+from tests.reader.page.lake import Day, Text, clock, event
+from typer.testing import CliRunner, Result
+
+from lakeproof.errors import UnavailableError
+from lakeproof.settings import Settings, settings_of
+from reader.cli import app
+from reader.page.server import serving
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    home = tmp_path_factory.mktemp("served") / "lake"
+    made = settings_of({"LAKE_HOME": home, "LAKE_CONTRACTS": ROOT / "contracts", "LAKE_GOLD": ROOT / "gold"})
+    Day(made).hour(9, event("one", clock(9)), event("two", clock(9), event_type="<b>\u202e"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(settings: Settings) -> Iterator[str]:
+    with serving(settings, [], "127.0.0.1", 0) as found:
+        yield found
+
+
+def get(address: str, path: str = "", **headers: str) -> tuple[int, str, HTTPResponse]:
+    request = urllib.request.Request(address + path, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read().decode(), answer
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), error  # type: ignore[return-value]
+
+
+def test_numbers_link_to_their_first_rows_and_events_are_followed(address: str) -> None:
+    status, page, answer = get(address)
+    assert status == 200
+    assert answer.headers["Content-Security-Policy"].endswith("frame-ancestors 'none'")
+    assert "rows/events/open" in Text(page).links
+    letters = Text(get(address, "rows/events/open")[1]).text
+    assert r"<b>\u202e" in letters.replace(r"\\u202e", r"\u202e")
+    assert "SELECT * FROM dead_letters_text.events WHERE state <> 'closed'" in letters
+    way = Text(get(address, "event/events?id=one")[1]).text
+    assert "In bronze.events" in way
+    assert "kept" in way
+    assert "000.json" in way
+
+
+@pytest.mark.parametrize("path", ["rows/events/nope", "rows/nope/open", "event/nope?id=1", "event/events", "a/b/c"])
+def test_what_is_not_there(address: str, path: str) -> None:
+    assert get(address, path)[0] == 404
+
+
+def test_a_page_of_another_site_that_resolves_to_this_address_is_refused(address: str) -> None:
+    for host in ("evil.example", "127.0.0.1", ""):
+        assert get(address, Host=host)[0] == 403
+    port = address.rstrip("/").rpartition(":")[2]
+    assert get(address, Host=f"localhost:{port}")[0] == 200
+
+
+def test_another_address_wants_the_token(settings: Settings) -> None:
+    secured = changed(settings, LAKE_SERVE_TOKEN="a-token-of-enough-length")
+    with serving(secured, [], "0.0.0.0", 0) as found:
+        base, _, token = found.replace("0.0.0.0", "127.0.0.1").partition("?")
+        assert token == "token=a-token-of-enough-length"
+        assert get(base)[0] == get(base, "?token=wrong")[0] == get(base, "version")[0] == 401
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(f"{base}?{token}", timeout=30) as answer:
+            assert answer.url == base  # the token has left the address
+            assert answer.status == 200
+        assert get(base, Cookie="lakeproof_page=a-token-of-enough-length")[0] == 200
+
+
+def test_it_follows_commits(address: str, settings: Settings, append: Append) -> None:
+    before = get(address, "version")[1]
+    append(settings, 3)
+    assert get(address, "version")[1] != before
+
+
+def test_a_catalog_that_is_gone_is_a_page_that_says_so(settings: Settings) -> None:
+    with serving(settings, [], "127.0.0.1", 0) as address:
+        assert get(address)[0] == 200
+        catalog = settings.home / "catalog.db"
+        catalog.rename(catalog.with_suffix(".away"))
+        catalog.mkdir()
+        try:
+            status, page, _ = get(address)
+        finally:
+            catalog.rmdir()
+            catalog.with_suffix(".away").rename(catalog)
+        assert status == 503
+        assert "The lake cannot be read" in page
+        assert get(address)[0] == 200
+
+
+def run(settings: Settings, *arguments: object) -> Result:
+    variables = {"LAKE_HOME": str(settings.home), "LAKE_CONTRACTS": str(settings.contracts)}
+    return CliRunner().invoke(app, ["page", *map(str, arguments)], env=variables)
+
+
+def test_it_is_written_to_a_file(settings: Settings, tmp_path: Path) -> None:
+    done = run(settings, "events", "--out", tmp_path / "page.html")
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith(f"Wrote {tmp_path / 'page.html'}. ")
+    assert "landed units" in Text((tmp_path / "page.html").read_text()).text
+
+
+def test_an_empty_lake_says_so(lake_settings: Settings, tmp_path: Path) -> None:
+    lake_settings.home.mkdir()
+    done = run(lake_settings, "--out", tmp_path / "page.html")
+    assert done.output == f"Wrote {tmp_path / 'page.html'}. The lake has no tables yet.\n"
+
+
+def test_mistakes_have_hints(settings: Settings, tmp_path: Path) -> None:
+    for arguments, said in (
+        (["nope"], "events"),
+        (["--out", tmp_path / "no" / "page.html"], "which does not exist"),
+        (["--out", tmp_path], "is a folder"),
+    ):
+        error = run(settings, *arguments).exception
+        assert said in str(error), arguments
+        assert getattr(error, "hint", "")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(UnavailableError, match="--port"),
+        serving(settings, [], "127.0.0.1", taken.getsockname()[1]),
+    ):
+        pass
