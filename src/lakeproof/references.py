@@ -11,16 +11,16 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakeproof.catalog import CATALOG, database_of, metadata_text, table_or_none
+from lakeproof.catalog import CATALOG, database_of, metadata_text, row_of, table_or_none
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.file_io import PlainFileIO
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
-    from sqlalchemy import ColumnElement
 
 Metadata = dict[str, Any]
 _MAIN = "main"
@@ -178,15 +178,6 @@ def replace_pointers(catalog: "Catalog", changes: Sequence[tuple[str, str | None
     from sqlalchemy import delete, insert, update
     from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-    def mine(name: str, at: str) -> "list[ColumnElement[bool]]":
-        namespace, _, table = name.rpartition(".")
-        return [
-            IcebergTables.catalog_name == CATALOG,
-            IcebergTables.table_namespace == namespace,
-            IcebergTables.table_name == table,
-            IcebergTables.metadata_location == at,
-        ]
-
     try:
         with database_of(catalog).begin() as connection:
             for name, old, new in changes:
@@ -196,8 +187,8 @@ def replace_pointers(catalog: "Catalog", changes: Sequence[tuple[str, str | None
                     connection.execute(insert(IcebergTables).values(**row, metadata_location=new))
                     continue
                 values = {"metadata_location": new, "previous_metadata_location": old}
-                own = mine(name, old)
-                query = update(IcebergTables).where(*own).values(values) if new else delete(IcebergTables).where(*own)
+                change = update(IcebergTables).values(values) if new else delete(IcebergTables)
+                query = change.where(row_of(name), IcebergTables.metadata_location == old)
                 if connection.execute(query).rowcount != 1:
                     connection.rollback()
                     return False
@@ -243,6 +234,4 @@ def now_ms() -> int:
 
 
 def _time(ms: int) -> str:
-    from datetime import UTC, datetime
-
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%F %H:%M:%S} UTC"
