@@ -130,8 +130,10 @@ def hold(
         found = _reference(tag, reference, snapshot)
         return reference
 
-    with suppress(GoneError):
+    try:
         change_tag(catalog, table, tag, wanted)
+    except GoneError:
+        return None
     return found
 
 

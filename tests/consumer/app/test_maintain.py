@@ -355,7 +355,9 @@ def test_streams_of_spark_that_are_idle_for_longer_than_the_retention(
 
     spark.sql("create namespace lake.bronze").collect()
     for table in tables:
-        spark.sql(f"create table lake.{table} (id int) using iceberg").collect()
+        version = 3 if table == tables[0] else 2  # as of gold, and of the others
+        of_version = f"tblproperties ('format-version' = '{version}')"
+        spark.sql(f"create table lake.{table} (id int) using iceberg {of_version}").collect()
     add(1, 2)
     assert hold(catalog, tables[0], "stream", datetime.now(UTC) + timedelta(hours=1), oldest=True)
     for table in tables:
