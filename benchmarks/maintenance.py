@@ -13,6 +13,7 @@ _FEW_SNAPSHOTS = 10
 _EQUAL = 1.2  # two runs of the same differ by as much
 _UNMAINTAINED = 1.5
 _BUCKET = "bench"
+_SHOWN = ("p50_s", "p99_s", "processor_s", "prepare_s", "commit_s")
 _LOCAL, _MINIO = "local", "MinIO"
 
 ABOUT = [
@@ -60,9 +61,9 @@ def run(options: Options) -> Report:
             ),
             Table(
                 "Commits",
-                ["table", "p50, s", "p99, s", "prepare, s", "commit, s"],
+                ["table", "p50, s", "p99, s", "processor, s", "prepare, s", "commit, s"],
                 [
-                    [f"{place}, {what}", *(f"{found[key]:.3f}" for key in ("p50_s", "p99_s", "prepare_s", "commit_s"))]
+                    [f"{place}, {what}", *(f"{found[key]:.3f}" for key in _SHOWN)]
                     for place, by_kind in commits.items()
                     for what, found in by_kind.items()
                 ],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
-    from sqlalchemy import Engine
+    from sqlalchemy import ColumnElement, Engine
 
 CATALOG = "lake"
 HIDDEN = r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]key"
@@ -137,23 +137,25 @@ def replace_tables(catalog: "Catalog", tables: Mapping[str, str]) -> None:
             raise
 
 
+def row_of(table: str) -> "ColumnElement[bool]":
+    """The condition for the row of a table in an SQL catalog's database."""
+    from pyiceberg.catalog.sql import IcebergTables
+    from sqlalchemy import and_
+
+    namespace, _, name = table.rpartition(".")
+    own, where = IcebergTables.catalog_name == CATALOG, IcebergTables.table_namespace == namespace
+    return and_(own, where, IcebergTables.table_name == name)
+
+
 def _replace_in_database(database: "Engine", tables: Mapping[str, str]) -> None:
     from pyiceberg.catalog.sql import IcebergTables
     from pyiceberg.exceptions import NoSuchTableError
-    from sqlalchemy import ColumnElement, and_, delete, update
-
-    def named(text: str) -> ColumnElement[bool]:
-        namespace, _, table = text.rpartition(".")
-        return and_(
-            IcebergTables.catalog_name == CATALOG,
-            IcebergTables.table_namespace == namespace,
-            IcebergTables.table_name == table,
-        )
+    from sqlalchemy import delete, update
 
     with database.begin() as connection:
         for new, name in tables.items():
-            connection.execute(delete(IcebergTables).where(named(name)))
-            renamed = update(IcebergTables).where(named(new)).values(table_name=name.rpartition(".")[2])
+            connection.execute(delete(IcebergTables).where(row_of(name)))
+            renamed = update(IcebergTables).where(row_of(new)).values(table_name=name.rpartition(".")[2])
             if connection.execute(renamed).rowcount != 1:
                 raise NoSuchTableError(f"Table does not exist: {new}")
 

@@ -4,68 +4,100 @@ Any tool that expires snapshots honours the tag, and drops it once its deadline 
 all snapshots after that one, so that a streaming reader can go on from it.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import structlog
 
-from lakeproof.catalog import CATALOG
 from lakeproof.contracts.read.names import is_identifier
-from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.errors import UsageError
+from lakeproof.references import GoneError, Metadata, change_tag, current, newest_metadata, snapshot_of, tag_of
+from lakeproof.wording import count_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
 log = structlog.get_logger()
 
 PREFIX = "lakeproof-reader-"
-_ATTEMPTS = 10
-FoundT = TypeVar("FoundT")
-_LONGEST_WAIT = 1.0
+OF_BACKUP = "lakeproof-backup-"
+"""Of the names of tags that keep the files of a backup."""
+_MAIN = "main"
+_LONGEST_AGE = 10 * 365 * 86_400_000  # ms; Python has no times as late as Iceberg's longest
 _RENEWAL = timedelta(hours=1)
 _CLOCKS_DIFFER = timedelta(seconds=30)  # of the machines that commit
 
 
-class CannotHoldError(UsageError):
-    """A table to which only Spark can write."""
-
-
 @dataclass(frozen=True)
-class Hold:
-    """What a reader keeps of a table."""
+class Reference:
+    """A branch or tag, which keeps its snapshot, and of a branch all that it comes from."""
 
-    table: str
     name: str
+    is_branch: bool
     snapshot_id: int
-    until: datetime
+    at: datetime
+    """When its snapshot was committed."""
+    until: datetime | None = None
+    """When Iceberg drops it."""
+
+    @property
+    def is_hold(self) -> bool:
+        """Whether a registered reader made it."""
+        return not self.is_branch and self.name.startswith(PREFIX)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether the next expiry drops it."""
+        return self.until is not None and self.until <= datetime.now(UTC)
+
+    @property
+    def reader(self) -> str:
+        """The name of the registered reader."""
+        return self.name.removeprefix(PREFIX)
+
+    @property
+    def lasts(self) -> str:
+        """Until when, in words."""
+        return f" until {self.until:%F %H:%M} UTC" if self.until else ""
+
+    def __str__(self) -> str:
+        if self.is_hold:
+            return f"reader {self.reader}{self.lasts}"
+        return f"{'branch' if self.is_branch else 'tag'} {self.name}{self.lasts}"
 
 
-def is_hold(tag: str) -> bool:
-    """Whether a tag is that of a registered reader."""
-    return tag.startswith(PREFIX)
-
-
-def name_of(tag: str) -> str:
-    """The name of the reader of a tag."""
-    return tag.removeprefix(PREFIX)
-
-
-def holds_of(table: "Table", name: str) -> list[Hold]:
-    """The registered readers of a table, named as `name`, whose deadline has not passed."""
+def references(metadata: Metadata) -> list[Reference]:
+    """Branches and tags of a table, without the main branch and those whose snapshot is missing."""
     found = []
-    for tag, ref in sorted(table.metadata.refs.items()):
-        snapshot = table.snapshot_by_id(ref.snapshot_id)
-        if is_hold(tag) and snapshot and ref.max_ref_age_ms:
-            until = datetime.fromtimestamp((snapshot.timestamp_ms + ref.max_ref_age_ms) / 1000, UTC)
-            if until > datetime.now(UTC):
-                found.append(Hold(name, name_of(tag), ref.snapshot_id, until))
+    for name, ref in sorted(metadata.get("refs", {}).items()):
+        snapshot = snapshot_of(metadata, ref["snapshot-id"])
+        if name != _MAIN and snapshot is not None:
+            found.append(_reference(name, ref, snapshot))
     return found
+
+
+def _reference(name: str, ref: Metadata, snapshot: Metadata) -> Reference:
+    at = datetime.fromtimestamp(snapshot["timestamp-ms"] / 1000, UTC)
+    age = ref.get("max-ref-age-ms")
+    until = None if age is None else at + timedelta(milliseconds=min(age, _LONGEST_AGE))
+    return Reference(name, ref["type"] == "branch", ref["snapshot-id"], at, until)
+
+
+def named(found: Sequence[Reference]) -> list[str]:
+    """References in words; backups, which may be many, in one line."""
+    backups = [each for each in found if each.name.startswith(OF_BACKUP)]
+    last = max(backups, key=lambda each: each.until or datetime.max.replace(tzinfo=UTC), default=None)
+    of_backups = [f"{count_of(len(backups), 'backup')}{last.lasts}"] if last else []
+    return [str(each) for each in found if each not in backups] + of_backups
+
+
+def holds_of(metadata: Metadata) -> list[Reference]:
+    """The registered readers of a table whose deadline has not passed."""
+    return [each for each in references(metadata) if each.is_hold and not each.has_passed]
 
 
 def hold(
@@ -76,45 +108,46 @@ def hold(
     snapshot_id: int | None = None,
     *,
     oldest: bool = False,
-) -> Hold | None:
+) -> Reference | None:
     """Keep a snapshot of a table until a deadline: the given one, the oldest, or the newest.
 
-    If a reader of this name has one already, it keeps that one, and the deadline is replaced. None if the table has no
-    snapshot, or the given one has expired.
+    If a reader of this name has one already, it keeps that one, and the later deadline. None if there is no table or
+    no snapshot, or the given one has expired.
     """
-    from pyiceberg.table.snapshots import ancestors_of
+    tag, found = f"{PREFIX}{check_name(name)}", None
 
-    check_name(name)
-    tag = f"{PREFIX}{name}"
-
-    def change(loaded: "Table") -> Hold | None:
-        held = loaded.metadata.refs.get(tag)
-        ancestors = list(ancestors_of(loaded.current_snapshot(), loaded.metadata))
-        first = next(iter(ancestors[-1:] if oldest else ancestors), None)
-        wanted = snapshot_id or (held.snapshot_id if held else first and first.snapshot_id)
-        snapshot = loaded.snapshot_by_id(wanted) if wanted else None
+    def wanted(metadata: Metadata) -> Metadata | None:
+        nonlocal found
+        held: Metadata | None = metadata.get("refs", {}).get(tag)
+        first = _oldest(metadata) if oldest else current(metadata)
+        snapshot = snapshot_of(metadata, snapshot_id or (held["snapshot-id"] if held else first))
         if snapshot is None:
-            return None
-        age = int(until.timestamp() * 1000) - snapshot.timestamp_ms
-        with loaded.manage_snapshots() as update:
-            update.create_tag(snapshot.snapshot_id, tag, max_ref_age_ms=age)
-        return Hold(table, name, snapshot.snapshot_id, until)
+            found = None
+            return held
+        reference = tag_of(snapshot, int(until.timestamp() * 1000))
+        if held and held["snapshot-id"] == reference["snapshot-id"]:
+            reference = max(held, reference, key=lambda each: each.get("max-ref-age-ms", _LONGEST_AGE))
+        found = _reference(tag, reference, snapshot)
+        return reference
 
-    return _commit(catalog, table, change)
+    try:
+        change_tag(catalog, table, tag, wanted)
+    except GoneError:
+        return None
+    return found
 
 
 def release(catalog: "Catalog", table: str, name: str) -> bool:
     """Keep nothing of a table for a reader any longer; return whether it kept something."""
-    tag = f"{PREFIX}{check_name(name)}"
+    tag, has_held = f"{PREFIX}{check_name(name)}", False
 
-    def change(loaded: "Table") -> bool:
-        if tag not in loaded.metadata.refs:
-            return False
-        with loaded.manage_snapshots() as update:
-            update.remove_tag(tag)
-        return True
+    def wanted(metadata: Metadata) -> None:
+        nonlocal has_held
+        has_held = has_held or tag in metadata.get("refs", {})
 
-    return _commit(catalog, table, change)
+    with suppress(GoneError):
+        change_tag(catalog, table, tag, wanted)
+    return has_held
 
 
 def check_name(name: str) -> str:
@@ -124,21 +157,13 @@ def check_name(name: str) -> str:
     return name
 
 
-def _commit(catalog: "Catalog", table: str, change: "Callable[[Table], FoundT]") -> FoundT:
-    """Change a table against its newest state; a writer that is faster makes this try again."""
-    from pyiceberg.exceptions import CommitFailedException
-
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            return change(catalog.load_table(table))
-        except NotImplementedError as error:
-            raise CannotHoldError(
-                f"PyIceberg cannot change {table}: its format version is 3.",
-                f"In Spark: ALTER TABLE {CATALOG}.{table} CREATE TAG `{PREFIX}NAME` RETAIN 1 DAYS. DROP TAG ends it.",
-            ) from error
-        except CommitFailedException:
-            time.sleep(_LONGEST_WAIT * attempt / _ATTEMPTS)
-    raise UnavailableError(f"Cannot change {table}: writers keep changing it.", "Run it again.")
+def _oldest(metadata: Metadata) -> int | None:
+    """The oldest snapshot that the current one comes from."""
+    snapshots = {each["snapshot-id"]: each for each in metadata.get("snapshots", ())}
+    at = found = current(metadata)
+    while at in snapshots:
+        found, at = at, snapshots[at].get("parent-snapshot-id")
+    return found
 
 
 @contextmanager
@@ -156,16 +181,16 @@ def holding(
     def hold_all() -> None:
         try:
             names, keep = tables()
+        except UsageError:
+            return  # of a contract or a product: whoever runs the block reports it
+        try:
             while not ending.wait(min(keep / 4, _RENEWAL).total_seconds()):
                 catalog = open_catalog()
                 for table in names:
                     snapshot_id = None if table in held else _as_of(catalog, table, began)
                     if (table in held or snapshot_id) and not ending.is_set():
-                        with suppress(CannotHoldError):
-                            hold(catalog, table, name, datetime.now(UTC) + keep, snapshot_id)
-                            held.add(table)
-        except UsageError:
-            return  # of a contract or a product: whoever runs the block reports it
+                        hold(catalog, table, name, datetime.now(UTC) + keep, snapshot_id)
+                        held.add(table)
         except Exception as error:  # noqa: BLE001 - whatever PyIceberg raises: the reader goes on without
             log.warning("snapshots are not held", error=str(error))
 
@@ -183,12 +208,10 @@ def holding(
 
 def _as_of(catalog: "Catalog", table: str, time: datetime) -> int | None:
     """The snapshot that a table had at a time, or its first one after that."""
-    from pyiceberg.exceptions import NoSuchTableError
-
     try:
-        history = catalog.load_table(table).history()
-    except NoSuchTableError:
+        history = newest_metadata(catalog, table)[1].get("snapshot-log", [])
+    except GoneError:
         return None
-    before = [each for each in history if each.timestamp_ms <= time.timestamp() * 1000]
+    before = [each for each in history if each["timestamp-ms"] <= time.timestamp() * 1000]
     found = before[-1] if before else next(iter(history), None)
-    return found.snapshot_id if found else None
+    return found["snapshot-id"] if found else None

@@ -70,7 +70,10 @@ def _by_pyiceberg(settings: Settings) -> tuple[int, int]:
 
 
 def streams(settings: Settings, folder: Path) -> Report:
-    """Two streams that are idle for longer than the retention between two rounds: registered, and not."""
+    """Two streams that are idle for longer than the retention between two rounds: registered, and not.
+
+    They read two tables: what a registered one needs, another one of the same table has, too.
+    """
     spark = start_session(settings, "followers")
     spark.conf.set("spark.sql.shuffle.partitions", 2)
     report, rounds = Report(), 0
@@ -79,10 +82,10 @@ def streams(settings: Settings, folder: Path) -> Report:
         is_last = (folder / "end").exists()
         until = datetime.now(UTC) + timedelta(hours=1)
         hold(open_catalog(settings), TABLES.bronze, "stream", until, oldest=True)  # where it begins; then longer
-        _take(spark, folder, "registered")
+        _take(spark, folder, "registered", TABLES.bronze)
         if not ended_by:
             try:
-                _take(spark, folder, "unregistered")
+                _take(spark, folder, "unregistered", TABLES.dead_letters)
             except PySparkException as error:
                 ended_by = str(error).strip().splitlines()[0][:300]
                 if not any(part in str(error) for part in _EXPIRED):
@@ -99,12 +102,15 @@ def streams(settings: Settings, folder: Path) -> Report:
     if found != expected:
         lost, doubled = len(set(expected) - set(found)), len(found) - len(set(found))
         report.problems.append(f"registered stream: {lost} rows lost, {doubled} doubled, of {len(expected)}")
-    report.notes.append(f"{rounds} rounds of streams; the unregistered one: {ended_by or 'went on'}")
+    others = _taken(folder, "unregistered")
+    if not ended_by or len(others) != len(set(others)):
+        report.problems.append(f"unregistered stream: {len(others)} rows, {len(set(others))} places, no error")
+    report.notes.append(f"{rounds} rounds of streams; the unregistered one: {ended_by}")
     return report
 
 
-def _take(spark: SparkSession, folder: Path, name: str) -> None:
-    """Let a stream take all that is new since its last round."""
+def _take(spark: SparkSession, folder: Path, name: str, table: str) -> None:
+    """Let a stream take all that is new in a table since its last round."""
     output = folder / name
     output.mkdir(exist_ok=True)
 
@@ -113,7 +119,7 @@ def _take(spark: SparkSession, folder: Path, name: str) -> None:
         (output / f"{number}.json").write_text(json.dumps(places))  # a batch that is repeated has the same number
 
     stream = spark.readStream.format("iceberg").option("streaming-skip-overwrite-snapshots", "true")
-    writer = stream.load(f"lake.{TABLES.bronze}").writeStream.foreachBatch(write)
+    writer = stream.load(f"lake.{table}").writeStream.foreachBatch(write)
     # Not `availableNow`: with it, a stream of Iceberg needs the snapshot at which it began at each start.
     query = writer.option("checkpointLocation", str(folder / f"{name}-checkpoint")).start()
     try:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
-from tests.chaos.bench import PROGRAM_SECONDS, Bench, BrokenError, NotStruckError
+from tests.chaos.bench import Bench, BrokenError, NotStruckError
 from tests.chaos.followers import KEEP_SECONDS, Report
 from tests.chaos.grid import Outcome
 from tests.chaos.lake import STREAM
@@ -24,7 +24,7 @@ _SETTINGS = {
     "LAKE_MAINTENANCE_FILE_MIB": "1",
 }
 _STEP_SECONDS = 240.0
-_MAINTENANCE_SECONDS = 600.0  # of all tables, beside a stream that maintains them, too
+_MAINTENANCE_SECONDS = 600.0  # of a program beside others that maintain the same tables
 _FOLLOWERS = ("engines", "streams")
 
 
@@ -57,7 +57,7 @@ def beside_a_replay(step: Step) -> Run:
         replaying = bench.start_replay()
         bench.orders.give(step, Act.KILL)
         maintaining = bench.start_victim("maintain", STREAM)
-        ended = replaying.wait(PROGRAM_SECONDS)
+        ended = replaying.wait(_MAINTENANCE_SECONDS)
         _end_by_kill(bench, maintaining, step)
         outcome = Outcome(hits=1)
         if ended != 0:
@@ -84,7 +84,7 @@ def two_maintainers(bench: Bench) -> Outcome:
             with _other(lake.others, "LAKE_LANDING_LOG_URI", f"sqlite:///{own}"):
                 both.append(bench.start_victim("maintain", STREAM))
             for each in both:
-                code = each.wait(PROGRAM_SECONDS)
+                code = each.wait(_MAINTENANCE_SECONDS)
                 each.end_all()
                 outcome.hits += code is not None
                 if code not in (0, 3) or "not published" in each.text():
@@ -126,7 +126,7 @@ def read_all_along(kills: int) -> Run:
         outcome.problems += [problem] if problem else []
         (done / "end").touch()
         for what, follower in zip(_FOLLOWERS, followers, strict=True):
-            code = follower.wait(PROGRAM_SECONDS)
+            code = follower.wait(_MAINTENANCE_SECONDS)
             if code != 0:
                 outcome.problems.append(f"{what} ended with {code}: {follower.last_words()}")
                 continue

@@ -4,20 +4,20 @@ import subprocess
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
 from tests.lakes import variables
 from tests.programs import forked
 
-from consumer.layers.rebuild import _mark_replaced
+from lakeproof import references
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
-from lakeproof.holds import PREFIX, CannotHoldError, hold, holding, holds_of, release
+from lakeproof.holds import OF_BACKUP, PREFIX, Reference, hold, holding, holds_of, named, release
+from lakeproof.references import newest_metadata
 from lakeproof.settings import Settings
-from lakeproof.tables.names import REPLACED
 
 NAME = "bronze.things"
 ROWS = pa.table({"id": [1, 2]})
@@ -33,14 +33,15 @@ def catalog(lake_settings: Settings) -> Catalog:
     return catalog
 
 
-def newest(catalog: Catalog) -> int:
-    snapshot = catalog.load_table(NAME).current_snapshot()
+def newest(catalog: Catalog, name: str = NAME) -> int:
+    snapshot = catalog.load_table(name).current_snapshot()
     assert snapshot
     return snapshot.snapshot_id
 
 
-def held(catalog: Catalog) -> dict[str, tuple[int, datetime]]:
-    return {each.name: (each.snapshot_id, each.until) for each in holds_of(catalog.load_table(NAME), NAME)}
+def held(catalog: Catalog, name: str = NAME) -> dict[str, tuple[int, datetime | None]]:
+    found = holds_of(newest_metadata(catalog, name)[1])
+    return {each.reader: (each.snapshot_id, each.until) for each in found}
 
 
 def test_a_reader_keeps_its_snapshot_when_the_deadline_is_extended(catalog: Catalog) -> None:
@@ -70,23 +71,6 @@ def test_a_deadline_that_has_passed_holds_nothing(catalog: Catalog) -> None:
     assert held(catalog) == {}
 
 
-def test_a_writer_in_between_makes_it_try_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    load, times = catalog.load_table, 0
-
-    def load_then_append(name: str) -> Table:
-        nonlocal times
-        table, times = load(name), times + 1
-        if times == 1:
-            load(name).append(ROWS)
-        return table
-
-    monkeypatch.setattr(catalog, "load_table", load_then_append)
-    assert hold(catalog, NAME, "reader", datetime.now(UTC) + HOUR)
-    assert times > 1
-    assert list(held(catalog)) == ["reader"]
-    assert catalog.load_table(NAME).scan().to_arrow().num_rows == 4
-
-
 def test_what_cannot_be_held(catalog: Catalog) -> None:
     catalog.create_table("bronze.empty", ROWS.schema)
     assert hold(catalog, "bronze.empty", "reader", datetime.now(UTC) + HOUR) is None
@@ -95,20 +79,61 @@ def test_what_cannot_be_held(catalog: Catalog) -> None:
         hold(catalog, NAME, "a b", datetime.now(UTC) + HOUR)
 
 
-def test_a_table_that_pyiceberg_cannot_write_is_named(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, lake_settings: Settings
-) -> None:
-    def cannot_write(*_arguments: object, **_named: object) -> str:
-        raise NotImplementedError("Writing V3 is not yet supported")
+def test_two_readers_of_one_name_have_the_later_deadline(catalog: Catalog) -> None:
+    first, until = newest(catalog), datetime.now(UTC).replace(microsecond=0) + 2 * HOUR
+    assert hold(catalog, NAME, "report", until)
+    catalog.load_table(NAME).append(ROWS)
+    again = hold(catalog, NAME, "report", until - HOUR)
+    assert again
+    assert (again.snapshot_id, again.until) == (first, until)
+    assert held(catalog) == {"report": (first, until)}
 
-    with monkeypatch.context() as patched:
-        patched.setattr(type(catalog.load_table(NAME).metadata), "model_dump_json", cannot_write)
-        with pytest.raises(CannotHoldError, match=r"cannot change bronze\.things: its format version is 3") as error:
-            hold(catalog, NAME, "reader", datetime.now(UTC) + HOUR)
-        assert f"ALTER TABLE lake.{NAME} CREATE TAG `{PREFIX}NAME`" in error.value.hint
-        _mark_replaced(catalog, NAME, "bronze.new")  # a rebuild goes on without the note
-    assert held(catalog) == {}
-    assert REPLACED not in open_catalog(lake_settings).load_table(NAME).properties
+
+def test_a_clock_that_was_set_back_is_reported_and_the_table_can_still_be_read(catalog: Catalog) -> None:
+    # Iceberg reads no table that has a tag with a negative age.
+    with pytest.raises(UsageError, match="Expected a deadline after the snapshot's time") as error:
+        hold(catalog, NAME, "report", datetime.now(UTC) - 24 * HOUR)
+    assert "clocks" in error.value.hint
+    assert list(catalog.load_table(NAME).metadata.refs) == ["main"]
+
+
+def test_a_table_that_is_renamed_or_dropped_while_it_is_held(catalog: Catalog) -> None:
+    until = datetime.now(UTC).replace(microsecond=0) + HOUR
+    assert hold(catalog, NAME, "report", until)
+    catalog.rename_table(NAME, "bronze.renamed")
+    assert hold(catalog, NAME, "report", until) is None
+    assert not release(catalog, NAME, "report")
+    assert held(catalog, "bronze.renamed") == {"report": (newest(catalog, "bronze.renamed"), until)}
+    catalog.drop_table("bronze.renamed")
+    assert not release(catalog, "bronze.renamed", "report")
+
+
+def test_what_is_expired_meanwhile_is_not_held(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, swap = newest(catalog), references.swap_metadata
+    catalog.load_table(NAME).append(ROWS)
+
+    def expire_first(*arguments: Any) -> bool:
+        table = catalog.load_table(NAME)
+        if first in {each.snapshot_id for each in table.snapshots()}:
+            table.maintenance.expire_snapshots().by_id(first).commit()
+        return swap(*arguments)
+
+    monkeypatch.setattr(references, "swap_metadata", expire_first)
+    assert hold(catalog, NAME, "report", datetime.now(UTC) + HOUR, first) is None
+    found = hold(catalog, NAME, "stream", datetime.now(UTC) + HOUR, oldest=True)
+    assert found
+    assert found.snapshot_id == newest(catalog)
+
+
+def test_backups_are_named_in_one_line() -> None:
+    at = datetime(2026, 11, 25, tzinfo=UTC)
+    backups = [Reference(f"{OF_BACKUP}{number}", False, 1, at, at + number * HOUR) for number in (3, 2)]
+    found = [*backups, Reference("audit", False, 1, at), Reference(f"{PREFIX}report", False, 1, at, at + HOUR)]
+    assert named(found) == [
+        "tag audit",
+        "reader report until 2026-11-25 01:00 UTC",
+        "2 backups until 2026-11-25 03:00 UTC",
+    ]
 
 
 def test_a_long_check_holds_what_it_began_with_and_a_short_one_writes_nothing(

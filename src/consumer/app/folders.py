@@ -15,6 +15,8 @@ from pyiceberg.table import StaticTable, Table
 from sqlalchemy import text
 
 from lakeproof.catalog import CATALOG, database_of, pyiceberg_properties
+from lakeproof.holds import references
+from lakeproof.references import parsed
 from lakeproof.settings import Settings
 from lakeproof.storage import StoredFile, open_storage
 from lakeproof.storage.local import local_path
@@ -29,7 +31,6 @@ _OTHERS = """
 SELECT catalog_name, table_namespace, table_name, metadata_location FROM iceberg_tables
 WHERE catalog_name <> :name AND metadata_location IS NOT NULL
 """
-_MARKED = re.compile(rf'"{re.escape(REPLACED)}"\s*:')
 
 
 def folders_of(settings: Settings, catalog: Catalog) -> Folders:
@@ -93,7 +94,8 @@ def remove_replaced(settings: Settings, folders: Folders, older_than: datetime, 
     """Remove the folders of tables that a rebuild has replaced; return which.
 
     Such a folder is in the warehouse, no table of a catalog has files in it, its newest metadata file says that the
-    table was replaced, and nothing in it is younger than `older_than`. A REST catalog alone knows its warehouse.
+    table was replaced and has no tags, and nothing in it is younger than `older_than`. A REST catalog alone knows its
+    warehouse.
     """
     if settings.catalog.kind != "sql" or None in folders.values():
         return []
@@ -102,7 +104,7 @@ def remove_replaced(settings: Settings, folders: Folders, older_than: datetime, 
     for uri, files in sorted(_folders_of_warehouse(settings).items()):
         place = _resolved(uri)
         in_use = any(each.startswith(place) or place.startswith(each) for each in used)
-        if in_use or any(file.modified_at >= older_than for file in files) or not _was_replaced(settings, files):
+        if in_use or any(file.modified_at >= older_than for file in files) or not _is_left(settings, files):
             continue
         removed.append(uri)
         if not dry_run:
@@ -131,13 +133,17 @@ def _folders_of_warehouse(settings: Settings) -> Mapping[str, list[StoredFile]]:
     return found
 
 
-def _was_replaced(settings: Settings, files: list[StoredFile]) -> bool:
+def _is_left(settings: Settings, files: list[StoredFile]) -> bool:
+    """Whether a rebuild has replaced the table of a folder, and no registered reader and no backup needs it."""
     metadata = [file for file in files if file.uri.endswith(".metadata.json")]
     if not metadata:
         return False
     newest = max(metadata, key=lambda file: (file.modified_at, file.uri))
-    content = open_storage(settings.catalog.warehouse_uri, settings.s3).read(newest.uri)
-    return bool(_MARKED.search(content.decode(errors="replace")))
+    try:
+        found = parsed(open_storage(settings.catalog.warehouse_uri, settings.s3).read(newest.uri))
+    except ValueError:
+        return False
+    return REPLACED in found.get("properties", {}) and all(each.has_passed for each in references(found))
 
 
 def _remove(uri: str, settings: Settings) -> None:

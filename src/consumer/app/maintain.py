@@ -17,12 +17,13 @@ from pyspark.sql import SparkSession
 
 from consumer.app.folders import Folders, folders_of, remove_replaced, sharing
 from consumer.iceberg.append import OpenTable, open_table
-from consumer.iceberg.expire import expire, expiring, references, remove_orphans
+from consumer.iceberg.expire import expire, expiring, remove_orphans
 from consumer.iceberg.jvm import failed_outside, first_cause, is_missing
 from consumer.iceberg.rewrite import CollisionError, Compacted, NotEqualError, compact, drop_branches, work
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Maintenance
 from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.holds import named, references
 from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import lease
 from lakeproof.tables.names import NAMESPACES, REBUILDING
@@ -171,10 +172,12 @@ def maintain_table(
         if failed_outside(error) and not _can_be_read(spark, name):
             raise UnavailableError(f"Cannot maintain {name}: {first_cause(error)}", "Run it again later.") from error
         done.problem = first_cause(error)
+    # Beside a stream, it is the same line every hour: only what was done, and what is the matter.
+    said = {name: value for name, value in asdict(done).items() if value}
     if done.problem:
-        log.warning("maintenance failed", **asdict(done))
+        log.warning("maintenance failed", **said)
     elif not dry_run:
-        log.info("maintained", **asdict(done))
+        log.info("maintained", **said)
     return done
 
 
@@ -206,14 +209,12 @@ def _expire(table: OpenTable, settings: MaintenanceSettings, done: Maintained, *
 
     A registered reader may be a stream, which reads on from its snapshot: those after it are kept, too.
     """
-    limit, now = _before(settings.keep_hours), datetime.now(UTC)
-    found = references(table)
-    kept = [each for each in found if each.at < limit and (each.until is None or each.until > now)]
-    done.kept_by = [str(each) for each in kept]
+    limit, found = _before(settings.keep_hours), references(table.metadata())
+    kept = [each for each in found if each.at < limit and not each.has_passed]
+    done.kept_by = named(kept)
     limit = min([limit, *(each.at for each in kept if each.is_hold)])
     done.to_expire = expiring(table, limit)
-    has_passed = any(each.until and each.until <= now for each in found)
-    if not dry_run and (done.to_expire or has_passed):
+    if not dry_run and (done.to_expire or any(each.has_passed for each in found)):
         expire(table, limit)
 
 

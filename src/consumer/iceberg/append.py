@@ -9,6 +9,7 @@ prepare it again.
 and its answer was lost, it takes our own snapshot for another writer's and deletes the manifests of that snapshot.
 """
 
+import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ from consumer.iceberg.marker import Committed, Marker, check_history, has_done, 
 from consumer.iceberg.newest import newest_marker, spark_state
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.references import Metadata
 from lakeproof.tables.columns import renamed_columns
 from lakeproof.tables.names import RENAMED
 
@@ -78,6 +80,12 @@ class OpenTable:
     def set_property(self, name: str, value: str) -> None:
         """Set one of its properties."""
         self.loaded.updateProperties().set(name, value).commit()
+
+    def metadata(self) -> Metadata:
+        """All of its metadata at once: each part of a snapshot would be a call to the JVM."""
+        parser = java_class(self.spark, "org.apache.iceberg.TableMetadataParser")
+        found: Metadata = json.loads(parser.toJson(self.loaded.operations().current()))
+        return found
 
     def renamed(self) -> dict[str, str]:
         """Its columns that were renamed, by their former names."""

@@ -1,59 +1,13 @@
-"""Snapshots and orphan files: what Iceberg removes, and what keeps it from that."""
+"""Snapshots and orphan files: what Iceberg removes."""
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from consumer.iceberg.append import OpenTable, quoted
-from consumer.iceberg.jvm import elements
 from lakeproof.catalog import CATALOG
-from lakeproof.holds import is_hold, name_of
-
-_MAIN = "main"
-_LONGEST_AGE = 10 * 365 * 86_400_000  # ms; Python has no times as late as Iceberg's longest
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A branch or tag, which keeps its snapshot, and of a branch all that it comes from."""
-
-    name: str
-    is_branch: bool
-    at: datetime
-    """When its snapshot was committed."""
-    until: datetime | None = None
-    """When Iceberg drops it."""
-
-    @property
-    def is_hold(self) -> bool:
-        """Whether a registered reader made it: see :mod:`lakeproof.holds`."""
-        return not self.is_branch and is_hold(self.name)
-
-    def __str__(self) -> str:
-        until = f" until {self.until:%F %H:%M} UTC" if self.until else ""
-        if self.is_hold:
-            return f"reader {name_of(self.name)}{until}"
-        return f"{'branch' if self.is_branch else 'tag'} {self.name}{until}"
-
-
-def references(table: OpenTable) -> list[Reference]:
-    """Branches and tags of a table, without the main branch and those whose snapshot is missing."""
-    refs, found = table.loaded.refs(), []
-    for name in sorted(str(each) for each in elements(refs.keySet())):
-        ref = refs.get(name)
-        snapshot = table.loaded.snapshot(ref.snapshotId())
-        if name != _MAIN and snapshot is not None:
-            at, age = _time(snapshot), ref.maxRefAgeMs()
-            until = None if age is None else at + timedelta(milliseconds=min(int(age), _LONGEST_AGE))
-            found.append(Reference(name, bool(ref.isBranch()), at, until))
-    return found
-
-
-def _time(snapshot: Any) -> datetime:
-    return datetime.fromtimestamp(int(snapshot.timestampMillis()) / 1000, UTC)
 
 
 def expiring(table: OpenTable, older_than: datetime) -> int:

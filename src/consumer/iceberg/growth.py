@@ -1,11 +1,8 @@
 """How much a table has grown since its last compaction. Only its metadata is read."""
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 from consumer.iceberg.append import OpenTable
-from consumer.iceberg.jvm import java_class
 from consumer.iceberg.rewrite import SWAPPED
 
 
@@ -30,9 +27,7 @@ def growth(table: OpenTable, small: int, after: int = 0) -> Growth:
     newest = int(table.loaded.currentSnapshot().sequenceNumber())
     if newest <= after:
         return Growth(newest)
-    # All of it at once: each part of a snapshot would be a call to the JVM.
-    parser = java_class(table.spark, "org.apache.iceberg.TableMetadataParser")
-    metadata: dict[str, Any] = json.loads(parser.toJson(table.loaded.operations().current()))
+    metadata = table.metadata()
     snapshots = {each["snapshot-id"]: each for each in metadata["snapshots"]}
     at = snapshots.get(metadata["current-snapshot-id"])
     commits = files = size = 0

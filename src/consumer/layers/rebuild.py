@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
 from pyspark.sql import SparkSession
 
 from consumer.layers.base import Layer, take
 from lakeproof.catalog import catalog_errors, open_catalog, replace_tables
 from lakeproof.errors import UsageError
+from lakeproof.references import GoneError, is_sql, newest_metadata, swap_metadata
 from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
 from lakeproof.tables.names import MARKER, REBUILDING, REPLACED
@@ -67,14 +67,14 @@ def _suffix(catalog: Catalog, layer: Layer[Any]) -> str:
 
 
 def _mark_replaced(catalog: Catalog, name: str, by: str) -> None:
-    """Note in a table's metadata that its folder can be removed later. Without the note, the folder stays."""
-    if catalog.table_exists(name):
-        # PyIceberg writes no metadata of format version 3, which gold has, but for a REST catalog.
-        with (
-            suppress(CommitFailedException, NotImplementedError),
-            catalog.load_table(name).transaction() as transaction,
-        ):
-            transaction.set_properties({REPLACED: by})
+    """Note in a table's metadata that its folder can be removed later. Without the note, the folder stays.
+
+    With a REST catalog, which alone knows where the folders of its tables are, none is removed.
+    """
+    with suppress(GoneError):
+        at, metadata = newest_metadata(catalog, name)
+        if is_sql(catalog):
+            swap_metadata(catalog, name, at, metadata | {"properties": {**metadata["properties"], REPLACED: by}})
 
 
 def _begun_suffixes(catalog: Catalog, table: str) -> list[str]:

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from lakeproof.addresses import as_uri, folder_or_address
 from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.holds import OF_BACKUP
 from lakeproof.settings import Settings
 from lakeproof.storage import Storage, open_storage, scheme_of
 from lakeproof.storage.errors import FileAbsentError
@@ -17,8 +18,6 @@ from lakeproof.storage.local import local_path
 
 MANIFEST = "manifest.json"
 STATE = "state.db"
-PREFIX = "lakeproof-backup-"
-"""Of the names of tags that keep the files of a backup."""
 _FORMAT = 1
 
 
@@ -51,7 +50,7 @@ class Manifest:
     @property
     def tag(self) -> str:
         """Name of the tags."""
-        return PREFIX + self.id
+        return OF_BACKUP + self.id
 
     def as_json(self) -> str:
         """The text of the manifest."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from lakeproof.backup.catalogs import Metadata, add_reference, current, now_ms, tag_of
+from lakeproof.references import Metadata, current, now_ms, snapshot_of, tag_of, with_reference
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -78,8 +78,9 @@ def restored(
     if snapshot_id is None:
         found["snapshot-log"] = []
         return found
-    snapshot = next(each for each in found["snapshots"] if each["snapshot-id"] == snapshot_id)
-    add_reference(found, tag, tag_of(snapshot, kept_until_ms))
+    snapshot = snapshot_of(found, snapshot_id) or {}
+    # The time of the backup's tags may have passed, or the clock was set back.
+    found = with_reference(found, tag, tag_of(snapshot, max(kept_until_ms, snapshot["timestamp-ms"] + 1)))
     found["refs"][_MAIN] = saved.get("refs", {}).get(_MAIN, found["refs"][_MAIN])
     return found
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, select
 
-from lakeproof.backup.catalogs import GoneError, Metadata, Replacement, Tables, parsed
+from lakeproof.backup.catalogs import Replacement, Tables
 from lakeproof.backup.checks import Files, lost_files, lost_offsets
 from lakeproof.backup.manifest import STATE, Folder, Manifest, SavedTable
 from lakeproof.backup.metadata import is_restored, is_same_table, read_metadata, restored
@@ -20,6 +20,7 @@ from lakeproof.checkpoint import bronze_query, remove_checkpoint
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.move.outside import check_tables
+from lakeproof.references import GoneError, Metadata, parsed
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database, transaction
 from lakeproof.state.lease import State, gold_lease, lease, silver_lease, state_in

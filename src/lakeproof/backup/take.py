@@ -12,12 +12,13 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from lakeproof.addresses import encoded, sqlite_uri
-from lakeproof.backup.catalogs import GoneError, Metadata, Tables, current, parsed
+from lakeproof.backup.catalogs import Tables
 from lakeproof.backup.manifest import MANIFEST, STATE, Folder, Manifest, SavedTable, digest, now
 from lakeproof.catalog import catalog_errors
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.landing.zone import landing_zone, zone_at
 from lakeproof.move.outside import check_tables
+from lakeproof.references import GoneError, Metadata, current, parsed, snapshot_of
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
 from lakeproof.state.rows import BOOK, OF_STREAMS, save_rows
@@ -104,9 +105,7 @@ def _tagged(tables: Tables, made: Manifest) -> tuple[list[SavedTable], dict[str,
             found = [_saved(name, pointers[name], parsed(content)) for name, content in contents.items()]
             for each in found:
                 if each.snapshot_id is not None:
-                    tables.tag(
-                        each.name, each.uuid, each.snapshot_id, made.tag, int(made.kept_until.timestamp() * 1000)
-                    )
+                    tables.tag(each, made.tag, int(made.kept_until.timestamp() * 1000))
         except GoneError:  # another tool has expired the snapshot, or dropped the table: look again
             continue
         return found, {metadata_file(name): content for name, content in contents.items()}
@@ -123,9 +122,7 @@ def _saved(name: str, at: str, metadata: Metadata) -> SavedTable:
         if key.startswith(MARKER)
     }
     snapshot_id = current(metadata)
-    summary: dict[str, str] = next(
-        (each["summary"] for each in metadata.get("snapshots", ()) if each["snapshot-id"] == snapshot_id), {}
-    )
+    summary: dict[str, str] = (snapshot_of(metadata, snapshot_id) or {}).get("summary", {})
     return SavedTable(name, metadata["table-uuid"], snapshot_id, at, int(summary.get("total-records", 0)), markers)
 
 

@@ -1,5 +1,6 @@
 """The command `lakeproof hold`: registered readers."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,7 +41,7 @@ def hold(
     `consumer maintain` those after it, too. Repeat the command to extend the deadline: the snapshot stays the same.
     """
     from lakeproof.catalog import catalog_errors, open_catalog
-    from lakeproof.holds import CannotHoldError, check_name
+    from lakeproof.holds import check_name
     from lakeproof.holds import hold as hold_table
     from lakeproof.holds import release as release_table
 
@@ -54,30 +55,27 @@ def hold(
     deadline = None if release else _deadline(duration, until)
     with catalog_errors():
         catalog = open_catalog(settings)
-        tables = _tables(settings, catalog, target)
-        for table in tables:
-            try:
-                if deadline is None:
-                    if release_table(catalog, table, name):
-                        typer.echo(f"{table}: released")
-                elif held := hold_table(catalog, table, name, deadline, oldest=oldest):
-                    typer.echo(f"{table}: snapshot {held.snapshot_id} held until {deadline:%F %H:%M} UTC")
-            except CannotHoldError as error:
-                if len(tables) == 1:
-                    raise
-                typer.echo(f"Not held: {error.message} {error.hint}", err=True)
+        for table in _tables(settings, catalog, target):
+            if deadline is None:
+                if release_table(catalog, table, name):
+                    typer.echo(f"{table}: released")
+            elif held := hold_table(catalog, table, name, deadline, oldest=oldest):
+                typer.echo(f"{table}: snapshot {held.snapshot_id} held{held.lasts}")
 
 
 def _list(settings: Settings, target: str | None) -> None:
     from lakeproof.catalog import catalog_errors, open_catalog
     from lakeproof.holds import holds_of
+    from lakeproof.references import GoneError, newest_metadata
 
+    found = 0
     with catalog_errors():
         catalog = open_catalog(settings)
-        tables = _tables(settings, catalog, target)
-        found = [each for table in tables for each in holds_of(catalog.load_table(table), table)]
-    for each in found:
-        typer.echo(f"{each.table}: {each.name} holds snapshot {each.snapshot_id} until {each.until:%F %H:%M} UTC")
+        for table in _tables(settings, catalog, target):
+            with suppress(GoneError):
+                for each in holds_of(newest_metadata(catalog, table)[1]):
+                    found += 1
+                    typer.echo(f"{table}: {each.reader} holds snapshot {each.snapshot_id}{each.lasts}")
     if not found:
         typer.echo("No reader holds a snapshot.", err=True)
 

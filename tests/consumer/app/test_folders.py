@@ -1,5 +1,6 @@
 """Folders that rebuilds have left are removed, and no other."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,6 +13,8 @@ from tests.lakes import changed
 from consumer.app.folders import folders_of, remove_replaced, sharing
 from consumer.layers.rebuild import _mark_replaced
 from lakeproof.catalog import open_catalog, pyiceberg_properties
+from lakeproof.holds import hold
+from lakeproof.references import newest_metadata, swap_metadata
 from lakeproof.settings import Settings
 
 ROWS = pa.table({"id": [1, 2]})
@@ -47,11 +50,22 @@ def test_only_old_folders_of_replaced_tables_are_removed(settings: Settings) -> 
     for name in ("replaced", "used", "renamed"):
         _mark_replaced(catalog, f"silver.{name}", "silver.new")
     catalog.drop_table("silver.replaced")
+    # Of format 3, as gold is; and what a reader or a backup needs.
+    table(catalog, "gold.replaced")
+    at, metadata = newest_metadata(catalog, "gold.replaced")
+    assert swap_metadata(catalog, "gold.replaced", at, metadata | {"format-version": 3, "next-row-id": 0})
+    for name, until in (("held", later), ("held_once", datetime.now(UTC) + timedelta(seconds=1))):
+        table(catalog, f"gold.{name}")
+        assert hold(catalog, f"gold.{name}", "report", until)
+    for name in ("replaced", "held", "held_once"):
+        _mark_replaced(catalog, f"gold.{name}", "gold.new")
+        catalog.drop_table(f"gold.{name}")
+    time.sleep(1)
     catalog.drop_table("silver.dropped")
     catalog.rename_table("silver.renamed", "silver.other_name")
     assert removed(settings, NOW) == []
-    assert removed(settings, later, dry_run=True) == ["replaced"]
-    assert removed(settings, later) == ["replaced"]
+    assert removed(settings, later, dry_run=True) == ["held_once", "replaced", "replaced"]
+    assert removed(settings, later) == ["held_once", "replaced", "replaced"]
     assert removed(settings, later) == []
     for name in ("silver.used", "silver.other_name"):
         assert catalog.load_table(name).scan().to_arrow().num_rows == 2

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.replays import STREAM, WRONG, apply, batch, drain, land, order, replay, write_contract
 from tests.lakes import changed
@@ -25,7 +27,7 @@ from consumer.iceberg import rewrite
 from consumer.iceberg.append import open_table
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
-from lakeproof.holds import PREFIX, hold
+from lakeproof.holds import PREFIX, hold, release
 from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import LeaseHeldError, lease
 from reader.connect import connect
@@ -147,6 +149,8 @@ def test_what_others_need_is_kept_and_named(filled: Settings, session_of: Sessio
     until = datetime.now(UTC) + timedelta(hours=6)
     assert hold(catalog, "ledger.orders", "report", until, ledger[2])
     assert hold(catalog, "ledger.orders_silver", "late", soon)
+    assert hold(catalog, "gold.totals", "report", until, oldest=True)  # of format 3
+    windows = session.table("lake.gold.totals").count()
     time.sleep(1)
     planned = maintained(filled, session_of, dry_run=True)
     all_done = maintained(filled, session_of)
@@ -162,6 +166,12 @@ def test_what_others_need_is_kept_and_named(filled: Settings, session_of: Sessio
     assert {each.snapshot_id for each in catalog.load_table("ledger.orders").snapshots()} > set(ledger[2:])
     assert not catalog.load_table("ledger.orders").metadata.refs.keys() - {"main", f"{PREFIX}report"}
     assert list(catalog.load_table("ledger.orders_silver").metadata.refs) == ["main"]
+
+    assert all_done["gold.totals"].kept_by == [f"reader report until {until:%F %H:%M} UTC"]
+    assert planned["gold.totals"].to_expire == 0
+    drain(filled, session_of)  # gold goes on
+    assert session_of(filled).table("lake.gold.totals").count() == windows
+    assert session_of(filled).table("lake.gold.totals.refs").count() == 2
 
     # Of a table that asks for it, nothing is removed.
     kept = all_done["silver.orders"]
@@ -316,6 +326,77 @@ class Located:
 
 def all_rows_of(settings: Settings, table: str) -> list[dict[str, Any]]:
     return sorted(rows(settings, table), key=repr)
+
+
+def test_streams_of_spark_that_are_idle_for_longer_than_the_retention(
+    lake_settings: Settings, session_of: SessionOf, tmp_path: Path
+) -> None:
+    spark, catalog = session_of(lake_settings), open_catalog(lake_settings)
+    at_once = lake_settings.maintenance.model_copy(update={"keep_hours": 1e-9})
+    tables = ("bronze.registered", "bronze.unregistered")
+    taken: dict[str, list[int]] = {table: [] for table in tables}
+
+    def add(*numbers: int) -> None:
+        for table in tables:
+            for number in numbers:
+                spark.sql(f"insert into lake.{table} values ({number})").collect()
+
+    def take(table: str) -> None:
+        def keep(batch: DataFrame, _: int) -> None:
+            taken[table] += [row["id"] for row in batch.collect()]
+
+        stream = spark.readStream.format("iceberg").option("streaming-skip-overwrite-snapshots", "true")
+        writer = stream.load(f"lake.{table}").writeStream.foreachBatch(keep)
+        query = writer.option("checkpointLocation", str(tmp_path / table)).start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
+    spark.sql("create namespace lake.bronze").collect()
+    for table in tables:
+        version = 3 if table == tables[0] else 2  # as of gold, and of the others
+        of_version = f"tblproperties ('format-version' = '{version}')"
+        spark.sql(f"create table lake.{table} (id int) using iceberg {of_version}").collect()
+    add(1, 2)
+    assert hold(catalog, tables[0], "stream", datetime.now(UTC) + timedelta(hours=1), oldest=True)
+    for table in tables:
+        take(table)
+    add(3, 4, 5, 6)
+    for table in tables:
+        done = maintain_module.maintain_table(spark, table, at_once, None)
+        assert done.compacted
+        assert (done.after.snapshots == 1) == (table == tables[1])
+    add(7)
+    take(tables[0])
+    assert taken[tables[0]] == [1, 2, 3, 4, 5, 6, 7]
+    with pytest.raises(StreamingQueryException, match=r"Cannot load .* snapshot .* expired or removed"):
+        take(tables[1])
+    assert taken[tables[1]] == [1, 2]
+
+    # Its deadline passes: it is an unregistered one.
+    assert release(catalog, tables[0], "stream")
+    add(8)
+    maintain_module.maintain_table(spark, tables[0], at_once, None)
+    with pytest.raises(StreamingQueryException, match="expired or removed"):
+        take(tables[0])
+
+    # Registered, and released, while a maintenance is between its look and its commit.
+    expiring = maintain_module.expiring
+    for change, snapshots in (
+        (lambda: hold(catalog, tables[1], "late", datetime.now(UTC) + timedelta(hours=1), oldest=True), 2),
+        (lambda: release(catalog, tables[1], "late"), 2),
+        (lambda: None, 1),
+    ):
+
+        def meanwhile(*arguments: Any, change: Callable[[], object] = change) -> int:
+            change()
+            return expiring(*arguments)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(maintain_module, "expiring", meanwhile)
+            done = maintain_module.maintain_table(spark, tables[1], at_once, None)
+        assert (done.problem, done.after.snapshots) == ("", snapshots)
 
 
 def test_one_at_a_time_and_streams_that_exist(lake_settings: Settings, session_of: SessionOf) -> None:

@@ -24,16 +24,18 @@ from tests.lakes import changed, variables
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 from typer.testing import CliRunner
 
+from lakeproof import references
 from lakeproof.backup import catalogs, take
 from lakeproof.backup import restore as restoring
 from lakeproof.backup.catalogs import Tables
-from lakeproof.backup.manifest import MANIFEST, Folder, folder_at
+from lakeproof.backup.manifest import MANIFEST, Folder, SavedTable, folder_at
 from lakeproof.backup.restore import Plan, plan_restore, restore
 from lakeproof.backup.take import back_up
 from lakeproof.catalog import open_catalog
 from lakeproof.cli import app
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.history.apply import adopt, carry_out, plan
+from lakeproof.references import parsed
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog, Query
 from lakeproof.state.contract_log import ContractLog
@@ -286,7 +288,7 @@ def test_tables_of_a_server_fit_together_while_they_change(
     tables = Tables(lake)
     for moments in (7, 8, 9, 10, 11):
         every = moments
-        found = {name: catalogs.parsed(tables.read(at)) for name, at in tables.pointers().items()}
+        found = {name: parsed(tables.read(at)) for name, at in tables.pointers().items()}
         markers = {name: found[name]["properties"][f"lakeproof.marker.{query}"] for name, query in TABLES.items()}
         ends = {name: int(json.loads(text)["marker"]["end"]) for name, text in markers.items()}
         assert ends["gold.answers"] <= ends["silver.events"] <= ends["bronze.events"]
@@ -531,7 +533,7 @@ def test_an_answer_of_the_catalog_that_is_lost(lake: Settings, monkeypatch: pyte
     folder = taken(lake)
     commit(lake, 2)
     land(lake, "2.json")
-    real: Any = catalogs.database_of
+    real: Any = references.database_of
 
     class Losing:
         """An engine whose commits land, and whose answers are lost."""
@@ -549,7 +551,7 @@ def test_an_answer_of_the_catalog_that_is_lost(lake: Settings, monkeypatch: pyte
             raise OperationalError("commit", {}, Exception("server closed the connection"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalogs, "database_of", lambda catalog: Losing(real(catalog)))
+        patch.setattr(references, "database_of", lambda catalog: Losing(real(catalog)))
         newer = taken(lake)
         restore(lake, folder)
     assert numbers(lake, "bronze.events") == [1]
@@ -655,7 +657,8 @@ def test_files_that_were_published_later_are_mentioned(lake: Settings) -> None:
 def test_snapshots_that_another_tool_expires_during_a_backup(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     real, expired = Tables.tag, []
 
-    def late(self: Tables, name: str, *arguments: Any) -> None:
+    def late(self: Tables, saved: SavedTable, *arguments: Any) -> None:
+        name = saved.name
         if name == "silver.events" and not expired:
             expired.append(name)
             table = open_catalog(lake).load_table(name)
@@ -664,7 +667,7 @@ def test_snapshots_that_another_tool_expires_during_a_backup(lake: Settings, mon
             append(table, 2, "silver-events")
             table = open_catalog(lake).load_table(name)
             table.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
-        real(self, name, *arguments)
+        real(self, saved, *arguments)
 
     monkeypatch.setattr(Tables, "tag", late)
     made, folder = back_up(lake, folder_at(lake, None), WEEK)
