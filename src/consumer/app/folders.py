@@ -19,7 +19,7 @@ from lakeproof.settings import Settings
 from lakeproof.storage import StoredFile, open_storage
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import remove_prefix
-from lakeproof.tables.names import REPLACED
+from lakeproof.tables.names import REBUILDING, REPLACED
 
 Folders = Mapping[str, list[str] | None]
 """Where each table has files, its own folder first; nothing if it was dropped, None if it cannot be read."""
@@ -106,9 +106,33 @@ def remove_replaced(settings: Settings, folders: Folders, older_than: datetime, 
             continue
         removed.append(uri)
         if not dry_run:
-            _remove(f"{uri}/data", settings)
-            _remove(uri, settings)  # what says that it was replaced goes last: a killed removal is repeated
+            remove_folder(f"{uri}/data", settings)
+            remove_folder(uri, settings)  # what says that it was replaced goes last: a killed removal is repeated
     return removed
+
+
+def abandoned(settings: Settings, folders: Folders, locations: Mapping[str, str]) -> list[str]:
+    """Folders of tables that others have replaced: beside those of today, of their names, and used by no table.
+
+    `locations` are those of today, by the name of the table.
+    """
+    if None in folders.values():
+        return []
+    used = {_resolved(each) for found in folders.values() for each in found or ()}
+    found = set()
+    for name, location in locations.items():
+        parent, own = location.rstrip("/").rpartition("/")[0], name.partition(".")[2]
+        root = local_path(parent).resolve().as_uri() if parent.startswith("file:") else parent
+        for file in open_storage(parent, settings.s3).list():
+            folder = file.uri.removeprefix(f"{root}/").partition("/")[0]
+            if folder == own or folder.startswith(own + REBUILDING):
+                found.add(f"{root}/{folder}")
+    places = {uri: _resolved(uri) for uri in found}
+    return sorted(
+        uri
+        for uri, place in places.items()
+        if not any(place.startswith(each) or each.startswith(place) for each in used)
+    )
 
 
 def _resolved(place: str) -> str:
@@ -140,7 +164,8 @@ def _was_replaced(settings: Settings, files: list[StoredFile]) -> bool:
     return bool(_MARKED.search(content.decode(errors="replace")))
 
 
-def _remove(uri: str, settings: Settings) -> None:
+def remove_folder(uri: str, settings: Settings) -> None:
+    """Remove a folder with all files in it."""
     if uri.startswith("file:"):
         shutil.rmtree(local_path(uri), ignore_errors=True)
     else:

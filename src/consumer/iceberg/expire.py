@@ -8,7 +8,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from consumer.iceberg.append import OpenTable, quoted
-from consumer.iceberg.jvm import elements
+from consumer.iceberg.jvm import elements, java_class
 from lakeproof.catalog import CATALOG
 from lakeproof.holds import is_hold, name_of
 
@@ -22,6 +22,7 @@ class Reference:
 
     name: str
     is_branch: bool
+    snapshot_id: int
     at: datetime
     """When its snapshot was committed."""
     until: datetime | None = None
@@ -48,7 +49,7 @@ def references(table: OpenTable) -> list[Reference]:
         if name != _MAIN and snapshot is not None:
             at, age = _time(snapshot), ref.maxRefAgeMs()
             until = None if age is None else at + timedelta(milliseconds=min(int(age), _LONGEST_AGE))
-            found.append(Reference(name, bool(ref.isBranch()), at, until))
+            found.append(Reference(name, bool(ref.isBranch()), int(ref.snapshotId()), at, until))
     return found
 
 
@@ -88,3 +89,10 @@ def remove_orphans(table: OpenTable, older_than: datetime, *, dry_run: bool) -> 
         f"older_than => TIMESTAMP '{older_than:%F %T}', dry_run => {str(dry_run).lower()})"
     )
     return len(found.collect())
+
+
+def remove_all_orphans(table: OpenTable) -> None:
+    """Delete files in the folder of a table that no snapshot needs, of any age: nobody writes to it meanwhile."""
+    actions = java_class(table.spark, "org.apache.iceberg.spark.actions.SparkActions").get(table.spark._jsparkSession)
+    later = int((datetime.now(UTC) + timedelta(seconds=1)).timestamp() * 1000)
+    actions.deleteOrphanFiles(table.loaded).usePrefixListing(True).olderThan(later).execute()

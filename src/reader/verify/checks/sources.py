@@ -12,6 +12,7 @@ from lakeproof.wording import are, count_of
 from reader.verify.check import SHOWN_EXAMPLES, Finding, Result, Scope, Section, Status
 from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import sampled_rows
+from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import Replays
 
 _IGNORED = {
@@ -107,7 +108,9 @@ class Compared:
     def __init__(self, scope: Scope, replays: Replays) -> None:
         self._session = scope.session
         self._bronze = scope.book.tables.bronze
-        self._where = replays.landed_as_it_is() if replays.attempts else "true"
+        self._where = not_removed(scope.session, self._bronze)
+        if replays.attempts:
+            self._where += f" AND {replays.landed_as_it_is()}"
         self._contracts = contracts_of(scope) if scope.values else {}
         self._some: Sample | None = None
         self.is_whole = scope.values and scope.sample is None
