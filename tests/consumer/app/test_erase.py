@@ -2,20 +2,28 @@
 
 import gzip
 import json
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.consumer.direct import drain_directly
 from tests.consumer.lake import SessionOf
 from tests.consumer.replays import Landing, check_clean, content, drain, verify
+from tests.lakes import changed
 from tests.servers import KafkaServer
 
 from consumer.app.erase import Erased, erase
+from consumer.asked import asked_to_run
 from consumer.erasure.condition import read_condition
+from consumer.layers.base import take
+from consumer.layers.registry import layers_of
+from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, settings_of
+from lakeproof.state.lease import lease
 from lakeproof.state.proofs import Kind
 from reader.verify.check import Status
 
@@ -67,7 +75,6 @@ def batch(*records: bytes) -> bytes:
 
 
 # What landed, in two runs: of others, and of the person, who comes last in each batch, so that positions are the same.
-# is of others in the lake that never had them, so that all positions are the same.
 _LATE = visit(90, at="01:00")
 FIRST = [
     ([visit(1), visit(2, "lisa")], [visit(10, PERSON, "06:10"), visit(11, PERSON, "09:00")]),
@@ -95,11 +102,27 @@ class Lakes:
                 landing = self.landing if with_person else self._of_control
                 more = [CUT, gzip.compress(CUT)] if with_person and not number else []
                 landing.land([settings], *whole, *(more if landing.kafka else more[:1]))
-                drain(landing.of(settings), self.session_of, landing.source, STREAM)
+                self.drain(settings, landing)
 
     def __post_init__(self) -> None:
         topic = self.landing.kafka.new_topic() if self.landing.kafka else ""
         self._of_control = Landing(self.landing.kafka, topic, STREAM)
+
+    def drain(self, settings: Settings, landing: Landing | None = None) -> None:
+        """Take what has landed through all layers."""
+        landing = landing or self.landing
+        settings = landing.of(settings)
+        if landing.kafka:
+            drain(settings, self.session_of, landing.source, STREAM)
+            return
+        spark = self.session_of(settings)
+        drain_directly(spark, changed(settings, LAKE_SETTLE_SECONDS=0), STREAM)
+        for layer in layers_of(asked_to_run(settings, [STREAM], None)):
+            with lease(settings.state.database, layer.lease_name) as held, closing(layer):
+                layer.prepare(open_catalog(settings))
+                layer.open(spark)
+                while take(layer, spark, held):
+                    pass
 
     def erase(self, where: str = WHERE, **options: Any) -> Erased:
         settings = self.landing.of(self.settings)
@@ -192,7 +215,7 @@ def test_verify_says_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
         assert {each["table"]: each["rows"] for each in removals.facts["removed"]} == done.rows
     # The next run goes on.
     lakes.landing.land([lakes.settings], batch(visit(50)))
-    drain(settings, lakes.session_of, lakes.landing.source, STREAM)
+    lakes.drain(lakes.settings)
     check_clean_of_erased(verify(settings, STREAM, kind=Kind.NEW))
     assert lakes.erase().rows == {}
 
