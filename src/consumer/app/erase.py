@@ -8,7 +8,7 @@ that is left is searched. Only then the erasure is complete.
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.app.folders import abandoned, folders_of, remove_folder, sharing
+from consumer.app.folders import abandoned, folders_of, orphans, remove_folder, sharing
 from consumer.app.maintain import LEASE, prepare
 from consumer.app.retain import NEEDED, remove_archived, retain
 from consumer.asked import asked_to_run
@@ -31,7 +31,7 @@ from consumer.erasure.account import Account, Entry, Key, new_request, read_acco
 from consumer.erasure.condition import Condition
 from consumer.erasure.search import Match, find_rows, is_in_file
 from consumer.iceberg.append import OpenTable, open_table
-from consumer.iceberg.expire import expire, expiring, references, remove_all_orphans
+from consumer.iceberg.expire import expire, expiring, references
 from consumer.iceberg.jvm import first_cause
 from consumer.iceberg.remove import remove
 from consumer.iceberg.rewrite import CollisionError, NotEqualError
@@ -170,7 +170,7 @@ class _Erasure:
                 self._rebuild(spark)
             self._account(spark, Removal.REBUILT, [])
         self._remove_landed({each.source for found in entries.values() for each in found}, keep_landed, in_source)
-        self._forget(spark)
+        self._forget(spark, entries)
         for name, at in self._snapshots().items():
             done.snapshots.setdefault(name, {"before": None})["after"] = at
         self._search(keep_landed=keep_landed)
@@ -259,14 +259,17 @@ class _Erasure:
             hint = f" Run `consumer replay {self._stream}` first." if why == NEEDED else ""
             done.remains.append(f"{count_of(count, 'landed file')} could not be removed: {why}.{hint}")
 
-    def _forget(self, spark: SparkSession) -> None:
+    def _forget(self, spark: SparkSession, entries: Container[str]) -> None:
         """Remove all older snapshots of the tables, files that no snapshot needs, and folders of replaced tables."""
         done, settings = self._done, self._settings
         with catalog_errors():
             existing = [name for name in tables_of_stream(settings, self._stream) if self._catalog.table_exists(name)]
             folders = folders_of(settings, self._catalog)
         shared = sharing(folders)
-        for name in existing:
+        # What follows bronze was filled again, and the ledgers have no values.
+        for name in (self._names.bronze, self._names.dead_letters, self._names.attempts):
+            if name not in existing or (name == self._names.attempts and name not in entries):
+                continue
             try:
                 self._forget_in(open_table(spark, name, _QUERY), shared(name))
             except (Py4JError, PySparkException) as error:
@@ -295,8 +298,12 @@ class _Erasure:
         if shared:
             others = ", ".join(shared)
             done.remains.append(f"{table.name}: files of {others} are in its folder, so no orphan file is removed.")
-        else:
-            remove_all_orphans(table)
+            return
+        with catalog_errors():
+            loaded = self._catalog.load_table(table.name)
+            storage = open_storage(loaded.location(), self._settings.s3)
+            for uri in orphans(self._settings, loaded):
+                storage.remove(uri)
 
     def _search(self, *, keep_landed: bool) -> None:
         """Search all files of the tables, and the landed ones."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from posixpath import normpath
+from urllib.parse import unquote
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -133,6 +134,30 @@ def abandoned(settings: Settings, folders: Folders, locations: Mapping[str, str]
         for uri, place in places.items()
         if not any(place.startswith(each) or each.startswith(place) for each in used)
     )
+
+
+def orphans(settings: Settings, table: Table) -> list[str]:
+    """Files in the folder of a table that no snapshot needs, of any age: for when nobody writes to it."""
+    metadata = table.metadata
+    used = {table.metadata_location, *(each.metadata_file for each in metadata.metadata_log)}
+    used |= {each.statistics_path for each in metadata.statistics}
+    for snapshot in metadata.snapshots:
+        used.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in used:
+                used.add(manifest.manifest_path)
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                used |= {entry.data_file.file_path for entry in entries}
+    places = {_file(each) for each in used}
+    storage = open_storage(table.location(), settings.s3)
+    return [
+        file.uri for file in storage.list() if _file(unquote(file.uri)) not in places and _file(file.uri) not in places
+    ]
+
+
+def _file(place: str) -> str:
+    plain = _plain(place).rstrip("/")
+    return os.path.realpath(plain) if not place.startswith("s3") else plain
 
 
 def _resolved(place: str) -> str:

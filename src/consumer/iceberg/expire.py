@@ -8,7 +8,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from consumer.iceberg.append import OpenTable, quoted
-from consumer.iceberg.jvm import elements, java_class
+from consumer.iceberg.jvm import elements
 from lakeproof.catalog import CATALOG
 from lakeproof.holds import is_hold, name_of
 
@@ -89,10 +89,3 @@ def remove_orphans(table: OpenTable, older_than: datetime, *, dry_run: bool) -> 
         f"older_than => TIMESTAMP '{older_than:%F %T}', dry_run => {str(dry_run).lower()})"
     )
     return len(found.collect())
-
-
-def remove_all_orphans(table: OpenTable) -> None:
-    """Delete files in the folder of a table that no snapshot needs, of any age: nobody writes to it meanwhile."""
-    actions = java_class(table.spark, "org.apache.iceberg.spark.actions.SparkActions").get(table.spark._jsparkSession)
-    later = int((datetime.now(UTC) + timedelta(seconds=1)).timestamp() * 1000)
-    actions.deleteOrphanFiles(table.loaded).usePrefixListing(True).olderThan(later).execute()

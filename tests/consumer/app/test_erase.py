@@ -41,7 +41,7 @@ status: active
 customProperties:
   - {property: eventTime, value: at}
   - {property: silverHorizon, value: 1 hour}
-  - {property: drift, value: rescue}
+  - {property: driftPolicy, value: rescue}
 schema:
   - name: visits
     properties:
