@@ -4,9 +4,11 @@ import gzip
 import json
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.consumer.direct import drain_directly
@@ -15,17 +17,22 @@ from tests.consumer.replays import Landing, check_clean, content, drain, verify
 from tests.lakes import changed
 from tests.servers import KafkaServer
 
-from consumer.app.erase import Erased, erase
+from consumer.app import erase as module
+from consumer.app.erase import Erased, as_json, erase, lines
 from consumer.asked import asked_to_run
-from consumer.erasure.condition import read_condition
+from consumer.erasure.condition import Condition, read_condition
 from consumer.layers.base import take
 from consumer.layers.registry import layers_of
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
+from lakeproof.errors import UsageError
+from lakeproof.holds import hold, release
 from lakeproof.settings import Settings, settings_of
-from lakeproof.state.lease import lease
+from lakeproof.state.lease import LeaseHeldError, lease
 from lakeproof.state.proofs import Kind
+from reader.verify.book.book import OTHER_THAN_BOOKED
 from reader.verify.check import Status
+from reader.verify.checks.removals import STILL_THERE
 
 pytestmark = pytest.mark.spark
 
@@ -165,11 +172,15 @@ def traces(settings: Settings) -> list[str]:
     return found
 
 
+class Killed(BaseException):
+    """Ends an erasure at one of its steps."""
+
+
 @pytest.fixture(scope="module", params=["files", "kafka"])
 def erased(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, session_of: SessionOf
 ) -> tuple[Lakes, Erased, Erased]:
-    """Lakes after an erasure; what its dry run and it said."""
+    """Lakes after an erasure that was killed, or that a reader kept from being complete; what it said, and before."""
     kafka = request.getfixturevalue("kafka") if request.param == "kafka" else None
     lakes = lakes_of(tmp_path_factory.mktemp("erase"), session_of, kafka)
     lakes.fill()
@@ -178,7 +189,53 @@ def erased(
     before = [path for path in settings.home.rglob("*") if path.is_file()]
     asked = lakes.erase(dry_run=True)
     assert [path for path in settings.home.rglob("*") if path.is_file()] == before
+    (interrupted if request.param == "files" else held)(lakes, settings)
     return lakes, asked, lakes.erase()
+
+
+def interrupted(lakes: Lakes, settings: Settings) -> None:
+    """Kill an erasure between two tables, before silver is filled again, and before old snapshots are expired."""
+    remove, seen = module.remove, []
+
+    def once(*args: Any) -> Any:
+        if seen:
+            raise Killed
+        seen.append(args)
+        return remove(*args)
+
+    for name, stop, of_tables in (
+        ("remove", once, {STILL_THERE}),  # the dead letters are gone, and bronze is as it was
+        ("_Erasure._rebuild", _kill, None),
+        ("_Erasure._forget", _kill, set()),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(f"consumer.app.erase.{name}", stop)
+            with pytest.raises(Killed):
+                lakes.erase()
+        found = verify(settings, STREAM)
+        (removals,) = found.of("removals")
+        assert "is unfinished" in removals.problems[0]
+        assert not found.clean
+        if of_tables is not None:
+            faults = {each.what for results in found.results.values() for result in results for each in result.faults}
+            assert faults == of_tables
+
+
+def _kill(*_: object) -> None:
+    raise Killed
+
+
+def held(lakes: Lakes, settings: Settings) -> None:
+    """A registered reader keeps a snapshot with the person."""
+    catalog, name = open_catalog(settings), f"bronze.{STREAM}"
+    hold(catalog, name, "reports", datetime.now(UTC) + timedelta(hours=1))
+    done = lakes.erase()
+    assert not done.is_complete
+    assert "reader reports until" in done.remains[0]
+    assert {uri.partition("/warehouse/")[2].split("/")[0] for uri in done.found_in} == {"bronze"}
+    (removals,) = verify(settings, STREAM).of("removals")
+    assert "is unfinished" in removals.problems[0]
+    release(catalog, name, "reports")
 
 
 def test_nothing_of_the_person_is_left(erased: tuple[Lakes, Erased, Erased]) -> None:
@@ -225,3 +282,56 @@ def check_clean_of_erased(found: Any) -> None:
     wrong = [(result.name, result.faults, result.problems) for result in results if not result.clean]
     assert wrong == [], wrong
     assert Status.ERASED in {finding.what for finding in found.landed.findings}
+
+
+def test_faults_are_found_beside_what_was_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
+    lakes, _, _ = erased
+    settings = lakes.landing.of(lakes.settings)
+    table = open_catalog(settings).load_table(f"bronze.{STREAM}")
+    rows = table.scan().to_arrow().sort_by([("_micro_batch_id", "ascending"), ("id", "ascending")])
+    source, position = removed_place(settings)
+    again = rows.slice(3, 1)
+    for column, value in (("_source", source), ("_position", position)):
+        field = rows.schema.field(column)
+        again = again.set_column(rows.schema.get_field_index(column), field, pa.array([value], field.type))
+    altered = rows.slice(0, 1)
+    field = rows.schema.field("amount")
+    altered = altered.set_column(rows.schema.get_field_index("amount"), field, pa.array([999], field.type))
+    before = table.current_snapshot()
+    assert before
+    table.overwrite(pa.concat_tables([altered, rows.slice(2), again]))  # and the second one is missing
+    try:
+        found = verify(settings, STREAM)
+        faults = {each.what for results in found.results.values() for result in results for each in result.faults}
+        assert {STILL_THERE, OTHER_THAN_BOOKED} <= faults
+        assert faults & {Status.LOST, Status.CHANGED}
+    finally:
+        spark = lakes.session_of(settings)
+        spark.sql(f"CALL lake.system.rollback_to_snapshot('bronze.{STREAM}', {before.snapshot_id})")
+
+
+def removed_place(settings: Settings) -> tuple[str, int]:
+    rows = open_catalog(settings).load_table(f"ledger.{STREAM}_removals").scan("rows > 0").to_arrow().to_pylist()
+    row = next(each for each in rows if each["table"] == f"bronze.{STREAM}")
+    return row["source"], row["_position"]
+
+
+def test_the_account_says_nothing_of_the_person(erased: tuple[Lakes, Erased, Erased]) -> None:
+    lakes, _, done = erased
+    rows = open_catalog(lakes.settings).load_table(f"ledger.{STREAM}_removals").scan().to_arrow().to_pylist()
+    assert PERSON not in repr(rows)
+    assert {row["keyed_hash"] for row in rows} == {done.keyed_hash}
+    certificate = json.loads(as_json(done))
+    assert certificate["complete"] is True
+    assert PERSON not in repr(certificate)
+    assert f"The erasure {done.request} is complete." in list(lines(done, dry_run=False))
+
+
+def test_mistakes_have_hints(lake_settings: Settings) -> None:
+    condition = Condition(({"user_id": "u1"},))
+    with pytest.raises(UsageError, match="LAKE_ERASURE_KEY is not set") as refused:
+        erase(lake_settings, STREAM, condition, _kill)  # type: ignore[arg-type]
+    assert "keep it" in refused.value.hint
+    settings = changed(lake_settings, LAKE_ERASURE_KEY="a key of the operator")
+    with lease(settings.state.database, STREAM), pytest.raises(LeaseHeldError):
+        erase(settings, STREAM, condition, _kill)  # type: ignore[arg-type]
