@@ -286,7 +286,7 @@ def _whole(
 
 
 def _add_removed(catalog: Catalog, names: StreamTables, rows: Counter[str], dead: Counter[str]) -> None:
-    """Count rows that were removed as if they were there: the account has them."""
+    """Count rows that were erased as if they were there: the account has them."""
     if not catalog.table_exists(names.removals):
         return
     columns = ("table", "source", "rows")

@@ -55,16 +55,15 @@ Key = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Entry:
-    """A row that was, or will be, removed from a table; or several without a position."""
+    """A row that was, or will be, removed from a table."""
 
     table: str
     source: str
-    position: int | None
+    position: int
     micro_batch: int | None
     hash: int
     letter: int = 0
     attempt: int = 0
-    rows: int = 1
     codes: str | None = None
     rescued: int = 0
     facts: Mapping[str, Any] | None = None
@@ -73,7 +72,7 @@ class Entry:
     @property
     def key(self) -> Key:
         """What tells it from other rows of its table."""
-        return self.source, self.position or 0, self.letter, self.attempt
+        return self.source, self.position, self.letter, self.attempt
 
 
 @dataclass
@@ -96,7 +95,7 @@ class Account:
 
 
 def new_request() -> str:
-    """An id for an erasure, or a run of retention."""
+    """An id for an erasure."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
@@ -106,7 +105,7 @@ def read_account(catalog: Catalog, stream: str) -> Account:
     with catalog_errors():
         if not catalog.table_exists(name):
             return found
-        rows = catalog.load_table(name).scan(f"what <> '{Removal.EXPIRED}'").to_arrow().to_pylist()
+        rows = catalog.load_table(name).scan().to_arrow().to_pylist()
     for row in rows:
         found.requests[row[REQUEST]] = row["keyed_hash"]
         if row["what"] != Removal.ERASED:
@@ -120,7 +119,6 @@ def read_account(catalog: Catalog, stream: str) -> Account:
             row["hash"],
             row[LETTER] or 0,
             row[ATTEMPT] or 0,
-            row["rows"],
             row["codes"],
             row["rescued"] or 0,
             request=row[REQUEST],
@@ -167,7 +165,7 @@ def _batches(request: str, what: Removal, keyed_hash: str | None, entries: Seque
             "micro_batch_id": each.micro_batch,
             "codes": each.codes,
             "rescued": each.rescued,
-            "rows": each.rows,
+            "rows": 1,
             "hash": each.hash,
             "facts": None if each.facts is None else json.dumps(each.facts, default=str),
         }

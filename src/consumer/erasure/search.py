@@ -63,7 +63,7 @@ def find_rows(
     """Find the rows of bronze, the dead letters, and the attempts at these, that belong to the person."""
     found = _matches(spark, catalog, names.bronze, partial(_of_bronze, contract=contract, condition=condition))
     letters = _matches(spark, catalog, names.dead_letters, partial(_of_letters, condition=condition))
-    keys = frozenset((each.entry.source, each.entry.position or 0, each.entry.letter) for each in letters)
+    keys = frozenset((each.entry.source, each.entry.position, each.entry.letter) for each in letters)
     attempts = _matches(spark, catalog, names.attempts, partial(_of_attempts, condition=condition, letters=keys))
     return [*found, *letters, *attempts]
 

@@ -65,10 +65,9 @@ class ReplayOutcome(StrEnum):
 
 
 class Removal(StrEnum):
-    """What a row of the account of removals says."""
+    """What a row of the account of removals says of an erasure."""
 
     ERASED = "erased"  # rows were removed, or will be, since somebody asked for it
-    EXPIRED = "expired"  # rows were removed since they were old enough
     REBUILT = "rebuilt"  # of an erasure: the rows are gone, and what follows bronze was filled again
     COMPLETE = "complete"  # all that a request asked for was done, and nothing that was looked for was found
 
@@ -81,7 +80,7 @@ class StreamTables:
     dead_letters: str
     ledger: str  # one row per source and micro-batch, with counts of units by outcome
     attempts: str  # one row per attempt to replay a dead letter; made by the first replay
-    removals: str  # what erasures and retention have removed of the others; made by the first of them
+    removals: str  # one row per row that an erasure has removed of the others; made by the first one
 
 
 def stream_tables(stream: str) -> StreamTables:

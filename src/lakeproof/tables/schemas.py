@@ -203,12 +203,12 @@ _DETECTION: list[Column] = [
     (MAXIMUM, "double", "greatest value that was expected; null for any"),
 ]
 _REMOVALS: list[Column] = [
-    (REQUEST, "string", "id of the erasure or of the run of retention"),
-    ("what", "string", "erased or expired: of rows; rebuilt or complete: how far an erasure is"),
-    ("keyed_hash", "string", "of an erasure: HMAC-SHA256 of its condition, with the operator's key"),
+    (REQUEST, "string", "id of the erasure"),
+    ("what", "string", "erased: of a row; rebuilt or complete: how far an erasure is"),
+    ("keyed_hash", "string", "HMAC-SHA256 of the condition of the erasure, with the operator's key"),
     ("table", "string", "name of the table that the rows were removed from"),
     ("source", "string", _SOURCE),
-    (POSITION, "long", "position of the row; null if it is of several rows"),
+    (POSITION, "long", "position of the row"),
     (LETTER, "int", "_attempt of the dead letter"),
     (ATTEMPT, "int", "of an attempt: its number"),
     ("micro_batch_id", "long", "micro-batch that had appended the rows"),

@@ -1,4 +1,4 @@
-"""Removals: what erasures and retention have removed, and whether it is gone."""
+"""Removals: what erasures have removed, and whether it is gone."""
 
 from reader.verify.check import Check, Findings, Result, Scope, Section
 
@@ -16,18 +16,18 @@ def check(scope: Scope) -> tuple[Result, ...]:
         f"The erasure {request} is unfinished. Run `consumer erase {scope.stream}` with the same condition again."
         for request in removals.unfinished
     )
-    totals = [{"table": table, "what": what, "rows": rows} for table, what, rows in removals.totals()]
+    totals = [{"table": table, "rows": rows} for table, rows in removals.totals()]
     return (Result({"removed": totals, "unfinished": removals.unfinished}, found.whole(), problems),)
 
 
 def _rows(result: Result) -> list[tuple[str | int, ...]]:
-    return [(each["table"], each["what"], each["rows"]) for each in result.facts["removed"]]
+    return [(each["table"], each["rows"]) for each in result.facts["removed"]]
 
 
 SECTION = Section(
     key="removals",
-    title="Removed rows",
-    columns=("table", "why", "rows"),
+    title="Erased rows",
+    columns=("table", "rows"),
     rows=_rows,
     faults="rows that should be gone",
     wrong="an erasure is unfinished, or what it removed is there again",

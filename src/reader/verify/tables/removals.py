@@ -31,6 +31,10 @@ IS_REMOVED = "_removed"
 _VIEW = f"{MEMORY}.main.verify_whole_"
 _ACCOUNT = f"{MEMORY}.main.verify_removals"
 _CODED = "[{'code': code, 'path': NULL::VARCHAR, 'detail': NULL::VARCHAR} FOR code IN string_split(codes, '+')]"
+_FAILED = (
+    "CASE WHEN (facts ->> 'reasons')::BIGINT > 0 THEN [{'code': '', 'path': NULL::VARCHAR, 'detail': NULL::VARCHAR} "
+    "FOR each IN range((facts ->> 'reasons')::BIGINT)] END"
+)
 _FACTS = {
     LETTER: "INTEGER",
     LETTER_REASONS: "VARCHAR",
@@ -69,7 +73,7 @@ class Removals:
         fetch, names = self._session.fetch, self._names
         fetch(f"CREATE OR REPLACE TABLE {_ACCOUNT} AS SELECT *, false AS is_there FROM {names.removals}")  # noqa: S608
         rows = fetch(
-            f"SELECT {REQUEST} FROM {_ACCOUNT} WHERE what <> '{Removal.EXPIRED}' "  # noqa: S608
+            f"SELECT {REQUEST} FROM {_ACCOUNT} "  # noqa: S608
             f"GROUP BY {REQUEST} HAVING NOT bool_or(what = '{Removal.COMPLETE}') ORDER BY ALL"
         )
         self.unfinished = [request for (request,) in rows]
@@ -102,7 +106,7 @@ class Removals:
         }
         if self._has_attempts:
             facts = ", ".join(f"(facts ->> '{name}')::{kind} AS {name}" for name, kind in _FACTS.items())
-            views["attempts"] = self._view("attempts", names.attempts, f"{place}, {facts}")
+            views["attempts"] = self._view("attempts", names.attempts, f"{place}, {facts}, {_FAILED} AS {REASONS}")
         return replace(names, **views)
 
     def _view(self, kind: str, table: str, columns: str) -> str:
@@ -131,13 +135,13 @@ class Removals:
             )
         )
 
-    def totals(self) -> list[tuple[str, str, int]]:
-        """By table and reason: how many rows were removed."""
+    def totals(self) -> list[tuple[str, int]]:
+        """How many rows were removed, by table."""
         if not self.exists:
             return []
         return self._session.fetch(
-            f'SELECT "table", what, sum(rows)::BIGINT FROM {_ACCOUNT} '  # noqa: S608
-            f"WHERE NOT is_there AND what IN ('{Removal.ERASED}', '{Removal.EXPIRED}') GROUP BY ALL ORDER BY ALL"
+            f'SELECT "table", sum(rows)::BIGINT FROM {_ACCOUNT} '  # noqa: S608
+            f"WHERE NOT is_there AND what = '{Removal.ERASED}' GROUP BY ALL ORDER BY ALL"
         )
 
     def still_there(self) -> list[tuple[str, int, list[str]]]:
