@@ -174,6 +174,16 @@ def test_the_commands_of_operations_do_what_the_pages_say(walked: tuple[dict[str
 
 @pytest.mark.all
 @pytest.mark.spark
+def test_the_page_about_erasure_says_how(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
+    (page,) = blocks("docs/operations/erasure.md", "sh")
+    said = shell(page.replace("erased.json", f"{tmp_path}/erased.json"), walked[0])
+    assert said.count("events: no row of the tables meets the condition.") == 2  # nobody has this name
+    assert "files were searched, and have nothing of it." in said
+    assert json.loads((tmp_path / "erased.json").read_text())["complete"] is True
+
+
+@pytest.mark.all
+@pytest.mark.spark
 def test_the_page_about_monitoring_watches_a_consumer(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
     scrape, *_ = blocks("docs/operations/monitor.md", "sh")
     page = scrape.replace("9108", str(free_port())).replace("target/", f"{tmp_path}/")

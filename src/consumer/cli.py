@@ -24,6 +24,7 @@ from consumer.asked import (
     with_source,
 )
 from consumer.condition import COLUMNS, spark_condition, spark_expression
+from consumer.erasure.condition import read_condition
 from consumer.mode_options import option_of, with_mode_options
 from lakeproof.command import application, run
 from lakeproof.contracts import load_contract
@@ -276,6 +277,58 @@ def maintain_tables(
             typer.echo(printable(line))
     if any(each.problem for each in done):
         raise typer.Exit(1)
+
+
+@app.command("erase")
+def erase_person(
+    stream: StreamArgument,
+    where: Annotated[
+        str,
+        typer.Option(
+            metavar="SQL",
+            help="Whom to erase: FIELD = VALUE or FIELD IN (VALUE, …), joined by AND and OR, like \"user_id = 'u1'\".",
+            show_default=False,
+        ),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed. Nothing is changed.")] = False,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the certificate, as JSON, to a file.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the certificate.")] = False,
+    keep_landed: Annotated[
+        bool, typer.Option("--keep-landed", help="Leave landed files to retention; the erasure is not complete then.")
+    ] = False,
+    in_source: Annotated[
+        bool,
+        typer.Option(
+            "--in-source",
+            help="Remove files from an address of the stream's own, too: of --source, or of its contract.",
+        ),
+    ] = False,
+) -> None:
+    """Remove what belongs to a person from all tables, landed files and snapshots of STREAM.
+
+    Stop the consumer of the stream first. Silver and gold are filled again, as if the person had never landed. `reader
+    verify` then counts the units as erased. The exit code is 6 if something keeps the erasure from being complete; the
+    command names it. Run it again then, and if it was interrupted.
+    """
+    settings = load_settings()
+    asked = asked_to_run(settings, [stream], None)
+    condition = read_condition(where, asked.contracts[stream])
+    _check(settings)
+    from consumer.app import erase
+    from consumer.app.run import run_erasure
+
+    done = run_erasure(settings, stream, condition, dry_run=dry_run, keep_landed=keep_landed, in_source=in_source)
+    if certificate and not dry_run:
+        certificate.write_text(erase.as_json(done) + "\n")
+    if as_json:
+        typer.echo(erase.as_json(done))
+    else:
+        for line in erase.lines(done, dry_run=dry_run):
+            typer.echo(printable(line))
+    if not dry_run and not done.is_complete:
+        raise typer.Exit(erase.INCOMPLETE)
 
 
 @app.command("retain")

@@ -414,6 +414,19 @@ class MaintenanceSettings(_Concern, title="Maintenance", alias_generator=_with_p
     after_mib: int = Field(1024, ge=1, description="the same after so many MiB in small data files")
 
 
+class ErasureSettings(_Concern, title="Erasure"):
+    """What erasures leave behind of whom they were for."""
+
+    secrets = ("key",)
+
+    key: SecretStr | None = Field(
+        None,
+        min_length=16,
+        alias="LAKE_ERASURE_KEY",
+        description="secret with which the conditions of erasures are hashed: keep it, to ask later what was erased",
+    )
+
+
 class MonitorSettings(_Concern, title="Monitoring"):
     """What an application says of itself to other programs."""
 
@@ -684,6 +697,7 @@ class Settings(_InHome, title="General"):
     limits: Limits
     silver: SilverSettings
     maintenance: MaintenanceSettings
+    erasure: ErasureSettings
     monitor: MonitorSettings
     spark: SparkSettings
     topics: TopicSettings

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from posixpath import normpath
+from urllib.parse import unquote
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -15,13 +16,13 @@ from pyiceberg.table import StaticTable, Table
 from sqlalchemy import text
 
 from lakeproof.catalog import CATALOG, database_of, pyiceberg_properties
-from lakeproof.holds import references
-from lakeproof.references import parsed
+from lakeproof.holds import Reference, references
+from lakeproof.references import Metadata, parsed
 from lakeproof.settings import Settings
 from lakeproof.storage import StoredFile, open_storage
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import remove_prefix
-from lakeproof.tables.names import REPLACED
+from lakeproof.tables.names import REBUILDING, REPLACED
 
 Folders = Mapping[str, list[str] | None]
 """Where each table has files, its own folder first; nothing if it was dropped, None if it cannot be read."""
@@ -108,9 +109,57 @@ def remove_replaced(settings: Settings, folders: Folders, older_than: datetime, 
             continue
         removed.append(uri)
         if not dry_run:
-            _remove(f"{uri}/data", settings)
-            _remove(uri, settings)  # what says that it was replaced goes last: a killed removal is repeated
+            remove_folder(f"{uri}/data", settings)
+            remove_folder(uri, settings)  # what says that it was replaced goes last: a killed removal is repeated
     return removed
+
+
+def abandoned(settings: Settings, folders: Folders, locations: Mapping[str, str]) -> list[str]:
+    """Folders of tables that others have replaced: beside those of today, of their names, and used by no table.
+
+    `locations` are those of today, by the name of the table.
+    """
+    if None in folders.values():
+        return []
+    used = {_resolved(each) for found in folders.values() for each in found or ()}
+    found = set()
+    for name, location in locations.items():
+        parent, own = location.rstrip("/").rpartition("/")[0], name.partition(".")[2]
+        root = local_path(parent).resolve().as_uri() if parent.startswith("file:") else parent
+        for file in open_storage(parent, settings.s3).list():
+            folder = file.uri.removeprefix(f"{root}/").partition("/")[0]
+            if folder == own or folder.startswith(own + REBUILDING):
+                found.add(f"{root}/{folder}")
+    places = {uri: _resolved(uri) for uri in found}
+    return sorted(
+        uri
+        for uri, place in places.items()
+        if not any(place.startswith(each) or each.startswith(place) for each in used)
+    )
+
+
+def orphans(settings: Settings, table: Table) -> list[str]:
+    """Files in the folder of a table that no snapshot needs, of any age: for when nobody writes to it."""
+    metadata = table.metadata
+    used = {table.metadata_location, *(each.metadata_file for each in metadata.metadata_log)}
+    used |= {each.statistics_path for each in metadata.statistics}
+    for snapshot in metadata.snapshots:
+        used.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in used:
+                used.add(manifest.manifest_path)
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                used |= {entry.data_file.file_path for entry in entries}
+    places = {_file(each) for each in used}
+    storage = open_storage(table.location(), settings.s3)
+    return [
+        file.uri for file in storage.list() if _file(unquote(file.uri)) not in places and _file(file.uri) not in places
+    ]
+
+
+def _file(place: str) -> str:
+    plain = _plain(place).rstrip("/")
+    return os.path.realpath(plain) if not place.startswith("s3") else plain
 
 
 def _resolved(place: str) -> str:
@@ -135,18 +184,29 @@ def _folders_of_warehouse(settings: Settings) -> Mapping[str, list[StoredFile]]:
 
 def _is_left(settings: Settings, files: list[StoredFile]) -> bool:
     """Whether a rebuild has replaced the table of a folder, and no registered reader and no backup needs it."""
-    metadata = [file for file in files if file.uri.endswith(".metadata.json")]
-    if not metadata:
-        return False
-    newest = max(metadata, key=lambda file: (file.modified_at, file.uri))
-    try:
-        found = parsed(open_storage(settings.catalog.warehouse_uri, settings.s3).read(newest.uri))
-    except ValueError:
-        return False
+    found = _newest_metadata(settings, files)
     return REPLACED in found.get("properties", {}) and all(each.has_passed for each in references(found))
 
 
-def _remove(uri: str, settings: Settings) -> None:
+def left_references(settings: Settings, uri: str) -> list[Reference]:
+    """Branches and tags of the table that a folder was of, if their time has not passed."""
+    found = _newest_metadata(settings, list(open_storage(uri, settings.s3).list()))
+    return [each for each in references(found) if not each.has_passed]
+
+
+def _newest_metadata(settings: Settings, files: list[StoredFile]) -> Metadata:
+    metadata = [file for file in files if file.uri.endswith(".metadata.json")]
+    if not metadata:
+        return {}
+    newest = max(metadata, key=lambda file: (file.modified_at, file.uri))
+    try:
+        return parsed(open_storage(settings.catalog.warehouse_uri, settings.s3).read(newest.uri))
+    except ValueError:
+        return {}
+
+
+def remove_folder(uri: str, settings: Settings) -> None:
+    """Remove a folder with all files in it."""
     if uri.startswith("file:"):
         shutil.rmtree(local_path(uri), ignore_errors=True)
     else:

@@ -6,7 +6,7 @@ removed, and an archived copy is compared with what was read, so that the comman
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -96,8 +96,9 @@ def retain(
     in_source: bool = False,
     dry_run: bool = False,
     is_ending: Callable[[], bool] = lambda: False,
+    only: Container[str] | None = None,
 ) -> Retained:
-    """Remove the landed files of a stream that are older than a time, and that its tables hold in full.
+    """Remove the landed files of a stream, or only some, that are older than a time and that its tables hold in full.
 
     With an `archive`, each is copied below it first, under the name of the stream and its own. `is_ending` is asked
     before each file. Where the stream has an address of its own, files are removed with `in_source` only.
@@ -114,7 +115,7 @@ def retain(
         with catalog_errors():
             catalog = open_catalog(settings)
             ledger = _ledger(catalog, stream, zone)
-            files = dict(zone.files())
+            files = {name: file for name, file in zone.files() if only is None or name in only}
             done.files = len(files)
             old = {name: file for name, file in files.items() if file.modified_at < before}
             if not old:
@@ -265,6 +266,7 @@ def _whole(
     old = f"{LANDED_AT} < '{before.isoformat()}'"
     bronze, letters = catalog.load_table(names.bronze), catalog.load_table(names.dead_letters)
     rows, dead = _rows_of(bronze, old), _rows_of(letters, old)
+    _add_removed(catalog, names, rows, dead)
     # The bytes of a unit that was too large are in no table.
     key = (SOURCE, POSITION, ATTEMPT)
     bare = {(row[SOURCE], row[POSITION], row[ATTEMPT] or 1) for row in _rows(letters, f"{old} AND {RAW} IS NULL", key)}
@@ -281,6 +283,30 @@ def _whole(
         return None if (rows[name], dead[name]) == (source.bronze, source.dead_letters) else UNEVEN
 
     return why
+
+
+def _add_removed(catalog: Catalog, names: StreamTables, rows: Counter[str], dead: Counter[str]) -> None:
+    """Count rows that were erased as if they were there: the account has them."""
+    if not catalog.table_exists(names.removals):
+        return
+    columns = ("table", "source", "rows")
+    for row in _rows(catalog.load_table(names.removals), "rows > 0", columns):
+        counted = {names.bronze: rows, names.dead_letters: dead}.get(str(row["table"]))
+        if counted is not None:
+            counted[str(row["source"])] += int(str(row["rows"]))
+
+
+def remove_archived(settings: Settings, stream: str, archive: str, names: Iterable[str]) -> int:
+    """Remove copies of landed files from an archive; return how many there were."""
+    zone, removed = _archive(settings, stream, archive), 0
+    if zone is None:
+        return removed
+    for name in names:
+        uri = zone.uri_of(name.lstrip("/"))
+        if zone.storage.stat(uri):
+            zone.storage.remove(uri)
+            removed += 1
+    return removed
 
 
 def _rows_of(table: Table, condition: str) -> Counter[str]:

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 
 from consumer.app.alerts import AlertsQuery
 from consumer.app.application import Query, Started, run_queries
+from consumer.app.erase import Erased, erase
 from consumer.app.failures import explained
 from consumer.app.landing import BronzeQuery
 from consumer.app.maintain import Maintained, maintain
@@ -22,6 +23,7 @@ from consumer.app.screen import screen
 from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.app.trigger import Trigger
 from consumer.asked import Asked, Period
+from consumer.erasure.condition import Condition
 from consumer.layers.bronze.replay import Replay
 from consumer.layers.rebuild import rebuild
 from consumer.layers.registry import layers_of
@@ -78,6 +80,19 @@ def run_maintenance(settings: Settings, streams: Sequence[str], *, dry_run: bool
     """Maintain the tables of streams, or all."""
     session = partial(start_session, settings, "lakeproof consumer maintain")
     return maintain(settings, streams, session, dry_run=dry_run)
+
+
+def run_erasure(
+    settings: Settings, stream: str, condition: Condition, *, dry_run: bool, keep_landed: bool, in_source: bool
+) -> Erased:
+    """Erase a person from a stream."""
+    session = partial(start_session, settings, f"lakeproof consumer erase {stream}")
+    try:
+        return erase(
+            settings, stream, condition, session, dry_run=dry_run, keep_landed=keep_landed, in_source=in_source
+        )
+    except (Py4JError, PySparkException) as error:
+        raise explained(error, settings, stream) from error
 
 
 def run_mode(settings: Settings, mode: Mode, trigger: Trigger) -> None:

@@ -8,7 +8,7 @@ meanwhile, Iceberg refuses the commit, and the table stays as it was.
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -122,7 +122,7 @@ def compact(table: OpenTable, options: Mapping[str, str]) -> Compacted | None:
             raise CollisionError(_DROPPED)
         if head.snapshotId() == snapshot_id:
             return None
-        old, new = _only_in(table, snapshot_id, head.snapshotId())
+        old, new = only_in(table, snapshot_id, head.snapshotId())
         found = _compare(table, old, new)
         _swap(table, branch, start, old, new)
     except (Py4JJavaError, PySparkException) as error:
@@ -155,13 +155,14 @@ def _rewrite(table: OpenTable, branch: str, options: Mapping[str, str]) -> None:
     ).collect()
 
 
-def _only_in(table: OpenTable, before: int, after: int) -> tuple[list[Any], list[Any]]:
+def only_in(table: OpenTable, before: int, after: int) -> tuple[list[Any], list[Any]]:
     """Scan tasks of the files that only one of two snapshots has, or has with other deletes."""
-    old, new = dict(_tasks(table, before)), dict(_tasks(table, after))
+    old, new = dict(tasks_of(table, before)), dict(tasks_of(table, after))
     return [old[key] for key in old.keys() - new.keys()], [new[key] for key in new.keys() - old.keys()]
 
 
-def _tasks(table: OpenTable, snapshot_id: int) -> Iterator[tuple[_Key, Any]]:
+def tasks_of(table: OpenTable, snapshot_id: int) -> Iterator[tuple[_Key, Any]]:
+    """Scan tasks of the files of a snapshot, with the delete files of each."""
     planned = table.loaded.newScan().useSnapshot(snapshot_id).planFiles()
     try:
         for task in elements(java_class(table.spark, f"{_COLLECTIONS}.Lists").newArrayList(planned)):
@@ -173,8 +174,8 @@ def _tasks(table: OpenTable, snapshot_id: int) -> Iterator[tuple[_Key, Any]]:
 
 def _compare(table: OpenTable, old: list[Any], new: list[Any]) -> Compacted:
     """Read the rows of both sides, and make sure that they are the same."""
-    before, of_old = _read(table, old)
-    after, of_new = _read(table, new)
+    before, of_old = read_groups(table, old)
+    after, of_new = read_groups(table, new)
     # What Iceberg counted when it wrote them: not what a scan of something else would find.
     written = sum(int(task.file().recordCount()) for task in new)
     if of_old != of_new or written != sum(count for count, _ in of_new.values()):
@@ -189,17 +190,21 @@ def _compare(table: OpenTable, old: list[Any], new: list[Any]) -> Compacted:
     return Compacted(sum(count for count, _ in of_old.values()), before, after)
 
 
-_Groups = dict[int | None, tuple[int, int]]
+Groups = dict[int | None, tuple[int, int]]
 """By micro-batch: how many rows it has, and the sum of their hashes."""
 
 
-def _read(table: OpenTable, tasks: list[Any]) -> tuple[Side, _Groups]:
+def read_groups(
+    table: OpenTable, tasks: list[Any], some: Callable[[DataFrame], DataFrame] = lambda rows: rows
+) -> tuple[Side, Groups]:
+    """Count and hash the rows of scan tasks, or some of them, by micro-batch."""
     files = len(tasks)
     size = sum(int(task.file().fileSizeInBytes()) for task in tasks)
     began = time.monotonic()
-    groups: _Groups = {}
+    groups: Groups = {}
     if tasks:
-        with _staged(table, tasks) as rows:
+        with _staged(table, tasks) as staged:
+            rows = some(staged)
             number = sf.col(MICRO_BATCH_ID) if MICRO_BATCH_ID in rows.columns else sf.lit(None).cast("long")
             hashed = rows.select(number.alias("number"), row_hash(rows).cast("decimal(38, 0)").alias("hash"))
             counted = hashed.groupBy("number").agg(sf.count("*").alias("rows"), sf.sum("hash").alias("hash"))

@@ -53,16 +53,20 @@ def new_suffix() -> str:
     return f"{REBUILDING}{datetime.now(UTC):%Y%m%d%H%M%S}"
 
 
-def _suffix(catalog: Catalog, layer: Layer[Any]) -> str:
-    """The suffix of the new tables; tables of an interrupted rebuild that cannot be continued are dropped."""
-    begun = {name: _begun_suffixes(catalog, name) for name in layer.tables}
-    if layer.resumes:
-        found = begun[layer.tables[-1]]
-        return found[-1] if found else new_suffix()
-    for name, suffixes in begun.items():
-        for suffix in suffixes:
+def drop_begun(catalog: Catalog, layer: Layer[Any]) -> None:
+    """Drop the tables of interrupted rebuilds of a layer."""
+    for name in layer.tables:
+        for suffix in _begun_suffixes(catalog, name):
             _mark_replaced(catalog, name + suffix, name)
             catalog.drop_table(name + suffix)
+
+
+def _suffix(catalog: Catalog, layer: Layer[Any]) -> str:
+    """The suffix of the new tables; tables of an interrupted rebuild that cannot be continued are dropped."""
+    if layer.resumes:
+        found = _begun_suffixes(catalog, layer.tables[-1])
+        return found[-1] if found else new_suffix()
+    drop_begun(catalog, layer)
     return new_suffix()
 
 

@@ -34,6 +34,9 @@ WINNER_POSITION = "_winner_position"
 HORIZON = "_horizon"
 UPDATED_AT = "_updated_at"
 
+REMOVED_AT = "removed_at"
+REQUEST = "request"
+
 NEXT_MICRO_BATCH = "lakeproof.next-micro-batch"  # property of a ledger: lowest number of its next micro-batch
 MARKER = "lakeproof.marker."  # prefix of the property with the newest marker of a query, followed by the query's name
 PRODUCT = "lakeproof.product"  # property of a gold table: digest of its data product
@@ -61,6 +64,14 @@ class ReplayOutcome(StrEnum):
     PARKED = "parked"  # it failed as often as it may: it is replayed again only with `--parked`
 
 
+class Removal(StrEnum):
+    """What a row of the account of removals says of an erasure."""
+
+    ERASED = "erased"  # rows were removed, or will be, since somebody asked for it
+    REBUILT = "rebuilt"  # of an erasure: the rows are gone, and what follows bronze was filled again
+    COMPLETE = "complete"  # all that a request asked for was done, and nothing that was looked for was found
+
+
 @dataclass(frozen=True)
 class StreamTables:
     """Names of a stream's tables within the catalog."""
@@ -69,6 +80,7 @@ class StreamTables:
     dead_letters: str
     ledger: str  # one row per source and micro-batch, with counts of units by outcome
     attempts: str  # one row per attempt to replay a dead letter; made by the first replay
+    removals: str  # one row per row that an erasure has removed of the others; made by the first one
 
 
 def stream_tables(stream: str) -> StreamTables:
@@ -78,6 +90,7 @@ def stream_tables(stream: str) -> StreamTables:
         dead_letters=f"dead_letters.{stream}",
         ledger=f"ledger.{stream}",
         attempts=f"dead_letters.{stream}_attempts",
+        removals=f"ledger.{stream}_removals",
     )
 
 

@@ -39,7 +39,9 @@ from lakeproof.tables.names import (
     PRODUCT,
     RAW,
     REASONS,
+    REMOVED_AT,
     REPLAY,
+    REQUEST,
     RESCUED,
     ROW_HASH,
     SALVAGED,
@@ -200,6 +202,23 @@ _DETECTION: list[Column] = [
     (MINIMUM, "double", "smallest value that was expected; null for any"),
     (MAXIMUM, "double", "greatest value that was expected; null for any"),
 ]
+_REMOVALS: list[Column] = [
+    (REQUEST, "string", "id of the erasure"),
+    ("what", "string", "erased: of a row; rebuilt or complete: how far an erasure is"),
+    ("keyed_hash", "string", "HMAC-SHA256 of the condition of the erasure, with the operator's key"),
+    ("table", "string", "name of the table that the rows were removed from"),
+    ("source", "string", _SOURCE),
+    (POSITION, "long", "position of the row"),
+    (LETTER, "int", "_attempt of the dead letter"),
+    (ATTEMPT, "int", "of an attempt: its number"),
+    ("micro_batch_id", "long", "micro-batch that had appended the rows"),
+    ("codes", "string", "of dead letters: set of reasons, joined by +"),
+    ("rescued", "long", "of bronze: values of the rows that were rescued"),
+    ("rows", "long", "how many rows were removed"),
+    ("hash", "long", "hash of the rows: what the table has less than the ledger"),
+    ("facts", "string", "of an attempt: what is kept of it, as JSON"),
+    (REMOVED_AT, "timestamptz", "when this was written, which is before the rows are removed"),
+]
 _SCHEMA_CHANGES: list[Column] = [
     ("stream", "string", "name of the stream"),
     ("number", "long", "1 for the contract that made the stream's tables, 2 for the next, and so on"),
@@ -241,6 +260,13 @@ def ensure_attempts(catalog: "Catalog", stream: str) -> None:
     """Create the table of the attempts to replay dead letters of a stream, unless it exists."""
     name, schema = stream_tables(stream).attempts, attempts_schema()
     if not _ensure_table(catalog, name, schema, INGESTED_AT, {}):
+        evolve(catalog.load_table(name), schema)
+
+
+def ensure_removals(catalog: "Catalog", stream: str) -> None:
+    """Create the account of what was removed from the tables of a stream, unless it exists."""
+    name, schema = stream_tables(stream).removals, _schema(_REMOVALS)
+    if not _ensure_table(catalog, name, schema, REMOVED_AT, _LEDGER_PROPERTIES):
         evolve(catalog.load_table(name), schema)
 
 

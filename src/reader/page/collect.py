@@ -185,6 +185,9 @@ class _Lake:
             session, self.rows(self.names.ledger), columns, self.rows(self.silver.ledger) if has_silver else None
         )
         total = ledgers.summed(session)
+        removals = self.rows(self.names.removals) if self.table(self.names.removals) else None
+        if removals:
+            total = ledgers.without_erased(session, total, removals, self.names)
         recorded = recorded_topic(ledger.properties)
         gold_names = [*(each.name for each in products), *(each.name for each in samples)]
         leases = [silver_lease(self.stream), *map(gold_lease, gold_names)]
@@ -197,7 +200,7 @@ class _Lake:
         with catalog_errors():
             applied = applied_contracts(self.catalog, self.stream)
         proof = next(iter(known.proofs), None)
-        reasons = ledgers.reasons(session)
+        reasons = ledgers.reasons(session, removals)
         examples = self._reasons(session, reasons)
         made = [
             *(self._product(session, each) for each in products),
@@ -254,6 +257,7 @@ class _Lake:
     def _numbers(self, total: Ledger, has_silver: bool, has_replays: bool, removed: int | None) -> Mapping[str, Number]:
         values = {key: getattr(total, key) for key in ("landed", "bronze", "open", "closed")}
         values |= {"expired": removed} if removed else {}
+        values |= {"erased": total.erased} if total.erased else {}
         if has_silver:
             values |= {key: getattr(total, key) for key in ("kept", "duplicates", "conflicts", "late", "undecided")}
         sql = ledgers.flow_sql(self.names, self.silver, has_replays)
@@ -277,6 +281,8 @@ class _Lake:
 
     def _counts(self, total: Ledger) -> Mapping[str, tuple[int, int]]:
         """Rows of tables by their metadata and by their ledger, unless a micro-batch is being committed to them."""
+        if total.is_erasing:
+            return {}
         names, silver = self.names, self.silver
         of_bronze = {names.bronze: total.bronze, names.dead_letters: total.letters}
         of_silver = {silver.kept: total.kept, silver.conflicts: total.conflicts, silver.late: total.late}

@@ -10,7 +10,14 @@ _TOP = 8
 _BOX = 14  # width of a box
 _SLOT = 44  # least height between labels
 _COLUMNS = (0, 240, 480, 720)
-_KINDS = {"open": "bad", "closed": "closed", "duplicates": "twice", "conflicts": "bad", "late": "late"}
+_KINDS = {
+    "open": "bad",
+    "closed": "closed",
+    "erased": "twice",
+    "duplicates": "twice",
+    "conflicts": "bad",
+    "late": "late",
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,11 @@ def flow(page: StreamPage) -> Flow:
     """Lay out the flow of a stream: heights are in proportion to units, and each that is not zero can be seen."""
     numbers = page.numbers
     whole = max(numbers["landed"].value, page.ledger.bronze + page.ledger.letters, 1)
-    first = [["landed"], ["bronze", "open", "closed"], ["kept", "duplicates", "conflicts", "late", "undecided"]]
+    first = [
+        ["landed"],
+        ["bronze", "open", "closed", "erased"],
+        ["kept", "duplicates", "conflicts", "late", "undecided"],
+    ]
     columns = [[numbers[key] for key in keys if key in numbers and _is_shown(numbers[key])] for keys in first]
     scale = (HEIGHT - 2 * _TOP) / whole
     boxes: dict[str, Box] = {}
@@ -77,7 +88,7 @@ def _is_shown(number: Number) -> bool:
 
 def _bands(boxes: dict[str, Box], scale: float) -> Iterator[Band]:
     for source, targets in (
-        ("landed", ("bronze", "open", "closed")),
+        ("landed", ("bronze", "open", "closed", "erased")),
         ("bronze", ("kept", "duplicates", "conflicts", "late", "undecided")),
     ):
         y = boxes[source].y

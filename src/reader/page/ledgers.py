@@ -5,7 +5,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
-from lakeproof.tables.names import CONTRACT_VERSION, DECIDED_AT, INGESTED_AT, REPLAY, SilverTables, StreamTables
+from lakeproof.tables.names import (
+    CONTRACT_VERSION,
+    DECIDED_AT,
+    INGESTED_AT,
+    LETTER_REASONS,
+    OUTCOME,
+    REPLAY,
+    REQUEST,
+    Removal,
+    ReplayOutcome,
+    SilverTables,
+    StreamTables,
+)
 from reader.connect import Session
 from reader.page.model import Ledger, MicroBatchRow
 from reader.views import MEMORY
@@ -32,6 +44,8 @@ _HOURS = 24 * 366
 _TREND = "INTERVAL 14 DAYS"
 _TIMES = "TIMESTAMPTZ '1970-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-30 00:00:00+00'"  # those of Python, and sane
 _MICRO_BATCHES = 12
+_CLOSED = f"facts ->> '{OUTCOME}' = '{ReplayOutcome.CLOSED}'"
+"""SQL of whether a row of the account of removals is of the attempt that closed a dead letter."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,28 @@ def summed(session: Session) -> Ledger:
     return replace(Ledger(**dict(zip(values, row, strict=True))), **dict(zip(_VERDICTS, verdicts, strict=True)))
 
 
+def without_erased(session: Session, total: Ledger, removals: str, names: StreamTables) -> Ledger:
+    """The sums, less what the account of removals says was erased."""
+    of_table = 'coalesce(sum(rows) FILTER ("table" = ?), 0)::BIGINT'
+    ((bronze, letters, closed),) = session.fetch(
+        f"SELECT {of_table}, {of_table}, count(*) FILTER ({_CLOSED}) FROM {removals} "  # noqa: S608
+        f"WHERE what = '{Removal.ERASED}'",
+        [names.bronze, names.dead_letters],
+    )
+    unfinished = session.fetch(
+        f"SELECT {REQUEST} FROM {removals} "  # noqa: S608
+        f"GROUP BY ALL HAVING NOT bool_or(what = '{Removal.COMPLETE}')"
+    )
+    return replace(
+        total,
+        bronze=total.bronze - bronze,
+        letters=total.letters - letters,
+        closed=total.closed - closed,
+        erased=bronze + letters,
+        is_erasing=bool(unfinished),
+    )
+
+
 def _recent() -> str:
     """SQL of whether something landed within two weeks of the newest."""
     return f"arrived >= (SELECT max(arrived) FROM {LEDGER}) - {_TREND}"  # noqa: S608
@@ -103,14 +139,18 @@ def hours(session: Session) -> Sequence[tuple[datetime, int, int]]:
     )[::-1]
 
 
-def reasons(session: Session) -> Mapping[str, tuple[int, Sequence[tuple[datetime, int]]]]:
+def reasons(session: Session, removals: str | None) -> Mapping[str, tuple[int, Sequence[tuple[datetime, int]]]]:
     """Dead letters that no replay closed by set of reasons, those with the most first; of all, the hours of landing."""
+    erased = (
+        f" UNION ALL SELECT codes, -rows FROM {removals} WHERE codes IS NOT NULL "  # noqa: S608
+        f"UNION ALL SELECT facts ->> '{LETTER_REASONS}', 1 FROM {removals} WHERE {_CLOSED}"
+    )
     each = f"SELECT arrived, unnest(map_entries(dead_letters)) AS entry FROM {LEDGER}"  # noqa: S608
     closed = f"SELECT unnest(map_entries(closed)) AS entry FROM {LEDGER}"  # noqa: S608
     open_ = dict(
         session.fetch(
             "SELECT codes, sum(letters)::BIGINT AS open FROM (SELECT entry.key AS codes, entry.value AS letters "  # noqa: S608
-            f"FROM ({each}) UNION ALL SELECT entry.key, -entry.value FROM ({closed})) "
+            f"FROM ({each}) UNION ALL SELECT entry.key, -entry.value FROM ({closed}){erased if removals else ''}) "
             "GROUP BY ALL HAVING open > 0 ORDER BY open DESC, codes"
         )
     )
@@ -193,6 +233,12 @@ def flow_sql(names: StreamTables, silver: SilverTables, has_replays: bool) -> Ma
         "bronze": ("rows in bronze", f"SELECT * FROM {names.bronze}", "count(*)"),  # noqa: S608
         "open": ("open dead letters", f"{letters} WHERE state <> 'closed'", "count(*)"),
         "closed": ("dead letters that a replay closed", f"{letters} WHERE state = 'closed'", "count(*)"),
+        "erased": (
+            "erased",
+            f"SELECT * FROM {names.removals} WHERE what = '{Removal.ERASED}' "  # noqa: S608
+            f"AND \"table\" IN ('{names.bronze}', '{names.dead_letters}')",
+            "sum(rows)",
+        ),
         "kept": ("kept", f"SELECT * FROM {silver.kept}", "count(*)"),  # noqa: S608
         "duplicates": (
             "duplicates",

@@ -58,6 +58,8 @@ class Ledger:
     duplicates: int = 0
     conflicts: int = 0
     late: int = 0
+    erased: int = 0  # rows of bronze and dead letters, which the other numbers are without
+    is_erasing: bool = False  # whether an erasure was begun and not finished
 
     @property
     def open(self) -> int:

@@ -30,12 +30,13 @@ class Status(StrEnum):
     LOST = "lost"  # a landed unit is in no table, or the ledger's row is missing
     DOUBLED = "doubled"  # a row has no unit of its own: its position comes twice or does not exist, or no source landed
     CHANGED = "changed"  # the file is not the one that was read, or the tables or the ledger differ from what landed
+    ERASED = "erased"  # units were erased, and the account of removals has them; tables and ledger agree
     EXPIRED = "expired"  # the file is gone; tables and ledger agree
     PENDING = "pending"  # landed, and not consumed yet
     OK = "ok"  # each landed unit is in one table, once, and the ledger agrees
 
 
-_NO_FAULTS = (Status.EXPIRED, Status.PENDING, Status.OK)
+_NO_FAULTS = (Status.ERASED, Status.EXPIRED, Status.PENDING, Status.OK)
 
 
 @dataclass(frozen=True)

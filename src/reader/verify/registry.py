@@ -1,11 +1,12 @@
 """All checks, in the order in which they run: each reads its layer before the one that it is filled from."""
 
 from reader.verify.check import Check
-from reader.verify.checks import gold, landing, proof, receipts, replays, samples, silver, topic
+from reader.verify.checks import gold, landing, proof, receipts, removals, replays, samples, silver, topic
 
 CHECKS: list[Check] = [
     landing.CHECK,
     topic.CHECK,
+    removals.CHECK,
     replays.CHECK,
     silver.CHECK,
     gold.CHECK,

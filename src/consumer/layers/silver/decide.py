@@ -154,7 +154,7 @@ class SilverLayer(Layer[_Work]):
                     f"{begun.marker.start}: they are from different points in time."
                 )
             end = int(begun.marker.end)
-            return range_of(bronze.ledger, start, end), self._contract(begun.marker.contract)
+            return range_of(bronze, start, end), self._contract(begun.marker.contract)
         if start > bronze.end:
             raise MarkerLostError(
                 f"silver.{self.stream} is at micro-batch {start}, but bronze.{self.stream} only at {bronze.end}: "
@@ -164,7 +164,7 @@ class SilverLayer(Layer[_Work]):
         if done and done.marker.contract != contract.digest:
             _check_unchanged(self._contract(done.marker.contract), contract)
         max_rows = self._settings.silver.max_rows_per_micro_batch
-        return next_range(bronze.ledger, start, bronze.end, max_rows), contract
+        return next_range(bronze, start, bronze.end, max_rows), contract
 
     def compute(self, spark: SparkSession, work: _Work) -> Commits:
         """Decide a range; yield the commits of conflicts, late rows, the ledger and silver."""
@@ -228,7 +228,8 @@ class SilverLayer(Layer[_Work]):
             raise LakeproofError(
                 f"bronze.{self.stream} has {found[source, number]:,} rows of {source} in micro-batch {number}, but "
                 f"its ledger counted {expected.get((source, number), 0):,}.",
-                f"Run `reader verify {self.stream}`. Restore bronze from a backup of the catalog.",
+                f"Run `reader verify {self.stream}`. If an erasure is unfinished, run it again. Otherwise "
+                "restore bronze from a backup of the catalog.",
             )
 
     def _contract(self, digest: str) -> Contract:

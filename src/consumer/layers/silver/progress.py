@@ -8,6 +8,7 @@ from pyiceberg.table import Table
 
 from consumer.iceberg.marker import committed
 from consumer.iceberg.scan import of_micro_batches, plan, read
+from lakeproof.catalog import table_or_none
 from lakeproof.checkpoint import bronze_query
 from lakeproof.kafka.offsets import partition_name
 from lakeproof.kafka.recorded import recorded_topic
@@ -36,6 +37,7 @@ class Bronze:
 
     ledger: Table  # bronze's ledger
     end: int  # the number of the micro-batch that bronze, dead letters and ledger will have next
+    removals: Table | None = None  # the account of what was removed from it
 
     @property
     def id(self) -> str:
@@ -45,13 +47,14 @@ class Bronze:
 
 def bronze_of(catalog: Catalog, stream: str) -> Bronze:
     """How far bronze is."""
-    ledger = catalog.load_table(stream_tables(stream).ledger)
+    names = stream_tables(stream)
+    ledger = catalog.load_table(names.ledger)
     marker = committed(ledger.properties, bronze_query(stream))
-    return Bronze(ledger, marker.next_number if marker else 0)
+    return Bronze(ledger, marker.next_number if marker else 0, table_or_none(catalog, names.removals))
 
 
 def next_range(
-    ledger: Table,
+    bronze: Bronze,
     start: int,
     end: int,
     max_rows: int,
@@ -61,7 +64,7 @@ def next_range(
     if end <= start:
         return None
     end = min(end, start + max_micro_batches)
-    whole = range_of(ledger, start, end)
+    whole = range_of(bronze, start, end)
     counts = whole.rows
     by_number: Counter[int] = Counter()
     for (_, number), count in counts.items():
@@ -75,15 +78,26 @@ def next_range(
     return replace(whole, end=end, rows={key: count for key, count in counts.items() if key[1] < end})
 
 
-def range_of(ledger: Table, start: int, end: int) -> Range:
-    """The micro-batches from `start` to before `end`, from bronze's ledger."""
+def range_of(bronze: Bronze, start: int, end: int) -> Range:
+    """The micro-batches from `start` to before `end`, from bronze's ledger, without what was removed since."""
+    ledger, removals = bronze.ledger, bronze.removals
     of_topic = recorded_topic(ledger.properties) is not None
     number = "micro_batch_id"
-    columns = {name: name for name in ("source", number, "bronze")}
-    scan = plan(ledger, ".".join(ledger.name()), columns, of_micro_batches(start, end, number))
-    found: Counts = {}
-    for row in (row for rows in read(scan) for row in rows.to_pylist()):
-        if row["bronze"]:
-            key = (partition_name(row["source"]) if of_topic else row["source"], row[number])
-            found[key] = found.get(key, 0) + row["bronze"]
-    return Range(start, end, found, of_topic)
+    found: Counter[tuple[str, int]] = Counter()
+
+    def add(table: Table, sign: int, counted: str, *more: str) -> None:
+        columns = {name: name for name in ("source", number, counted, *more)}
+        scan = plan(table, ".".join(table.name()), columns, of_micro_batches(start, end, number))
+        for row in (row for rows in read(scan) for row in rows.to_pylist()):
+            if row.get("table", _name_of_bronze(ledger)) == _name_of_bronze(ledger):
+                key = partition_name(row["source"]) if of_topic else row["source"], row[number]
+                found[key] += sign * (row[counted] or 0)
+
+    add(ledger, 1, "bronze")
+    if removals:
+        add(removals, -1, "rows", "table")
+    return Range(start, end, {key: count for key, count in found.items() if count}, of_topic)
+
+
+def _name_of_bronze(ledger: Table) -> str:
+    return stream_tables(ledger.name()[-1]).bronze

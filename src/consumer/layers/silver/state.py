@@ -111,8 +111,8 @@ class State:
         """Add some micro-batches from silver; return the number of the next one."""
         with catalog_errors():
             most = self._settings.silver.max_rows_per_micro_batch
-            ledger = bronze_of(silver.catalog, self._stream).ledger
-            taken = next_range(ledger, start, wanted.end, most, max_micro_batches=wanted.end)
+            bronze = bronze_of(silver.catalog, self._stream)
+            taken = next_range(bronze, start, wanted.end, most, max_micro_batches=wanted.end)
             end = taken.end if taken else wanted.end
             table, contract = silver.table.name, silver.contract
             rows = kept_before(silver.spark, silver.catalog, contract, table, start, end, silver.oldest)

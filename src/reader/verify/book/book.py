@@ -46,6 +46,7 @@ from reader.verify.book.hashes import (
 from reader.verify.book.since import since_views
 from reader.verify.check import SHOWN_EXAMPLES, Findings
 from reader.verify.spans import Span
+from reader.verify.tables.removals import Removals
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -87,6 +88,7 @@ class Book:
         self.looked: list[Looked] = []
         self.found = Findings()
         self.reach = Reach()
+        self.removals = Removals(session, self.tables, exists=False)
 
     @property
     def since(self) -> Proof | None:
@@ -102,6 +104,11 @@ class Book:
         """Read the book, and prove the tables of the stream against it."""
         names = stream_tables(self._stream)
         self.reach = reach_of(self._session, names.ledger)  # before the tables, which are never behind the ledger
+        with catalog_errors():
+            has_attempts = catalog.table_exists(names.attempts)
+            has_removals = catalog.table_exists(names.removals)
+        self.removals = Removals(self._session, names, exists=has_removals, is_trusted=self.kind is Kind.NEW)
+        self.removals.load(has_attempts=has_attempts)
         self._find_base(catalog, names)
         if self._base and not self.has_same_ledger(catalog, names.ledger):
             self._base = None
@@ -115,10 +122,10 @@ class Book:
             column = booked.get(name)
             ledger = self.booked(catalog, names.ledger, column) if column else None
             self.prove(catalog, name, self.reach, fields, booked=ledger)
+        self.tables = self.removals.whole()
         if self.since:
-            with catalog_errors():
-                has_attempts = catalog.table_exists(names.attempts)
-            self.tables = since_views(self._session, names, self.proven, has_attempts=has_attempts, of_topic=of_topic)
+            of = self.proven
+            self.tables = since_views(self._session, self.tables, of, has_attempts=has_attempts, of_topic=of_topic)
 
     def prove(
         self,
@@ -150,17 +157,21 @@ class Book:
         for location in files.keys() - read:
             kept += Total(known[location].rows, known[location].hash)
         before = self._reach_then(name) if then else Reach()
+        removed = self.removals.hashes_of(name)
         if then:
             old = kept + total_of(self._session, f"NOT {before.is_beyond('micro_batch')}")
+            old += self._removed(removed, before)
             self._compare(name, before, old, Total(int(then["rows"]), int(then["hash"])))
             if not self.since:
                 self._compare_files(name, {location: known[location] for location in same})
         if booked:
             new = before if self.since and then else Reach()
+            if removed:
+                booked += f" UNION ALL SELECT micro_batch, -hash FROM ({removed})"  # noqa: S608
             self._compare_booked(
                 name, booked, f"{new.is_beyond('micro_batch')} AND NOT {reach.is_beyond('micro_batch')}"
             )
-        whole = kept + total_of(self._session, f"NOT {reach.is_beyond('micro_batch')}")
+        whole = kept + total_of(self._session, f"NOT {reach.is_beyond('micro_batch')}") + self._removed(removed, reach)
         mine = self._note(name, table)
         mine |= {"rows": whole.rows, "hash": whole.hash, **reach.as_json()}
         whole_files = totals_by_file(self._session, f"NOT {reach.is_beyond('micro_batch')}")
@@ -168,6 +179,11 @@ class Book:
         how = "hashes of new files" if self.since and then else "hashes of all rows"
         self.looked.append(Looked(name, len(files), len(read), how))
         drop_hashes(self._session)
+
+    def _removed(self, removed: str | None, reach: Reach) -> Total:
+        """What was removed of the rows of some micro-batches: it counts as if it was there."""
+        condition = f"NOT {reach.is_beyond('micro_batch')}"
+        return total_of(self._session, condition, f"({removed})") if removed else Total()
 
     def booked(self, catalog: "Catalog", ledger: str, rows: str) -> str | None:
         """SQL of the hashes that a ledger has of some rows, by micro-batch; None if they were not recorded."""

@@ -128,10 +128,10 @@ def drop_hashes(session: Session) -> None:
     session.fetch(f"DROP TABLE IF EXISTS {HASHES}")
 
 
-def total_of(session: Session, condition: str = "true") -> Total:
-    """The rows of :data:`HASHES` that meet a condition."""
+def total_of(session: Session, condition: str = "true", of: str = HASHES) -> Total:
+    """The rows of :data:`HASHES`, or of the like, that meet a condition."""
     ((rows, found),) = session.fetch(
-        f"SELECT coalesce(sum(rows), 0)::BIGINT, {sum_sql('hash')} FROM {HASHES} WHERE {condition}"  # noqa: S608
+        f"SELECT coalesce(sum(rows), 0)::BIGINT, {sum_sql('hash')} FROM {of} WHERE {condition}"  # noqa: S608
     )
     return Total(rows, found)
 

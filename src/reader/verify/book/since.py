@@ -4,9 +4,8 @@ They have the rows of new micro-batches, and all other rows of the sources of th
 landed long ago, and a source that was taken twice must be found.
 """
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 
-from lakeproof.catalog import CATALOG
 from lakeproof.reasons import NOT_READ
 from lakeproof.tables.names import (
     LETTER_REASONS,
@@ -19,6 +18,7 @@ from lakeproof.tables.names import (
 )
 from reader.connect import Session
 from reader.verify.book.hashes import Reach
+from reader.verify.tables.removals import qualified
 from reader.views import MEMORY
 
 _AGAIN = f"{MEMORY}.main.verify_old_sources_again"
@@ -30,7 +30,7 @@ def since_views(
     session: Session, names: StreamTables, proven: Reach, *, has_attempts: bool, of_topic: bool
 ) -> StreamTables:
     """Create the views; return their names in place of those of the tables. The ledger is read as a whole."""
-    names = StreamTables(*(f"{CATALOG}.{name}" for name in astuple(names)))  # a view looks in its own catalog
+    names = qualified(names)
     beyond = proven.is_beyond(MICRO_BATCH_ID)
     tables = [names.bronze, names.dead_letters, *[names.attempts] * has_attempts]
     sources = [f"SELECT {SOURCE} AS source FROM {table} WHERE {beyond}" for table in tables]  # noqa: S608

@@ -23,6 +23,7 @@ from lakeproof.state.schema import FILES
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import LANDING_ROOT, MICRO_BATCH_ID, SOURCE
+from lakeproof.wording import count_of
 from reader.verify.book.since import old_sources
 from reader.verify.check import Check, Finding, Result, Scope, Status
 from reader.verify.checks.sources import (
@@ -79,7 +80,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
     accounts = tables.accounts.values()
     return (
         result_of(
-            _findings(tables, found, passed),
+            _findings(tables, found, passed, scope.book.removals.erased()),
             problems,
             units=sum(found.expected(name, units.count) for name, units in found.units.items())
             + sum(tables.bookings[name].units for name in proven & found.landed.keys() - found.units.keys()),
@@ -275,7 +276,9 @@ class _Recount:
             del self.landed[name]
 
 
-def _findings(tables: TablesOfFiles, found: _Recount, passed: AbstractSet[str]) -> list[Finding]:
+def _findings(
+    tables: TablesOfFiles, found: _Recount, passed: AbstractSet[str], erased: Mapping[str, int]
+) -> list[Finding]:
     """Say what each source is."""
     units = {name: booking.units for name, booking in tables.bookings.items()}
     units |= {name: counted.count for name, counted in found.units.items()}
@@ -295,6 +298,8 @@ def _findings(tables: TablesOfFiles, found: _Recount, passed: AbstractSet[str]) 
             told = _of_units(units.get(name, 0), missing.get(name), extra.get(name)) + _of_file(tables, found, name)
         if told:
             findings.append(worst_of(name, told))
+        elif name in erased:
+            findings.append(Finding(name, Status.ERASED, details=(f"{count_of(erased[name], 'unit')} erased",)))
         else:
             status = Status.EXPIRED if not is_landed else Status.OK if is_booked or has_rows else Status.PENDING
             findings.append(Finding(name, status))

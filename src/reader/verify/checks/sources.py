@@ -12,6 +12,7 @@ from lakeproof.wording import are, count_of
 from reader.verify.check import SHOWN_EXAMPLES, Finding, Result, Scope, Section, Status
 from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import sampled_rows
+from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import Replays
 
 _IGNORED = {
@@ -20,6 +21,8 @@ _IGNORED = {
     Ignored.EXCLUDED: "that the globs of the contract leave out",
     Ignored.EARLIER: "from before the beginning of the stream",
 }
+
+_SHOWN = [status for status in Status if status is not Status.ERASED]  # a remark says what was erased
 
 ROWS_AT_ONCE = 100_000
 """Rows of bronze whose values are compared at once."""
@@ -48,6 +51,8 @@ def result_of(
         copies, first = sum(len(names) - 1 for names in resent), " = ".join(resent[0][:2])
         text = f"{are(copies, 'file')} {'a copy' if copies == 1 else 'copies'} of another file"
         remarks.append(f"{text}, with the same bytes: {first}" + (", …" if copies > 1 else ""))
+    if erased := sum(finding.what == Status.ERASED for finding in findings):
+        remarks.append(f"units of {count_of(erased, 'source')} were erased; ledger, tables and account agree.")
     for why, count in (ignored or {}).items():
         remarks.append(f"ignored {count_of(count, 'file')} {_IGNORED[why]}.")
     counts = Counter(finding.what for finding in findings)
@@ -107,7 +112,9 @@ class Compared:
     def __init__(self, scope: Scope, replays: Replays) -> None:
         self._session = scope.session
         self._bronze = scope.book.tables.bronze
-        self._where = replays.landed_as_it_is() if replays.attempts else "true"
+        self._where = not_removed(scope.session, self._bronze)
+        if replays.attempts:
+            self._where += f" AND {replays.landed_as_it_is()}"
         self._contracts = contracts_of(scope) if scope.values else {}
         self._some: Sample | None = None
         self.is_whole = scope.values and scope.sample is None
@@ -147,7 +154,8 @@ def contracts_of(scope: Scope) -> Mapping[str, Contract]:
 
 def _rows(result: Result) -> list[tuple[int, ...]]:
     facts = result.facts
-    return [(*facts["counts"].values(), facts["landed_units"], facts["bronze_rows"], facts["dead_letters"])]
+    counts = (facts["counts"][each] for each in _SHOWN)
+    return [(*counts, facts["landed_units"], facts["bronze_rows"], facts["dead_letters"])]
 
 
 def _pending(results: Sequence[Result]) -> str:
@@ -165,7 +173,7 @@ def _pending(results: Sequence[Result]) -> str:
 SECTION = Section(
     key="",
     title="Recounted sources",
-    columns=(*Status, "landed units", "in bronze", "dead letters"),
+    columns=(*_SHOWN, "landed units", "in bronze", "dead letters"),
     rows=_rows,
     faults="sources with problems",
     wrong="some units are lost, doubled or changed",

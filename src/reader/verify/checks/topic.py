@@ -6,6 +6,7 @@ behind it; the ledger before the tables; all of them before the ends of the part
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -14,7 +15,7 @@ from lakeproof.kafka.offsets import Offsets, source_name, without
 from lakeproof.kafka.topic import Extent, Topic
 from lakeproof.settings import Limits
 from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE
-from lakeproof.wording import are
+from lakeproof.wording import are, count_of
 from reader.verify.book.since import messages_again
 from reader.verify.check import Check, Finding, Result, Scope, Status
 from reader.verify.checks.sources import (
@@ -72,6 +73,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
             done += len(group)
             scope.show(f"{scope.stream}: topic {recorded.topic}, offsets", done, due)
     has_gaps = topic.is_compacted()
+    erased = _erased(book.removals.erased())
     findings = [
         _judge(
             tables,
@@ -82,6 +84,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
             extents[number],
             contents[number],
             has_gaps,
+            erased[f"{recorded.topic}/{number}"],
         )
         for number in partitions
     ]
@@ -206,6 +209,7 @@ def _judge(
     extent: Extent,
     contents: Sequence[str],
     has_gaps: bool,
+    erased: int,
 ) -> Finding:
     """Say what a partition is."""
     end = taken[-1][1]
@@ -228,12 +232,22 @@ def _judge(
             told.append((Status.CHANGED, f"offsets from {at:,}: {text}"))
     if told:
         return worst_of(source, told)
+    if erased:
+        return Finding(source, Status.ERASED, details=(f"{count_of(erased, 'unit')} erased",))
     if expired := sum(max(min(extent.first, behind) - first, 0) for first, behind in taken):
         text = f"{expired:,} offsets are gone; tables and ledger agree"
         return Finding(source, Status.EXPIRED, details=(text,))
     if waiting := max(extent.end - end, 0):
         return Finding(source, Status.PENDING, waiting, (f"{are(waiting, 'offset')} not consumed yet",))
     return Finding(source, Status.OK)
+
+
+def _erased(units: Mapping[str, int]) -> Counter[str]:
+    """How many units of each partition were erased, by its name."""
+    found = Counter[str]()
+    for message, count in units.items():
+        found[message.rpartition("/")[0]] += count
+    return found
 
 
 def _gaps(ranges: list[Range], taken: list[Range]) -> list[tuple[Status, str]]:

@@ -16,6 +16,7 @@ from lakeproof.tables.names import (
 from reader.connect import Session
 from reader.verify.check import SHOWN_EXAMPLES
 from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
+from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import KNOWN, Replays
 from reader.views import MEMORY
 
@@ -59,7 +60,7 @@ class TablesOfFiles:
     def letters(self) -> Iterator[tuple[str, int, str | None]]:
         """Source, position and SHA-256 of the bytes of each dead letter that has them."""
         yield from self._session.fetch(
-            f"SELECT source, position, raw_hash FROM {_LETTERS} WHERE landed AND {HAS_BYTES}"  # noqa: S608
+            f"SELECT source, position, raw_hash FROM {_LETTERS} WHERE landed AND is_there AND {HAS_BYTES}"  # noqa: S608
         )
 
     def compare(self, units: Mapping[str, int]) -> tuple[dict[str, Positions], dict[str, Positions]]:
@@ -120,11 +121,13 @@ class TablesOfFiles:
 
     def _load_accounts(self) -> float | None:
         """Read the tables; return when the newest row of a micro-batch that the ledger lacks was judged."""
+        there = not_removed(self._session, self._tables.dead_letters)
         closed = self._replays.is_closed(f"letter.{SOURCE}", f"letter.{POSITION}", f"letter.{ATTEMPT}")
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_LETTERS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "  # noqa: S608
             f"{CODES} AS codes, sha256({RAW}) AS raw_hash, {INGESTED_AT} AS ingested_at, "
-            f"{MICRO_BATCH_ID} AS micro_batch, NOT {closed} AS live, coalesce({ATTEMPT}, 1) = 1 AS landed "
+            f"{MICRO_BATCH_ID} AS micro_batch, NOT {closed} AS live, coalesce({ATTEMPT}, 1) = 1 AS landed, "
+            f"{there} AS is_there "
             f"FROM {self._tables.dead_letters} AS letter"
         )
         dead: tuple[dict[str, dict[str, int]], ...] = ({}, {})

@@ -20,6 +20,7 @@ from reader.connect import Session
 from reader.verify.book.hashes import Reach
 from reader.verify.check import SHOWN_EXAMPLES
 from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
+from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import KNOWN, Replays
 from reader.views import MEMORY
 
@@ -77,15 +78,17 @@ class TablesOfTopic:
             table: LABEL if KEY in self._session.columns(table) else "NULL"
             for table in (tables.bronze, tables.dead_letters)
         }
+        there = {table: not_removed(self._session, table) for table in (tables.bronze, tables.dead_letters)}
         rescued = f"coalesce(cardinality({RESCUED}), 0)" if RESCUED in self._session.columns(tables.bronze) else "0"
         fetch(
             f"CREATE OR REPLACE TABLE {_UNITS} AS SELECT {self._place(SOURCE)}, {POSITION} AS position, "  # noqa: S608
             f"{INGESTED_AT} AS ingested_at, NULL AS codes, NULL AS raw_hash, {rescued}::BIGINT AS rescued, "
             f"{label[tables.bronze]} AS label, {MICRO_BATCH_ID} AS micro_batch, true AS live, "
-            f"NOT {replays.is_replayed(MICRO_BATCH_ID)} AS landed FROM {tables.bronze} "
+            f"NOT {replays.is_replayed(MICRO_BATCH_ID)} AS landed, {there[tables.bronze]} AS is_there "
+            f"FROM {tables.bronze} "
             f"UNION ALL SELECT {self._place(SOURCE)}, {POSITION}, {INGESTED_AT}, "
             f"{CODES}, sha256({RAW}), 0, {label[tables.dead_letters]}, {MICRO_BATCH_ID}, NOT {closed}, "
-            f"coalesce({ATTEMPT}, 1) = 1 FROM {tables.dead_letters} AS letter"
+            f"coalesce({ATTEMPT}, 1) = 1, {there[tables.dead_letters]} FROM {tables.dead_letters} AS letter"
         )
         fetch(f"CREATE OR REPLACE TABLE {_MESSAGES} (part INTEGER, place BIGINT, units BIGINT, label VARCHAR)")
         ((newest,),) = fetch(
@@ -108,7 +111,7 @@ class TablesOfTopic:
         found: dict[tuple[int, int], dict[int, list[str | None]]] = {}
         for part, at, position, raw_hash in self._session.fetch(
             f"SELECT part, place, position, raw_hash FROM {_UNITS} WHERE codes IS NOT NULL AND landed "  # noqa: S608
-            "AND part IS NOT NULL "
+            "AND is_there AND part IS NOT NULL "
             f"AND {HAS_BYTES} AND NOT contains(codes, 'absent')"
         ):
             found.setdefault((part, at), {}).setdefault(position, []).append(raw_hash)
@@ -155,7 +158,8 @@ class TablesOfTopic:
         """Rows with another key or other headers than their message."""
         return self._listed(
             f"SELECT unit.place, unit.position FROM {_UNITS} AS unit JOIN {_MESSAGES} AS message USING (part, place) "  # noqa: S608
-            "WHERE part = ? AND unit.label IS DISTINCT FROM message.label AND unit.position IS NOT NULL",
+            "WHERE part = ? AND unit.is_there AND unit.label IS DISTINCT FROM message.label "
+            "AND unit.position IS NOT NULL",
             [partition],
         )
 

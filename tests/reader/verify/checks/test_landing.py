@@ -96,7 +96,7 @@ def test_a_clean_lake(lake: Lake, verify: Verify, reader: Run) -> None:
     report = verify(lake, "--values")
     assert (report.exit_code, report.sources) == (0, {})
     assert report.stream["counts"] == {
-        "lost": 0, "doubled": 0, "changed": 0, "expired": 0, "pending": 0, "ok": 5
+        "lost": 0, "doubled": 0, "changed": 0, "erased": 0, "expired": 0, "pending": 0, "ok": 5
     }  # fmt: skip
     assert report.stream["landed_units"] == 5 + 3 + 1 + 0 + 3
     assert (report.stream["bronze_rows"], report.stream["dead_letters"]) == (8, 4)

@@ -1,0 +1,423 @@
+"""Erasure: a person is removed from all tables of a stream, from its landed files and from all snapshots.
+
+The account is written first, so that whatever is interrupted is known, and finished by the same command. Then rows go
+from bronze and the dead letters, what follows is filled again, landed files, snapshots and folders are removed, and all
+that is left is searched. Only then the erasure is complete.
+"""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, astuple, dataclass, field
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import structlog
+from py4j.protocol import Py4JError
+from pydantic import SecretStr
+from pyiceberg.catalog import Catalog
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from consumer.app.folders import abandoned, folders_of, left_references, orphans, remove_folder, sharing
+from consumer.app.maintain import LEASE, prepare
+from consumer.app.retain import NEEDED, remove_archived, retain
+from consumer.asked import asked_to_run
+from consumer.erasure.account import Account, Entry, Key, new_request, read_account, write_account
+from consumer.erasure.condition import Condition
+from consumer.erasure.search import Match, find_rows, is_in_file
+from consumer.iceberg.append import OpenTable, open_table
+from consumer.iceberg.expire import expire, expiring
+from consumer.iceberg.jvm import first_cause
+from consumer.iceberg.remove import remove
+from consumer.iceberg.rewrite import CollisionError, NotEqualError
+from consumer.layers.rebuild import drop_begun, rebuild
+from consumer.layers.registry import layers_of
+from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.contracts import Contract, load_contract
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.holds import named, references
+from lakeproof.kafka.recorded import recorded_topic
+from lakeproof.landing.zone import landing_zone
+from lakeproof.settings import Settings
+from lakeproof.state.lease import lease
+from lakeproof.storage import StoredFile, open_storage
+from lakeproof.storage.errors import FileAbsentError
+from lakeproof.tables.names import POSITION, SOURCE, Removal, StreamTables, silver_tables, stream_tables
+from lakeproof.tables.of_stream import tables_of_stream
+from lakeproof.wording import count_of
+
+log = structlog.get_logger()
+
+INCOMPLETE = 6
+"""Exit code of an erasure that something keeps from being complete."""
+_QUERY = "erasure"
+_KEPT_BY_PROPERTY = "its snapshots stay, since its property gc.enabled is false. Set it to true."
+_AT_ONCE = 4  # files that are searched
+_KEY_OF = {SOURCE: f"row.{SOURCE}", POSITION: f"row.{POSITION}"}
+
+
+@dataclass
+class Erased:
+    """What an erasure did to a stream, or would do: its certificate."""
+
+    stream: str
+    request: str | None
+    keyed_hash: str | None
+    begun_at: datetime
+    versions: Mapping[str, str]
+    completed_at: datetime | None = None
+    earlier: list[str] = field(default_factory=list)
+    """Ids of earlier erasures with this condition."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """How many rows were removed, by table."""
+    batches: int = 0
+    """How many of the dead letters are whole batches, which may have records of others, too."""
+    snapshots: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    """Current snapshot of each table before and after."""
+    rebuilt: list[str] = field(default_factory=list)
+    """Tables that were filled again from bronze or silver."""
+    landed_files: int = 0
+    """Landed files that were removed."""
+    archived_files: int = 0
+    folders: list[str] = field(default_factory=list)
+    """Folders of replaced tables that were removed."""
+    searched: dict[str, int] = field(default_factory=dict)
+    """How many files were searched, by place, in which nothing was found."""
+    found_in: list[str] = field(default_factory=list)
+    """Files that still have what was looked for."""
+    remains: list[str] = field(default_factory=list)
+    """What keeps the erasure from being complete, and what ends it."""
+    elsewhere: list[str] = field(default_factory=list)
+    """Where copies may be that are not of this lake, and what takes them."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.remains and not self.found_in
+
+
+def erase(
+    settings: Settings,
+    stream: str,
+    condition: Condition,
+    start: Callable[[], SparkSession],
+    *,
+    dry_run: bool = False,
+    keep_landed: bool = False,
+    in_source: bool = False,
+) -> Erased:
+    """Remove what belongs to a person from the tables and files of a stream, whose consumer is stopped."""
+    key = settings.erasure.key
+    if key is None and not dry_run:
+        raise UsageError(
+            "LAKE_ERASURE_KEY is not set: an erasure records a hash of its condition with this key.",
+            "Make one and keep it: python -c 'import secrets; print(secrets.token_urlsafe())'",
+        )
+    with lease(settings.state.database, stream), lease(settings.state.database, LEASE):
+        return _Erasure(settings, stream, condition, start).run(
+            key, dry_run=dry_run, keep_landed=keep_landed, in_source=in_source
+        )
+
+
+class _Erasure:
+    def __init__(
+        self, settings: Settings, stream: str, condition: Condition, start: Callable[[], SparkSession]
+    ) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._condition = condition
+        self._contract: Contract = load_contract(settings.contracts, stream)
+        self._names: StreamTables = stream_tables(stream)
+        self._catalog: Catalog = open_catalog(settings)
+        self._start = start
+        packages = ("lakeproof", "pyiceberg", "pyspark")
+        self._done = Erased(stream, None, None, datetime.now(UTC), {each: version(each) for each in packages})
+
+    def run(self, key: SecretStr | None, *, dry_run: bool, keep_landed: bool, in_source: bool) -> Erased:
+        done, names = self._done, self._names
+        with catalog_errors():
+            if not self._catalog.table_exists(names.ledger):
+                raise UsageError(f"{self._stream} has no tables yet.", f"Run `consumer run {self._stream}` first.")
+        account = read_account(self._catalog, self._stream)
+        done.keyed_hash = self._condition.keyed_hash(key) if key else None
+        known = account.of(done.keyed_hash) if done.keyed_hash else []
+        unfinished = [request for request in known if request not in account.complete]
+        done.earlier = [request for request in known if request in account.complete]
+        spark = self._start()
+        prepare(spark)
+        matches = find_rows(spark, self._catalog, names, self._contract, self._condition)
+        done.rows = dict(Counter(each.entry.table for each in matches))
+        done.batches = sum(each.is_batch for each in matches)
+        if dry_run:
+            return done
+        if not matches and not unfinished:
+            self._search(keep_landed=keep_landed)
+            return done
+        done.request = unfinished[-1] if unfinished else new_request()
+        new = [each.entry for each in matches if each.entry.key not in account.entries.get(each.entry.table, {})]
+        if new:
+            self._account(spark, Removal.ERASED, new)
+        entries = _to_remove(account, matches)
+        done.rows = {table: len(found) for table, found in entries.items()}
+        done.snapshots = {name: {"before": at} for name, at in self._snapshots().items()}
+        if matches or not set(unfinished) <= account.rebuilt:
+            self._remove_rows(spark, entries)
+            if entries.get(names.bronze):
+                self._rebuild(spark)
+            self._account(spark, Removal.REBUILT, [])
+        self._remove_landed({each.source for found in entries.values() for each in found}, keep_landed, in_source)
+        self._forget(spark, entries)
+        for name, at in self._snapshots().items():
+            done.snapshots.setdefault(name, {"before": None})["after"] = at
+        self._search(keep_landed=keep_landed)
+        self._name_elsewhere()
+        if done.is_complete:
+            done.completed_at = datetime.now(UTC)
+            for request in {*unfinished, done.request}:
+                self._account(spark, Removal.COMPLETE, [], request)
+        log.info("erased", stream=self._stream, request=done.request, rows=done.rows, complete=done.is_complete)
+        return done
+
+    def _account(
+        self, spark: SparkSession, what: Removal, entries: Sequence[Entry], request: str | None = None
+    ) -> None:
+        request = request or str(self._done.request)
+        keyed = self._done.keyed_hash
+        write_account(spark, self._settings, self._catalog, self._stream, request, what, entries, keyed)
+
+    def _remove_rows(self, spark: SparkSession, entries: Mapping[str, Sequence[Entry]]) -> None:
+        names = self._names
+        for name, on, kinds in (
+            (names.attempts, _KEY_OF | {"_letter": "row._letter", "_attempt": "row._attempt"}, "int"),
+            (names.dead_letters, _KEY_OF | {"_letter": "coalesce(row._attempt, 1)"}, "int"),
+            (names.bronze, _KEY_OF, ""),
+        ):
+            if not entries.get(name):
+                continue
+            columns = [each for each in on if each not in _KEY_OF]
+            schema = ", ".join([f"{SOURCE} string", f"{POSITION} long", *(f"{each} {kinds}" for each in columns)])
+            values = {"_letter": lambda entry: entry.letter, "_attempt": lambda entry: entry.attempt}
+            rows = [
+                (each.source, each.position, *(values[column](each) for column in columns)) for each in entries[name]
+            ]
+            self._remove_from(open_table(spark, name, _QUERY), spark.createDataFrame(rows, schema), on)
+
+    def _remove_from(self, table: OpenTable, keys: Any, on: Mapping[str, str]) -> None:
+        try:
+            remove(table, keys, on, str(self._done.request))
+        except NotEqualError as error:
+            raise LakeproofError(
+                f"Rows were not removed, since others would have changed: {error}",
+                "Nothing was published. Report this as a bug, with the versions.",
+            ) from error
+        except CollisionError as error:
+            raise UnavailableError(
+                f"Rows of {table.name} were not removed, since another program changed it meanwhile: {error}",
+                "Run the command again, to finish the erasure.",
+            ) from error
+
+    def _rebuild(self, spark: SparkSession) -> None:
+        """Fill silver and gold again, as if the rows had never landed."""
+        settings, catalog = self._settings, self._catalog
+        if not self._contract.silver:
+            return
+        with catalog_errors():
+            existing = [name for name in tables_of_stream(settings, self._stream) if catalog.table_exists(name)]
+        silver = silver_tables(self._stream)
+        if silver.kept not in existing:
+            return
+        # Silver first, then what follows it: the order of the layers.
+        for layer in [each for each in layers_of(asked_to_run(settings, [self._stream], None)) if each.tables]:
+            if not any(name in existing for name in layer.tables):
+                continue
+            with lease(settings.state.database, layer.lease_name), catalog_errors():
+                drop_begun(catalog, layer)
+            rebuild(settings, layer, lambda: spark)
+            self._done.rebuilt += layer.tables
+        index = Path(settings.silver.index)
+        for folder in [index / self._stream, *index.glob(f"{self._stream}.*")]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _remove_landed(self, sources: set[str], keep_landed: bool, in_source: bool) -> None:
+        """Remove landed files that have what was erased, as retention does, or say why they stay."""
+        settings, done = self._settings, self._done
+        if not sources or recorded_topic(self._ledger_properties()):
+            return
+        zone = landing_zone(settings, self._stream, self._ledger_properties())
+        retention = self._contract.retention
+        if retention and retention.archive:
+            done.archived_files = remove_archived(settings, self._stream, retention.archive, sources)
+        if keep_landed or (zone.is_own and not in_source):
+            return  # the search names them
+        kept = retain(settings, self._stream, timedelta(0), in_source=in_source, only=sources)
+        done.landed_files = kept.removed
+        for why, count in kept.kept.items():
+            hint = f" Run `consumer replay {self._stream}` first." if why == NEEDED else ""
+            done.remains.append(f"{count_of(count, 'landed file')} could not be removed: {why}.{hint}")
+
+    def _forget(self, spark: SparkSession, entries: Container[str]) -> None:
+        """Remove all older snapshots of the tables, files that no snapshot needs, and folders of replaced tables."""
+        done, settings = self._done, self._settings
+        with catalog_errors():
+            existing = [name for name in tables_of_stream(settings, self._stream) if self._catalog.table_exists(name)]
+            folders = folders_of(settings, self._catalog)
+        shared = sharing(folders)
+        # What follows bronze was filled again, and the ledgers have no values.
+        for name in (self._names.bronze, self._names.dead_letters, self._names.attempts):
+            if name not in existing or (name == self._names.attempts and name not in entries):
+                continue
+            try:
+                self._forget_in(open_table(spark, name, _QUERY), shared(name))
+            except (Py4JError, PySparkException) as error:
+                done.remains.append(f"{name}: its snapshots could not be expired: {first_cause(error)}")
+        with catalog_errors():
+            own = {*astuple(self._names)}  # which no rebuild replaces
+            locations = {name: self._catalog.load_table(name).location() for name in existing if name not in own}
+        for uri in abandoned(settings, folders, locations):
+            # A reader's hold ends with its table, but a backup would lose files that it can restore.
+            if kept := [each for each in left_references(settings, uri) if not each.is_hold]:
+                done.remains.append(
+                    f"{uri}, of a replaced table: kept by {', '.join(named(kept))}. Run this again then."
+                )
+                continue
+            remove_folder(uri, settings)
+            done.folders.append(uri)
+
+    def _forget_in(self, table: OpenTable, shared: Sequence[str]) -> None:
+        done = self._done
+        if table.property("gc.enabled") == "false":
+            done.remains.append(f"{table.name}: {_KEPT_BY_PROPERTY}")
+            return
+        limit = datetime.now(UTC) + timedelta(seconds=1)
+        expire(table, limit)
+        current = table.loaded.currentSnapshot()
+        kept = [
+            each for each in references(table.metadata()) if current is None or each.snapshot_id != current.snapshotId()
+        ]
+        if kept:
+            ends = ", ".join(named(kept))
+            done.remains.append(f"{table.name}: older snapshots are kept by {ends}. Drop it, or run this again then.")
+        elif expiring(table, limit):
+            done.remains.append(f"{table.name}: older snapshots are left.")
+        if shared:
+            others = ", ".join(shared)
+            done.remains.append(f"{table.name}: files of {others} are in its folder, so no orphan file is removed.")
+            return
+        with catalog_errors():
+            loaded = self._catalog.load_table(table.name)
+            storage = open_storage(loaded.location(), self._settings.s3)
+            for uri in orphans(self._settings, loaded):
+                storage.remove(uri)
+
+    def _search(self, *, keep_landed: bool) -> None:
+        """Search all files of the tables, and the landed ones."""
+        done, settings = self._done, self._settings
+        with catalog_errors():
+            existing = [name for name in tables_of_stream(settings, self._stream) if self._catalog.table_exists(name)]
+            places = {name: self._catalog.load_table(name).location() for name in existing}
+        for name, location in places.items():
+            storage = open_storage(location, settings.s3)
+            self._search_in(name, storage.read, storage.list())
+        if recorded_topic(self._ledger_properties()):
+            return
+        zone = landing_zone(settings, self._stream, self._ledger_properties())
+        place = f"landing zone {zone.root}"
+        before = len(done.found_in)
+        self._search_in(place, zone.storage.read, (file for _, file in zone.list()))
+        if found := len(done.found_in) - before:
+            retention = self._contract.retention
+            after = f", or retention takes them after {retention.landed}" if retention else ""
+            how = "with --in-source" if zone.is_own else "once they are read"
+            how = "without --keep-landed" if keep_landed else how
+            done.remains.append(f"{count_of(found, 'landed file')} stay: run this again {how}{after}.")
+
+    def _search_in(self, place: str, read: Callable[[str], bytes], files: Iterable[StoredFile]) -> None:
+        def look(file: StoredFile) -> str | None:
+            try:
+                return file.uri if is_in_file(self._condition, read(file.uri)) else None
+            except FileAbsentError:
+                return None
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            results = list(pool.map(look, files))
+        found = [each for each in results if each]
+        self._done.found_in += found
+        self._done.searched[place] = len(results) - len(found)
+
+    def _name_elsewhere(self) -> None:
+        """Say where copies may be that this does not reach."""
+        settings, done = self._settings, self._done
+        recorded = recorded_topic(self._ledger_properties())
+        if recorded:
+            done.elsewhere.append(
+                f"The topic {recorded.topic} keeps its messages for its retention.ms; where it is compacted, send a "
+                "message without a value for the key."
+            )
+        for topic in filter(None, (settings.sinks.silver_topic, settings.sinks.dead_letter_topic)):
+            done.elsewhere.append(f"The topic {topic} of a sink: as for any topic, by its retention or a tombstone.")
+        done.elsewhere.append("Copies of the bucket, and backups with `lakeproof backup`, whose tags are named above.")
+
+    def _snapshots(self) -> dict[str, int | None]:
+        with catalog_errors():
+            found = {}
+            for name in tables_of_stream(self._settings, self._stream):
+                if self._catalog.table_exists(name):
+                    snapshot = self._catalog.load_table(name).current_snapshot()
+                    found[name] = snapshot.snapshot_id if snapshot else None
+            return found
+
+    def _ledger_properties(self) -> Mapping[str, str]:
+        with catalog_errors():
+            return self._catalog.load_table(self._names.ledger).properties
+
+
+def _to_remove(account: Account, matches: Sequence[Match]) -> dict[str, list[Entry]]:
+    """What has to be gone, by table: what was found, and what the account has of unfinished erasures."""
+    found: dict[str, dict[Key, Entry]] = {}
+    unfinished = set(account.unfinished)
+    left = (each for entries in account.entries.values() for each in entries.values() if each.request in unfinished)
+    for entry in (*left, *(each.entry for each in matches)):
+        found.setdefault(entry.table, {})[entry.key] = entry
+    return {table: list(entries.values()) for table, entries in found.items()}
+
+
+def as_json(done: Erased) -> str:
+    """The certificate."""
+    return json.dumps({**asdict(done), "complete": done.is_complete}, indent=2, default=str)
+
+
+def lines(done: Erased, *, dry_run: bool) -> Iterator[str]:
+    """What was done, for people."""
+    would = "would be " if dry_run else ""
+    if not any(done.rows.values()) and not done.request:
+        yield f"{done.stream}: no row of the tables meets the condition."
+    for request in done.earlier:
+        yield f"  It was erased before, by {request}."
+    for table, count in done.rows.items():
+        yield f"{table}: {count_of(count, 'row')} {would}removed."
+    if done.batches:
+        yield (
+            f"  {count_of(done.batches, 'dead letter')} of these cannot be read as a record, and may have records of "
+            f"others: `consumer replay {done.stream} --salvage` takes what can be read first."
+        )
+    if dry_run:
+        yield "Nothing was changed."
+        return
+    if done.rebuilt:
+        yield f"Filled again: {', '.join(done.rebuilt)}."
+    if done.landed_files or done.archived_files:
+        yield f"Landed files removed: {done.landed_files:,}; of the archive: {done.archived_files:,}."
+    yield f"{count_of(sum(done.searched.values()), 'file')} were searched, and have nothing of it."
+    for uri in done.found_in[:20]:
+        yield f"  Still in {uri}"
+    for each in done.remains:
+        yield f"  Not complete: {each}"
+    for each in done.elsewhere:
+        yield f"  Elsewhere: {each}"
+    if done.request:
+        yield f"The erasure {done.request} is {'complete' if done.is_complete else 'not complete'}."

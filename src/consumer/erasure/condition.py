@@ -1,0 +1,254 @@
+"""Whom an erasure is for: a condition over fields of the contract, which rows and bytes can be asked for.
+
+It is a list of alternatives, each of which is a field for each value: `a = 1 AND (b = 2 OR b = 3)` is two of them.
+"""
+
+import hashlib
+import hmac
+import itertools
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import Any
+
+import sqlglot
+from pydantic import SecretStr
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from lakeproof.contracts import Contract, DecimalType, Field, ObjectType, PrimitiveType, Type
+from lakeproof.errors import UsageError
+from lakeproof.wording import first_line
+
+Value = str | int | Decimal | bool
+Alternative = Mapping[str, Value]
+"""Path of a field, and its value."""
+
+_HINT = (
+    "Write FIELD = VALUE or FIELD IN (VALUE, …), joined by AND and OR, over fields of the contract, like "
+    "\"user_id = 'u1'\"."
+)
+_MOST = 1_000  # alternatives
+_TEXT = (PrimitiveType.STRING, PrimitiveType.SCALAR)
+_WHOLE = (PrimitiveType.INT, PrimitiveType.LONG)
+_ESCAPED = re.compile(
+    rb"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL
+)
+_CONTROLS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+_GZIP = b"\x1f\x8b"
+_WORD = rb"[0-9A-Za-z_]"
+_MOST_UNPACKED = 1 << 30
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Alternatives; a record belongs to the person if it has all values of one of them."""
+
+    alternatives: tuple[Alternative, ...]
+
+    def keyed_hash(self, key: SecretStr) -> str:
+        """Hash of the condition, which only whoever has the key can compute."""
+        pairs = (sorted((path, str(value)) for path, value in each.items()) for each in self.alternatives)
+        text = "\n".join(sorted(map(json.dumps, pairs)))
+        return hmac.new(key.get_secret_value().encode(), text.encode(), hashlib.sha256).hexdigest()
+
+    @cached_property
+    def _needles(self) -> tuple[tuple[re.Pattern[bytes], ...], ...]:
+        return tuple(tuple(_needle(path, value) for path, value in each.items()) for each in self.alternatives)
+
+    def is_in_record(self, record: Any) -> bool:
+        """Whether a record of JSON has all values of one of the alternatives."""
+        return any(all(_equal(_at(record, path), value) for path, value in each.items()) for each in self.alternatives)
+
+    def is_in_bytes(self, raw: bytes) -> bool:
+        """Whether bytes have all values of one of the alternatives: as they are, escaped as in JSON, or compressed."""
+        plain = unpacked(raw)
+        for text in (plain, unescaped(plain)):
+            if any(all(needle.search(text) for needle in each) for each in self._needles):
+                return True
+        try:
+            return b"{" in plain and self.is_in_record(json.loads(plain))
+        except (ValueError, RecursionError):
+            return False
+
+    def is_in_values(self, values: Iterable[tuple[str, Any]]) -> bool:
+        """Whether values, each with the name of its column, have all values of one of the alternatives."""
+        return self.is_in_bytes(b"\n".join(b'"%s": %s' % (name.encode(), _bytes(value)) for name, value in values))
+
+    def longest_texts(self) -> Sequence[str] | None:
+        """Texts of which one is in all that belongs to the person; None if values are looked for that are no texts."""
+        texts = [[value for value in each.values() if isinstance(value, str)] for each in self.alternatives]
+        return sorted({max(each, key=len) for each in texts}) if all(texts) else None
+
+
+def read_condition(text: str, contract: Contract) -> Condition:
+    """Read a condition over the fields of a contract."""
+    try:
+        parsed = [each for each in sqlglot.parse(text, dialect="duckdb") if each is not None]
+    except SqlglotError as error:
+        raise UsageError(f"--where: {text!r} is not a condition: {first_line(error)}.", _HINT) from error
+    if len(parsed) != 1:
+        raise UsageError(f"--where: expected a condition, got {text!r}.", _HINT)
+    found = []
+    for each in _alternatives(parsed[0], contract):
+        if each not in found:
+            found.append(each)
+    if not found:
+        raise UsageError(f"--where: no record can meet {text!r}.", _HINT)
+    return Condition(tuple(found))
+
+
+def unpacked(raw: bytes) -> bytes:
+    """What comes out of compressed bytes, up to where they are damaged; other bytes as they are."""
+    if not raw.startswith(_GZIP):
+        return raw
+    found, rest = b"", raw
+    while rest.startswith(_GZIP) and len(found) < _MOST_UNPACKED:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            found += member.decompress(rest, _MOST_UNPACKED)
+        except zlib.error:
+            # What came before the damage is lost with the error: feed it piece by piece.
+            found += _salvaged(rest)
+            break
+        rest = member.unused_data
+    return found or raw
+
+
+def _salvaged(raw: bytes) -> bytes:
+    member, found = zlib.decompressobj(wbits=31), b""
+    for at in range(0, len(raw), 64):
+        try:
+            found += member.decompress(raw[at : at + 64])
+        except zlib.error:
+            break
+    return found
+
+
+def unescaped(raw: bytes) -> bytes:
+    r"""Bytes with JSON's escapes resolved, such as ``\u0075``; what is no escape stays."""
+    if b"\\" not in raw:
+        return raw
+
+    def resolved(found: re.Match[bytes]) -> bytes:
+        if found[1]:  # a pair of surrogates is one character
+            pair = bytes.fromhex((found[1] + found[2]).decode())
+            return pair.decode("utf-16-be").encode()
+        if found[3]:
+            return chr(int(found[3], 16)).encode(errors="surrogatepass")
+        return _CONTROLS.get(found[4], found[4])
+
+    return _ESCAPED.sub(resolved, raw)
+
+
+def _alternatives(node: exp.Expr, contract: Contract) -> list[dict[str, Value]]:
+    match node:
+        case exp.Paren():
+            return _alternatives(node.this, contract)
+        case exp.Or():
+            return [*_alternatives(node.left, contract), *_alternatives(node.right, contract)]
+        case exp.And():
+            both = itertools.product(_alternatives(node.left, contract), _alternatives(node.right, contract))
+            return list(_joined(both))
+        case exp.EQ():
+            column, value = node.left, node.right
+            if not isinstance(column, exp.Column):
+                column, value = value, column
+            return [_equals(column, value, contract)]
+        case exp.In() if node.expressions:
+            return [_equals(node.this, each, contract) for each in node.expressions]
+        case _:
+            raise UsageError(f"--where: {node.sql(dialect='duckdb')!r} cannot be used in an erasure.", _HINT)
+
+
+def _joined(pairs: Iterator[tuple[dict[str, Value], dict[str, Value]]]) -> Iterator[dict[str, Value]]:
+    for number, (left, right) in enumerate(pairs):
+        if number >= _MOST:
+            raise UsageError(f"--where: it has more than {_MOST:,} alternatives.", "Erase in several steps.")
+        if all(right.get(path, value) == value for path, value in left.items()):
+            yield left | right
+
+
+def _equals(column: exp.Expr, value: exp.Expr, contract: Contract) -> dict[str, Value]:
+    if not isinstance(column, exp.Column):
+        raise UsageError(f"--where: {column.sql(dialect='duckdb')!r} is not a field.", _HINT)
+    path = ".".join(part.name for part in column.parts)
+    kind = _type_of(path, contract)
+    if isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal):
+        value = exp.Literal(this=f"-{value.this.this}", is_string=value.this.is_string)
+    if kind is PrimitiveType.BOOLEAN and isinstance(value, exp.Boolean):
+        return {path: bool(value.this)}
+    if not isinstance(value, exp.Literal):
+        raise UsageError(f"--where: {value.sql(dialect='duckdb')!r} is not a value.", _HINT)
+    text = str(value.this)
+    if kind in _TEXT and value.is_string and text:
+        return {path: text}
+    try:
+        if not value.is_string and kind in _WHOLE:
+            return {path: int(text)}
+        if not value.is_string and isinstance(kind, DecimalType):
+            return {path: Decimal(text)}
+    except (ValueError, InvalidOperation):
+        pass
+    raise UsageError(
+        f"--where: {value.sql(dialect='duckdb')} cannot be compared with the field {path}.",
+        "Use a text that is not empty for strings, and a number for integers and decimals. Others cannot be used.",
+    )
+
+
+def _type_of(path: str, contract: Contract) -> Type:
+    fields: list[Field] = list(contract)
+    kind: Type = PrimitiveType.STRING
+    for name in path.split("."):
+        found = next((each for each in fields if each.name == name), None)
+        if found is None:
+            raise UsageError(
+                f"--where: {path} is not a field of the contract of {contract.stream}.",
+                f"Its fields are {', '.join(each.name for each in contract)}.",
+            )
+        kind = found.type
+        fields = list(kind.fields) if isinstance(kind, ObjectType) else []
+    return kind
+
+
+def _at(record: Any, path: str) -> Any:
+    for name in path.split("."):
+        record = record.get(name) if isinstance(record, dict) else None
+    return record
+
+
+def _equal(found: Any, value: Value) -> bool:
+    if isinstance(found, bool) or isinstance(value, bool):
+        return found is value
+    if isinstance(value, str):
+        return str(found) == value if isinstance(found, int | float | str) else False
+    try:
+        return Decimal(str(found)) == value
+    except InvalidOperation:
+        return False
+
+
+def _needle(path: str, value: Value) -> re.Pattern[bytes]:
+    """Find a text where it is no part of a longer word, and another value behind the name of its field."""
+    text = _text(value)
+    if not isinstance(value, str):
+        name = re.escape(path.rpartition(".")[2].encode())
+        return re.compile(rb'"' + name + rb'"\s*:\s*"?' + re.escape(text.encode()) + rb"(?![0-9A-Za-z_.])")
+    forms = {text.encode(), text.encode("utf-16-le"), text.encode("utf-16-be")}
+    return re.compile(rb"(?<!" + _WORD + rb")(?:" + b"|".join(map(re.escape, sorted(forms))) + rb")(?!" + _WORD + rb")")
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return unescaped(unpacked(value))
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, default=str, ensure_ascii=False).encode(errors="surrogatepass")
+    return _text(value).encode(errors="surrogatepass")

@@ -1,0 +1,159 @@
+"""Removal of rows, by new data files without them: a delete file would leave their bytes where they are.
+
+Spark deletes the rows on a branch that no reader follows. The rows of the files that it replaced and of those that it
+wrote are read and compared, by micro-batch: what was there is what is left and what was to be removed. Only then one
+commit replaces the files in the table itself, and writes its manifests again, which had bounds of the old files.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from consumer.iceberg.append import ATTEMPTS, OpenTable, commit_prepared, identifier_of
+from consumer.iceberg.jvm import elements, first_cause, java_class
+from consumer.iceberg.rewrite import (
+    BRANCH,
+    CollisionError,
+    Groups,
+    NotEqualError,
+    drop_branches,
+    only_in,
+    read_groups,
+    tasks_of,
+)
+from lakeproof.catalog import CATALOG
+from lakeproof.errors import UsageError
+
+REMOVED = "lakeproof.removed"
+"""In the summary of a snapshot that removed rows: for which request."""
+_MODULO = 1 << 64
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What was removed from a table."""
+
+    rows: int
+    files: int
+    """Data files that were replaced."""
+    snapshot_id: int
+
+
+def remove(table: OpenTable, keys: DataFrame, on: Mapping[str, str], request: str) -> Removed | None:
+    """Remove the rows with some keys; None if there are none.
+
+    `on` has the columns of `keys`, and SQL of what each is equal to, in which `row` is a row of the table. Raises
+    NotEqualError if other rows would go or change, and CollisionError if another writer changed the files meanwhile;
+    the table then stays as it is.
+    """
+    drop_branches(table)
+    start = table.loaded.currentSnapshot()
+    if start is None:
+        return None
+    branch = f"{BRANCH}-{uuid.uuid4().hex[:12]}"
+    table.loaded.manageSnapshots().createBranch(branch, start.snapshotId()).commit()
+    view = f"removed_{uuid.uuid4().hex}"
+    keys.createOrReplaceTempView(view)
+    try:
+        equal = " AND ".join(f"{view}.`{name}` = {sql}" for name, sql in on.items())
+        table.spark.sql(
+            f"DELETE FROM {CATALOG}.{identifier_of(table.name)}.`branch_{branch}` AS row "  # noqa: S608 - our names
+            f"WHERE EXISTS (SELECT 1 FROM {view} WHERE {equal})"
+        ).collect()
+        table.loaded.refresh()
+        head = table.loaded.snapshot(branch)
+        if head is None:
+            raise CollisionError("another maintenance dropped the branch of this one")
+        if head.snapshotId() == start.snapshotId():
+            return None
+        old, new = only_in(table, start.snapshotId(), head.snapshotId())
+        if any(task.deletes() for task in new):
+            raise UsageError(
+                f"{table.name} has the property write.delete.mode: rows would only be marked as deleted.",
+                f"Run: ALTER TABLE {CATALOG}.{table.name} UNSET TBLPROPERTIES ('write.delete.mode').",
+            )
+        if not old:  # Spark makes a snapshot even so
+            return None
+        rows = _proven(table, old, new, keys, on)
+        return Removed(rows, len(old), _publish(table, branch, old, new, request))
+    except PySparkException as error:
+        raise CollisionError(first_cause(error)) from error
+    finally:
+        table.spark.catalog.dropTempView(view)
+        drop_branches(table, branch)
+
+
+def _proven(table: OpenTable, old: list[Any], new: list[Any], keys: DataFrame, on: Mapping[str, str]) -> int:
+    """Make sure that the new files have all rows of the old ones but those to be removed; return how many those are."""
+
+    def wanted(rows: DataFrame) -> DataFrame:
+        named = rows.alias("row")
+        columns = {name: sf.expr(sql) for name, sql in on.items()}
+        return named.join(
+            sf.broadcast(keys.alias("wanted")),
+            [sf.col(f"wanted.`{name}`") == column for name, column in columns.items()],
+            "left_semi",
+        )
+
+    _, before = read_groups(table, old)
+    _, removed = read_groups(table, old, wanted)
+    _, after = read_groups(table, new)
+    written = sum(int(task.file().recordCount()) for task in new)
+    left = _less(before, removed)
+    if left != after or written != sum(count for count, _ in after.values()):
+        differing = sum(left.get(group) != after.get(group) for group in left.keys() | after.keys())
+        raise NotEqualError(f"{table.name}: {differing:,} micro-batches would not be what is left of them")
+    return sum(count for count, _ in removed.values())
+
+
+def _less(groups: Groups, removed: Groups) -> Groups:
+    found = {}
+    for number, (rows, hashed) in groups.items():
+        less_rows, less_hash = removed.get(number, (0, 0))
+        if rows != less_rows:
+            found[number] = rows - less_rows, hashed - less_hash
+    return found
+
+
+def _publish(table: OpenTable, branch: str, old: list[Any], new: list[Any], request: str) -> int:
+    """Replace files in the table itself, write its manifests again, and drop the branch, in one commit."""
+    for _ in range(ATTEMPTS):
+        transaction = table.loaded.newTransaction()  # reads the table again
+        current = transaction.startMetadata().currentSnapshot()
+        has = dict(tasks_of(table, current.snapshotId()))
+        gone = [task for task in old if _key(task) not in has]
+        if gone or transaction.startMetadata().ref(branch) is None:
+            raise CollisionError(f"another writer has changed {len(gone):,} of the files meanwhile")
+        update = transaction.newOverwrite()
+        for task in old:
+            update.deleteFile(task.file())
+        for task in new:
+            update.addFile(task.file())
+        update.set(REMOVED, request)
+        update.commit()
+        # A manifest has the bounds of the files that were removed from it, up to its next version.
+        rewrite = transaction.rewriteManifests().clusterBy(_constant(table))
+        rewrite.set(REMOVED, request)
+        rewrite.commit()
+        transaction.manageSnapshots().removeBranch(branch).commit()
+        snapshot = transaction.currentMetadata().currentSnapshot()
+        if commit_prepared(table, transaction, snapshot):
+            return int(snapshot.snapshotId())
+    raise CollisionError("Other writers keep changing the table.")
+
+
+def _key(task: Any) -> tuple[str, tuple[str, ...]]:
+    return str(task.file().location()), tuple(sorted(str(each.location()) for each in elements(task.deletes())))
+
+
+def _constant(table: OpenTable) -> Any:
+    """A function of the JVM that gives each file the same cluster."""
+    # A map is a function in Scala.
+    nothing = getattr(java_class(table.spark, "scala.collection.immutable.Map$"), "MODULE$").empty()
+    constant = nothing.withDefaultValue("")
+    return java_class(table.spark, "scala.jdk.javaapi.FunctionConverters").asJavaFunction(constant)

@@ -1,0 +1,168 @@
+"""What the account of removals says: rows that the tables would have if nobody had removed them.
+
+Checks of what landed read views of the tables with such rows in place of those that were removed: with their places,
+reasons and counts, and without values. So a unit that was erased is neither lost, nor allowed to be there again.
+"""
+
+from dataclasses import astuple, replace
+
+from lakeproof.catalog import CATALOG
+from lakeproof.tables.names import (
+    ATTEMPT,
+    LETTER,
+    LETTER_REASONS,
+    MICRO_BATCH_ID,
+    OUTCOME,
+    POSITION,
+    REASONS,
+    REPLAY,
+    REQUEST,
+    RESCUED,
+    SALVAGED,
+    SOURCE,
+    Removal,
+    StreamTables,
+)
+from reader.connect import Session
+from reader.views import MEMORY
+
+IS_REMOVED = "_removed"
+"""Column of the views: whether a row was removed."""
+_VIEW = f"{MEMORY}.main.verify_whole_"
+_ACCOUNT = f"{MEMORY}.main.verify_removals"
+_CODED = "[{'code': code, 'path': NULL::VARCHAR, 'detail': NULL::VARCHAR} FOR code IN string_split(codes, '+')]"
+_FAILED = (
+    "CASE WHEN (facts ->> 'reasons')::BIGINT > 0 THEN [{'code': '', 'path': NULL::VARCHAR, 'detail': NULL::VARCHAR} "
+    "FOR each IN range((facts ->> 'reasons')::BIGINT)] END"
+)
+_FACTS = {
+    LETTER: "INTEGER",
+    LETTER_REASONS: "VARCHAR",
+    ATTEMPT: "INTEGER",
+    REPLAY: "BIGINT",
+    OUTCOME: "VARCHAR",
+    SALVAGED: "BIGINT",
+    "transform": "VARCHAR",
+    "transform_digest": "VARCHAR",
+    "_ingested_at": "TIMESTAMPTZ",
+    "_contract_version": "VARCHAR",
+}
+
+
+class Removals:
+    """The account of a stream; `exists` says whether it has one.
+
+    A row of the account that is still in its table does not count as removed. To find such rows, the places of all rows
+    are read; `is_trusted` does so only if an erasure is unfinished.
+    """
+
+    def __init__(self, session: Session, names: StreamTables, *, exists: bool, is_trusted: bool = False) -> None:
+        self._session = session
+        self._names = names
+        self._has_attempts = False
+        self._is_trusted = is_trusted
+        self.exists = exists
+        self.unfinished: list[str] = []
+        """Ids of the erasures that were begun and not finished."""
+
+    def load(self, *, has_attempts: bool) -> None:
+        """Read the account."""
+        self._has_attempts = has_attempts
+        if not self.exists:
+            return
+        fetch, names = self._session.fetch, self._names
+        fetch(f"CREATE OR REPLACE TABLE {_ACCOUNT} AS SELECT *, false AS is_there FROM {names.removals}")  # noqa: S608
+        rows = fetch(
+            f"SELECT {REQUEST} FROM {_ACCOUNT} "  # noqa: S608
+            f"GROUP BY {REQUEST} HAVING NOT bool_or(what = '{Removal.COMPLETE}') ORDER BY ALL"
+        )
+        self.unfinished = [request for (request,) in rows]
+        if self._is_trusted and not self.unfinished:
+            return
+        for table, same in (
+            (names.bronze, ""),
+            (names.dead_letters, f"AND coalesce(held.{ATTEMPT}, 1) = coalesce(gone.{LETTER}, 1)"),
+            *[(names.attempts, f"AND held.{LETTER} = gone.{LETTER} AND held.{ATTEMPT} = gone.{ATTEMPT}")]
+            * has_attempts,
+        ):
+            fetch(
+                f"UPDATE {_ACCOUNT} AS gone SET is_there = true FROM {table} AS held "  # noqa: S608
+                f"WHERE gone.\"table\" = '{table}' AND held.{SOURCE} = gone.source "
+                f"AND held.{POSITION} = gone.{POSITION} {same}"
+            )
+
+    def whole(self) -> StreamTables:
+        """Create the views of the tables with what was removed; return their names in place of those of the tables."""
+        names = self._names
+        if not self.exists:
+            return names
+        rescued = f"map(range(rescued)::VARCHAR[], ['' FOR each IN range(rescued)]) AS {RESCUED}"
+        has_rescued = RESCUED in self._session.columns(names.bronze)
+        place = f"source AS {SOURCE}, {POSITION}, micro_batch_id AS {MICRO_BATCH_ID}, true AS {IS_REMOVED}"
+        letter = f"coalesce({LETTER}, 1) AS {ATTEMPT}, {_CODED} AS {REASONS}"
+        views = {
+            "bronze": self._view("bronze", names.bronze, f"{place}{f', {rescued}' * has_rescued}"),
+            "dead_letters": self._view("dead_letters", names.dead_letters, f"{place}, {letter}"),
+        }
+        if self._has_attempts:
+            facts = ", ".join(f"(facts ->> '{name}')::{kind} AS {name}" for name, kind in _FACTS.items())
+            views["attempts"] = self._view("attempts", names.attempts, f"{place}, {facts}, {_FAILED} AS {REASONS}")
+        return replace(names, **views)
+
+    def _view(self, kind: str, table: str, columns: str) -> str:
+        view = f"{_VIEW}{kind}"
+        self._session.fetch(
+            f"CREATE OR REPLACE VIEW {view} AS SELECT *, false AS {IS_REMOVED} FROM {CATALOG}.{table} "  # noqa: S608
+            f"UNION ALL BY NAME SELECT {columns} FROM {_gone(table)}"
+        )
+        return view
+
+    def hashes_of(self, table: str) -> str | None:
+        """SQL of the hashes of what was removed from a table, by micro-batch."""
+        if not self.exists:
+            return None
+        return f"SELECT micro_batch_id AS micro_batch, rows, hash FROM {_gone(table)}"  # noqa: S608
+
+    def erased(self) -> dict[str, int]:
+        """How many units of each source were erased."""
+        if not self.exists:
+            return {}
+        tables = f"'{self._names.bronze}', '{self._names.dead_letters}'"
+        return dict(
+            self._session.fetch(
+                f"SELECT source, count(DISTINCT {POSITION}) FROM {_ACCOUNT} "  # noqa: S608
+                f"WHERE what = '{Removal.ERASED}' AND NOT is_there AND \"table\" IN ({tables}) GROUP BY source"
+            )
+        )
+
+    def totals(self) -> list[tuple[str, int]]:
+        """How many rows were removed, by table."""
+        if not self.exists:
+            return []
+        return self._session.fetch(
+            f'SELECT "table", sum(rows)::BIGINT FROM {_ACCOUNT} '  # noqa: S608
+            f"WHERE NOT is_there AND what = '{Removal.ERASED}' GROUP BY ALL ORDER BY ALL"
+        )
+
+    def still_there(self) -> list[tuple[str, int, list[str]]]:
+        """Tables that have rows that the account says were removed: how many, and the first few."""
+        if not self.exists:
+            return []
+        return self._session.fetch(
+            f"SELECT \"table\", count(*), list(source || ', position ' || {POSITION})[:5] "  # noqa: S608
+            f"FROM {_ACCOUNT} WHERE is_there GROUP BY ALL ORDER BY ALL"
+        )
+
+
+def _gone(table: str) -> str:
+    return f"(SELECT * FROM {_ACCOUNT} WHERE NOT is_there AND \"table\" = '{table}')"  # noqa: S608
+
+
+def not_removed(session: Session, table: str) -> str:
+    """SQL of whether a row of a table, or of its view, is there."""
+    return f"NOT {IS_REMOVED}" if IS_REMOVED in session.columns(table) else "true"
+
+
+def qualified(names: StreamTables) -> StreamTables:
+    """The names as a view has to write them, which looks in its own catalog."""
+    return StreamTables(*(each if each.startswith(MEMORY) else f"{CATALOG}.{each}" for each in astuple(names)))

@@ -1,0 +1,337 @@
+"""``consumer erase``: a person is gone from every file, and all the rest is as if they had never landed."""
+
+import gzip
+import json
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.consumer.direct import drain_directly
+from tests.consumer.lake import SessionOf
+from tests.consumer.replays import Landing, check_clean, content, drain, verify
+from tests.lakes import changed
+from tests.servers import KafkaServer
+
+from consumer.app import erase as module
+from consumer.app.erase import Erased, as_json, erase, lines
+from consumer.asked import asked_to_run
+from consumer.erasure.condition import Condition, read_condition
+from consumer.layers.base import take
+from consumer.layers.registry import layers_of
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
+from lakeproof.errors import UsageError
+from lakeproof.holds import hold, release
+from lakeproof.settings import Settings, settings_of
+from lakeproof.state.lease import LeaseHeldError, lease
+from lakeproof.state.proofs import Kind
+from reader.verify.book.book import OTHER_THAN_BOOKED
+from reader.verify.check import Status
+from reader.verify.checks.removals import STILL_THERE
+
+pytestmark = pytest.mark.spark
+
+STREAM = "visits"
+PERSON = "wanda-4711-ü"
+WHERE = f"user_id = '{PERSON}'"
+_CONTRACT = """\
+apiVersion: v3.2.0
+kind: DataContract
+id: visits
+version: 1.0.0
+status: active
+customProperties:
+  - {property: eventTime, value: at}
+  - {property: silverHorizon, value: 1 hour}
+  - {property: driftPolicy, value: rescue}
+schema:
+  - name: visits
+    properties:
+      - {name: id, logicalType: string, required: true, primaryKey: true}
+      - {name: user_id, logicalType: string, required: true}
+      - {name: at, logicalType: timestamp, required: true}
+      - {name: amount, logicalType: integer}
+"""
+_PRODUCT = """\
+name: spent
+silver: visits
+description: What was spent.
+keys: [user_id]
+window:
+  size: 1 hour
+measures:
+  visits: count(*)
+  amount: sum(amount)
+"""
+_AT = {"_micro_batch_id", "_landed_at", "_ingested_at", "_decided_at", "_updated_at"}
+TABLES = ("bronze.visits", "dead_letters.visits", "silver.visits", "silver.visits_conflicts", "silver.visits_late")
+
+
+def visit(number: int, user: str = "karl", at: str = "06:00", **fields: Any) -> bytes:
+    whole = {"id": f"v{number}", "user_id": user, "at": f"2026-11-21T{at}:00Z", "amount": number} | fields
+    return json.dumps(whole).encode()  # with ü escaped
+
+
+def batch(*records: bytes) -> bytes:
+    return b"[" + b", ".join(records) + b"]"
+
+
+# What landed, in two runs: of others, and of the person, who comes last in each batch, so that positions are the same.
+_LATE = visit(90, at="01:00")
+FIRST = [
+    ([visit(1), visit(2, "lisa")], [visit(10, PERSON, "06:10"), visit(11, PERSON, "09:00")]),
+    ([visit(3), visit(3, amount=30)], [visit(12, PERSON), visit(12, PERSON, amount=5)]),  # conflicts
+    ([visit(4), visit(5, at="not a time")], [visit(13, PERSON, amount="much"), visit(14, "lisa", friend=PERSON)]),
+    ([visit(6), visit(6)], [visit(15, PERSON, "no time"), visit(16, PERSON), visit(16, PERSON)]),
+]
+SECOND = [([visit(7, at="08:30"), _LATE], [visit(17, PERSON, "01:00")]), ([visit(8, at="07:30")], [])]
+CUT = batch(visit(20), visit(21, PERSON))[:-9]
+
+
+@dataclass
+class Lakes:
+    """A lake that has the person, and one that never had them."""
+
+    settings: Settings
+    control: Settings
+    landing: Landing
+    session_of: SessionOf
+
+    def fill(self) -> None:
+        for number, run in enumerate((FIRST, SECOND)):
+            for settings, with_person in ((self.settings, True), (self.control, False)):
+                whole = [batch(*others, *(person if with_person else ())) for others, person in run]
+                landing = self.landing if with_person else self._of_control
+                more = [CUT, gzip.compress(CUT)] if with_person and not number else []
+                landing.land([settings], *whole, *(more if landing.kafka else more[:1]))
+                self.drain(settings, landing)
+
+    def __post_init__(self) -> None:
+        topic = self.landing.kafka.new_topic() if self.landing.kafka else ""
+        self._of_control = Landing(self.landing.kafka, topic, STREAM)
+
+    def drain(self, settings: Settings, landing: Landing | None = None) -> None:
+        """Take what has landed through all layers."""
+        landing = landing or self.landing
+        settings = landing.of(settings)
+        if landing.kafka:
+            drain(settings, self.session_of, landing.source, STREAM)
+            return
+        spark = self.session_of(settings)
+        drain_directly(spark, changed(settings, LAKE_SETTLE_SECONDS=0), STREAM)
+        for layer in layers_of(asked_to_run(settings, [STREAM], None)):
+            with lease(settings.state.database, layer.lease_name) as held, closing(layer):
+                layer.prepare(open_catalog(settings))
+                layer.open(spark)
+                while take(layer, spark, held):
+                    pass
+
+    def erase(self, where: str = WHERE, **options: Any) -> Erased:
+        settings = self.landing.of(self.settings)
+        condition = read_condition(where, load_contract(settings.contracts, STREAM))
+        return erase(settings, STREAM, condition, lambda: self.session_of(settings), **options)
+
+
+def lakes_of(folder: Path, session_of: SessionOf, kafka: KafkaServer | None) -> Lakes:
+    made = []
+    for name in ("lake", "control"):
+        settings = settings_of(
+            {
+                "LAKE_HOME": folder / name,
+                "LAKE_CONTRACTS": folder / "contracts",
+                "LAKE_GOLD": folder / "gold",
+                "LAKE_ERASURE_KEY": "a key of the operator",
+            }
+        )
+        made.append(settings)
+    made[0].contracts.mkdir()
+    made[0].gold.mkdir()
+    (made[0].contracts / f"{STREAM}.yaml").write_text(_CONTRACT)
+    (made[0].gold / "spent.yaml").write_text(_PRODUCT)
+    landing = Landing(kafka, kafka.new_topic() if kafka else "", STREAM)
+    return Lakes(made[0], made[1], landing, session_of)
+
+
+def traces(settings: Settings) -> list[str]:
+    """Files of a lake that have the person."""
+    found = []
+    for path in settings.home.rglob("*"):
+        if not path.is_file():
+            continue
+        raw = path.read_bytes()
+        if raw.startswith(b"PAR1"):
+            raw = json.dumps(pq.read_table(path).to_pylist(), default=str, ensure_ascii=False).encode()
+        text = raw.decode("utf-8", "replace")
+        if any(each in text for each in (PERSON, "wanda-4711", "wanda")):
+            found.append(str(path.relative_to(settings.home)))
+    return found
+
+
+class Killed(BaseException):
+    """Ends an erasure at one of its steps."""
+
+
+@pytest.fixture(scope="module", params=["files", "kafka"])
+def erased(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, session_of: SessionOf
+) -> tuple[Lakes, Erased, Erased]:
+    """Lakes after an erasure that was killed, or that a reader kept from being complete; what it said, and before."""
+    kafka = request.getfixturevalue("kafka") if request.param == "kafka" else None
+    lakes = lakes_of(tmp_path_factory.mktemp("erase"), session_of, kafka)
+    lakes.fill()
+    settings = lakes.landing.of(lakes.settings)
+    check_clean(verify(settings, STREAM))
+    before = [path for path in settings.home.rglob("*") if path.is_file()]
+    asked = lakes.erase(dry_run=True)
+    assert [path for path in settings.home.rglob("*") if path.is_file()] == before
+    (interrupted if request.param == "files" else held)(lakes, settings)
+    return lakes, asked, lakes.erase()
+
+
+def interrupted(lakes: Lakes, settings: Settings) -> None:
+    """Kill an erasure between two tables, before silver is filled again, and before old snapshots are expired."""
+    remove, seen = module.remove, []
+
+    def once(*args: Any) -> Any:
+        if seen:
+            raise Killed
+        seen.append(args)
+        return remove(*args)
+
+    for name, stop, of_tables in (
+        ("remove", once, {STILL_THERE}),  # the dead letters are gone, and bronze is as it was
+        ("_Erasure._rebuild", _kill, None),
+        ("_Erasure._forget", _kill, set()),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(f"consumer.app.erase.{name}", stop)
+            with pytest.raises(Killed):
+                lakes.erase()
+        found = verify(settings, STREAM)
+        (removals,) = found.of("removals")
+        assert "is unfinished" in removals.problems[0]
+        assert not found.clean
+        if of_tables is not None:
+            faults = {each.what for results in found.results.values() for result in results for each in result.faults}
+            assert faults == of_tables
+
+
+def _kill(*_: object) -> None:
+    raise Killed
+
+
+def held(lakes: Lakes, settings: Settings) -> None:
+    """A registered reader keeps a snapshot with the person."""
+    catalog, name = open_catalog(settings), f"bronze.{STREAM}"
+    hold(catalog, name, "reports", datetime.now(UTC) + timedelta(hours=1))
+    done = lakes.erase()
+    assert not done.is_complete
+    assert "reader reports until" in done.remains[0]
+    assert {uri.partition("/warehouse/")[2].split("/")[0] for uri in done.found_in} == {"bronze"}
+    (removals,) = verify(settings, STREAM).of("removals")
+    assert "is unfinished" in removals.problems[0]
+    release(catalog, name, "reports")
+
+
+def test_nothing_of_the_person_is_left(erased: tuple[Lakes, Erased, Erased]) -> None:
+    lakes, asked, done = erased
+    assert asked.rows == done.rows
+    assert done.found_in == []
+    assert done.remains == []
+    assert done.completed_at
+    assert traces(lakes.settings) == []
+    assert asked.batches == (2 if lakes.landing.kafka else 1)
+
+
+def test_everything_else_is_as_if_they_had_never_landed(erased: tuple[Lakes, Erased, Erased]) -> None:
+    lakes, _, _ = erased
+    for table in (*TABLES, "gold.spent"):
+        assert same(lakes.settings, table) == same(lakes.control, table), table
+    assert same(lakes.settings, "silver.visits_conflicts")
+    assert same(lakes.settings, "silver.visits_late")
+
+
+def same(settings: Settings, table: str) -> list[str]:
+    found = content(settings, table, but=frozenset(_AT | {"_source", "_winner_source"}))
+    assert found or table == "silver.visits_late"
+    return found
+
+
+def test_verify_says_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
+    lakes, _, done = erased
+    settings = lakes.landing.of(lakes.settings)
+    for kind in (Kind.NEW, Kind.ALL, Kind.NEW):
+        found = verify(settings, STREAM, kind=kind)
+        check_clean_of_erased(found)
+        (removals,) = found.of("removals")
+        assert {each["table"]: each["rows"] for each in removals.facts["removed"]} == done.rows
+    # The next run goes on.
+    lakes.landing.land([lakes.settings], batch(visit(50)))
+    lakes.drain(lakes.settings)
+    check_clean_of_erased(verify(settings, STREAM, kind=Kind.NEW))
+    assert lakes.erase().rows == {}
+
+
+def check_clean_of_erased(found: Any) -> None:
+    results = [result for each in found.results.values() for result in each]
+    wrong = [(result.name, result.faults, result.problems) for result in results if not result.clean]
+    assert wrong == [], wrong
+    assert Status.ERASED in {finding.what for finding in found.landed.findings}
+
+
+def test_faults_are_found_beside_what_was_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
+    lakes, _, _ = erased
+    settings = lakes.landing.of(lakes.settings)
+    table = open_catalog(settings).load_table(f"bronze.{STREAM}")
+    rows = table.scan().to_arrow().sort_by([("_micro_batch_id", "ascending"), ("id", "ascending")])
+    source, position = removed_place(settings)
+    again = rows.slice(3, 1)
+    for column, value in (("_source", source), ("_position", position)):
+        field = rows.schema.field(column)
+        again = again.set_column(rows.schema.get_field_index(column), field, pa.array([value], field.type))
+    altered = rows.slice(0, 1)
+    field = rows.schema.field("amount")
+    altered = altered.set_column(rows.schema.get_field_index("amount"), field, pa.array([999], field.type))
+    before = table.current_snapshot()
+    assert before
+    table.overwrite(pa.concat_tables([altered, rows.slice(2), again]))  # and the second one is missing
+    try:
+        found = verify(settings, STREAM)
+        faults = {each.what for results in found.results.values() for result in results for each in result.faults}
+        assert {STILL_THERE, OTHER_THAN_BOOKED} <= faults
+        assert faults & {Status.LOST, Status.CHANGED}
+    finally:
+        spark = lakes.session_of(settings)
+        spark.sql(f"CALL lake.system.rollback_to_snapshot('bronze.{STREAM}', {before.snapshot_id})")
+
+
+def removed_place(settings: Settings) -> tuple[str, int]:
+    rows = open_catalog(settings).load_table(f"ledger.{STREAM}_removals").scan("rows > 0").to_arrow().to_pylist()
+    row = next(each for each in rows if each["table"] == f"bronze.{STREAM}")
+    return row["source"], row["_position"]
+
+
+def test_the_account_says_nothing_of_the_person(erased: tuple[Lakes, Erased, Erased]) -> None:
+    lakes, _, done = erased
+    rows = open_catalog(lakes.settings).load_table(f"ledger.{STREAM}_removals").scan().to_arrow().to_pylist()
+    assert PERSON not in repr(rows)
+    assert {row["keyed_hash"] for row in rows} == {done.keyed_hash}
+    certificate = json.loads(as_json(done))
+    assert certificate["complete"] is True
+    assert PERSON not in repr(certificate)
+    assert f"The erasure {done.request} is complete." in list(lines(done, dry_run=False))
+
+
+def test_mistakes_have_hints(lake_settings: Settings) -> None:
+    condition = Condition(({"user_id": "u1"},))
+    with pytest.raises(UsageError, match="LAKE_ERASURE_KEY is not set") as refused:
+        erase(lake_settings, STREAM, condition, _kill)  # type: ignore[arg-type]
+    assert "keep it" in refused.value.hint
+    settings = changed(lake_settings, LAKE_ERASURE_KEY="a key of the operator")
+    with lease(settings.state.database, STREAM), pytest.raises(LeaseHeldError):
+        erase(settings, STREAM, condition, _kill)  # type: ignore[arg-type]

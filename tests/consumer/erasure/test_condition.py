@@ -1,0 +1,117 @@
+"""Whom an erasure is for: what a condition may say, and what it finds."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from consumer.erasure.condition import Condition, read_condition
+from consumer.erasure.search import is_in_file
+from lakeproof.contracts import Contract, load_contract
+from lakeproof.errors import UsageError
+
+_CONTRACT = """\
+apiVersion: v3.2.0
+kind: DataContract
+id: visits
+version: 1.0.0
+status: active
+customProperties:
+  - {property: eventTime, value: at}
+schema:
+  - name: visits
+    properties:
+      - {name: user_id, logicalType: string}
+      - {name: number, logicalType: integer}
+      - {name: at, logicalType: timestamp}
+      - name: owner
+        logicalType: object
+        properties: [{name: mail, logicalType: string}]
+"""
+
+
+@pytest.fixture(scope="module")
+def contract(tmp_path_factory: pytest.TempPathFactory) -> Contract:
+    folder: Path = tmp_path_factory.mktemp("contracts")
+    (folder / "visits.yaml").write_text(_CONTRACT)
+    return load_contract(folder, "visits")
+
+
+def of_person(text: str) -> Condition:
+    return Condition(({"user_id": text},))
+
+
+def test_fields_are_compared_with_values(contract: Contract) -> None:
+    found = read_condition("user_id IN ('a', 'b') AND (number = 1 OR owner.mail = 'm')", contract)
+    assert [dict(each) for each in found.alternatives] == [
+        {"user_id": "a", "number": 1},
+        {"user_id": "a", "owner.mail": "m"},
+        {"user_id": "b", "number": 1},
+        {"user_id": "b", "owner.mail": "m"},
+    ]
+    key = SecretStr("k" * 16)
+    turned = read_condition("(owner.mail = 'm' OR 1 = number) AND user_id IN ('b', 'a')", contract)
+    assert turned.keyed_hash(key) == found.keyed_hash(key) != found.keyed_hash(SecretStr("other" * 4))
+    assert found.is_in_record({"user_id": "b", "owner": {"mail": "m"}})
+    assert not found.is_in_record({"user_id": "b", "owner": {"mail": "n"}, "number": True})
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("user_id LIKE 'a%'", "cannot be used in an erasure"),
+        ("number > 1", "cannot be used"),
+        ("NOT user_id = 'a'", "cannot be used"),
+        ("user_id = owner", "is not a value"),
+        ("lower(user_id) = 'a'", "is not a field"),
+        ("user = 'a'", "is not a field of the contract of visits"),
+        ("user_id = 1", "cannot be compared with the field user_id"),
+        ("user_id = ''", "cannot be compared"),
+        ("number = '1'", "cannot be compared"),
+        ("at = '2026-01-01'", "cannot be compared"),
+        ("user_id = 'a' AND user_id = 'b'", "no record can meet"),
+        ("user_id = 'a'; DROP TABLE x", "expected a condition"),
+        ("user_id = ", "is not a condition"),
+        ("true", "cannot be used"),
+    ],
+)
+def test_anything_else_is_refused(where: str, said: str, contract: Contract) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        read_condition(where, contract)
+    assert refused.value.hint
+
+
+@given(st.text(min_size=1), st.booleans(), st.booleans())
+def test_a_value_is_found_however_it_is_written(text: str, ascii_only: bool, packed: bool) -> None:
+    record = {"friends": [{"name": text}], "other": 1}
+    raw = json.dumps(record, ensure_ascii=ascii_only).encode(errors="surrogatepass")
+    raw = raw[:-8]  # it was cut short
+    assert of_person(text).is_in_bytes(gzip.compress(raw) if packed else raw)
+
+
+def test_a_part_of_a_word_is_somebody_else() -> None:
+    assert of_person("u1").is_in_bytes(b'{"a": "u1"')
+    assert of_person("u1").is_in_bytes(b'{"a": "\\u0075\\u0031"')
+    assert of_person("u1").is_in_bytes('{"a": "u1"'.encode("utf-16"))
+    for other in (b'{"a": "u12"', b'{"a": "xu1"', b'{"a": "u1_"'):
+        assert not of_person("u1").is_in_bytes(other)
+    number = Condition(({"number": 5},))
+    assert number.is_in_bytes(b'[{"number" : 5}, {')
+    assert not number.is_in_bytes(b'[{"number": 55, "amount": 5}, {"number": 5.5')
+
+
+def test_damaged_files_are_searched_up_to_the_damage() -> None:
+    whole = gzip.compress(b'{"a": "person-1"}' * 1000)
+    assert of_person("person-1").is_in_bytes(whole[: len(whole) // 2])
+    assert of_person("person-1").is_in_bytes(whole + b"\x1f\x8bnonsense")
+
+
+def test_values_of_several_fields_must_be_in_one_record() -> None:
+    both = Condition(({"tenant": "t1", "user_id": "u1"},))
+    records = [{"tenant": "t1", "user_id": "u2"}, {"tenant": "t2", "user_id": "u1"}]
+    assert not is_in_file(both, json.dumps(records).encode())
+    assert is_in_file(both, json.dumps([*records, {"tenant": "t1", "user_id": "u1"}]).encode())
