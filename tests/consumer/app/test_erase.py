@@ -30,6 +30,8 @@ from lakeproof.holds import hold, release
 from lakeproof.settings import Settings, settings_of
 from lakeproof.state.lease import LeaseHeldError, lease
 from lakeproof.state.proofs import Kind
+from reader.connect import connect
+from reader.page.collect import collect
 from reader.verify.book.book import OTHER_THAN_BOOKED
 from reader.verify.check import Status
 from reader.verify.checks.removals import STILL_THERE
@@ -282,6 +284,21 @@ def check_clean_of_erased(found: Any) -> None:
     wrong = [(result.name, result.faults, result.problems) for result in results if not result.clean]
     assert wrong == [], wrong
     assert Status.ERASED in {finding.what for finding in found.landed.findings}
+
+
+def test_the_page_of_the_lake_shows_it(erased: tuple[Lakes, Erased, Erased]) -> None:
+    lakes, _, done = erased
+    settings = lakes.landing.of(lakes.settings)
+    page = collect(settings, [STREAM])
+    assert page.wrong == []
+    (stream,) = page.streams
+    assert stream.numbers["erased"].value == done.rows["bronze.visits"] + done.rows["dead_letters.visits"]
+    assert sum(reasons.letters for reasons in stream.reasons) == stream.numbers["open"].value
+    with connect(settings) as session:
+        for name in ("bronze", "open", "erased", "kept"):
+            number = stream.numbers[name]
+            ((counted,),) = session.fetch(f"SELECT {number.counted} FROM ({number.rows})")
+            assert counted == number.value, name
 
 
 def test_faults_are_found_beside_what_was_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
