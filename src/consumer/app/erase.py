@@ -23,7 +23,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.app.folders import abandoned, folders_of, left_references, orphans, remove_folder, sharing
+from consumer.app.folders import abandoned, folders_of, orphans, remove_folder, sharing, why_left
 from consumer.app.maintain import LEASE, prepare
 from consumer.app.retain import NEEDED, remove_archived, retain
 from consumer.asked import asked_to_run
@@ -279,11 +279,8 @@ class _Erasure:
             own = {*astuple(self._names)}  # which no rebuild replaces
             locations = {name: self._catalog.load_table(name).location() for name in existing if name not in own}
         for uri in abandoned(settings, folders, locations):
-            # A reader's hold ends with its table, but a backup would lose files that it can restore.
-            if kept := [each for each in left_references(settings, uri) if not each.is_hold]:
-                done.remains.append(
-                    f"{uri}, of a replaced table: kept by {', '.join(named(kept))}. Run this again then."
-                )
+            if why := why_left(settings, uri):
+                done.remains.append(f"{uri}, a folder of a replaced table: {why}")
                 continue
             remove_folder(uri, settings)
             done.folders.append(uri)

@@ -16,7 +16,7 @@ from pyiceberg.table import StaticTable, Table
 from sqlalchemy import text
 
 from lakeproof.catalog import CATALOG, database_of, pyiceberg_properties
-from lakeproof.holds import Reference, references
+from lakeproof.holds import named, references
 from lakeproof.references import Metadata, parsed
 from lakeproof.settings import Settings
 from lakeproof.storage import StoredFile, open_storage
@@ -188,10 +188,17 @@ def _is_left(settings: Settings, files: list[StoredFile]) -> bool:
     return REPLACED in found.get("properties", {}) and all(each.has_passed for each in references(found))
 
 
-def left_references(settings: Settings, uri: str) -> list[Reference]:
-    """Branches and tags of the table that a folder was of, if their time has not passed."""
+def why_left(settings: Settings, uri: str) -> str | None:
+    """Why an abandoned folder cannot be removed at once; None if it can."""
     found = _newest_metadata(settings, list(open_storage(uri, settings.s3).list()))
-    return [each for each in references(found) if not each.has_passed]
+    # A reader's hold ends with its table, but a backup would lose files that it can restore.
+    if kept := [each for each in references(found) if not each.is_hold and not each.has_passed]:
+        return f"kept by {', '.join(named(kept))}. Run this again then."
+    # A REST catalog alone could note it there. Another catalog may have tables in the same warehouse.
+    is_ours = REPLACED in found.get("properties", {}) or REBUILDING in uri
+    if settings.catalog.kind == "sql" and not is_ours:
+        return "no table of this catalog uses it. If it is of no other catalog, remove it."
+    return None
 
 
 def _newest_metadata(settings: Settings, files: list[StoredFile]) -> Metadata:
