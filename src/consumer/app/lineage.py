@@ -235,7 +235,7 @@ class _Tables:
         self._loaded: dict[str, Table | None] = {}
 
     def table(self, name: str) -> "Table | None":
-        """A table; None if it is none, or does not exist."""
+        """A table; None if the name is not of a table, or the table does not exist."""
         if ":" in name:
             return None
         if name not in self._loaded:

@@ -45,7 +45,7 @@ class Removed:
 
 
 def remove(table: OpenTable, keys: DataFrame, on: Mapping[str, str], request: str) -> Removed | None:
-    """Remove the rows with some keys; None if there are none.
+    """Remove the rows with some keys; None if no row has one.
 
     `on` has the columns of `keys`, and SQL of what each is equal to, in which `row` is a row of the table. Raises
     NotEqualError if other rows would go or change, and CollisionError if another writer changed the files meanwhile;

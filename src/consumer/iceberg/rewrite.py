@@ -99,7 +99,7 @@ def work(table: OpenTable, options: Mapping[str, str]) -> Work:
 
 
 def compact(table: OpenTable, options: Mapping[str, str]) -> Compacted | None:
-    """Rewrite small data files of a table, sorted by the time that it is partitioned by; None if there are none.
+    """Rewrite small data files of a table, sorted by the time that it is partitioned by; None if no file is small.
 
     `options` are those of Iceberg's ``rewrite_data_files``. Raises NotEqualError if the rows before and after it
     differ, and CollisionError if another writer changed the files meanwhile; the table then stays as it is.

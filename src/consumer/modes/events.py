@@ -45,7 +45,7 @@ class Event(NamedTuple):
 def parser(fields: Fields, form: TimeForm = ISO_8601) -> Callable[[bytes], Event]:
     """Return what reads the value of a message, a JSON object in UTF-8.
 
-    It raises :class:`BadMessageError` for a message that is none, lacks a field, or has one of another type.
+    Raises :class:`BadMessageError` if it is not an event, lacks a field, or has a field of another type.
     """
     names = {name: field for name, field in vars(fields).items() if field}
     read_time: Callable[[Any], Any] = field_converter(PrimitiveType.TIMESTAMP, form)

@@ -223,7 +223,7 @@ class _Work:
         return [index for index, outcome in enumerate(outcomes) if outcome is ReplayOutcome.CLOSED]
 
     def _bytes(self, letters: _Letters, index: int, outcome: _Outcome) -> bytes | None:
-        """The bytes to be judged of a letter; None if there are none: then the outcome says why."""
+        """The bytes of a letter to judge; None without bytes, for which the outcome gives the reason."""
         raw = letters.raws[index]
         if self._task.is_repeated:
             known: bytes | None = letters.rows.column(TRANSFORMED)[index].as_py()
@@ -452,7 +452,7 @@ _PASSED = _Outcome()
 
 
 def _column(values: list[Any], rows: int, kind: Any) -> Any:
-    """A column of some values; null if there are none."""
+    """A column of some values; null for an empty list."""
     return pa.array(values, kind) if values else pa.nulls(rows, kind)
 
 
