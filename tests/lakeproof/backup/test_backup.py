@@ -248,7 +248,12 @@ def test_writers_go_on_during_backups(any_lake: Settings) -> None:
 
     writer = threading.Thread(target=write)
     writer.start()
-    made = [back_up(any_lake, folder_at(any_lake, None), WEEK) for _ in range(3)]
+    made = []
+    for _ in range(3):
+        made.append(back_up(any_lake, folder_at(any_lake, None), WEEK))
+        before = len(written)
+        while len(written) == before and writer.is_alive():
+            time.sleep(0.01)
     ended.set()
     writer.join()
     assert not errors
