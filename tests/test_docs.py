@@ -220,17 +220,24 @@ def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> Non
         hashes = (f"select '{table}' as name, sum(hash(t))::varchar as content from {table} t" for table in tables)
         return shell(f'reader sql "{" union all ".join(hashes)}" --format csv', home)
 
-    before, written = snapshots(), content()
+    before = snapshots()
     assert {table for table, found in before.items() if len(found) < 2} == {"ops.schema_changes"}
+    own, held, page = blocks("docs/operations/maintenance.md", "sh")
+    # Its procedures take half a minute a table on a busy machine: those of two layers, with and without deletes.
+    assert all(f'"{namespace}"' in page for (namespace,) in catalog.list_namespaces())
+    page = re.sub(r"LAYERS = {.*}", 'LAYERS = {"bronze", "gold"}', page)
+    tables = [table for table in tables if table.startswith(("bronze.", "gold."))]
+    written = content()
     # As if all had been written a week ago, and something had been left beside each table.
-    orphans = [folder / "data" / "orphan.parquet" for folder in warehouse.glob("*/*")]
+    orphans = [
+        folder / "data" / "orphan.parquet" for layer in ("bronze", "gold") for folder in warehouse.glob(f"{layer}/*")
+    ]
     for orphan in orphans:
         orphan.parent.mkdir(exist_ok=True)
         orphan.write_bytes(b"nobody's")
     week_ago = time.time() - 7 * 86_400
     for path in warehouse.rglob("*"):
         os.utime(path, (week_ago, week_ago))
-    own, held, page = blocks("docs/operations/maintenance.md", "sh")
     assert "timedelta(days=1)" in page
     done = shell(page.replace("timedelta(days=1)", "timedelta(0)").replace("target/", f"{tmp_path}/"), home | JARS)
     assert done.count("rewritten_data_files_count") == len(tables)
@@ -246,7 +253,9 @@ def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> Non
     assert "ops.schema_changes: 1 data file, 0 to compact;" in said
     assert "Nothing was changed." in said
     assert re.search(
-        r"^silver\.sensors: data files \d; .*; snapshots \d → 1; 0 orphan files removed\.$", said, re.MULTILINE
+        r"^silver\.sensors: data files \d+( → \d)?; .*; snapshots \d+ → 1; 0 orphan files removed\.$",
+        said,
+        re.MULTILINE,
     )
     assert "Clean: each landed unit is in exactly one table, once." in shell("reader verify", home)
 
