@@ -2,9 +2,9 @@
 # Print the address of the consumer's Spark UI, and open it. If a port is in use, Spark takes the next one.
 source "$(dirname "$0")/../common.sh"
 
-# The first answer of a UI takes half a minute on a busy machine.
 first=$(setting spark_ui_port)
 for port in $(seq "$first" $((first + 16))); do
+  # A minute: the first answer of a UI takes half of that on a busy machine.
   if curl --silent --fail --noproxy "*" --max-time 60 "http://127.0.0.1:$port/api/v1/applications" | grep -q '"lakeproof consumer'; then
     say "The consumer's Spark UI: http://127.0.0.1:$port"
     "$(command -v xdg-open || command -v open || echo true)" "http://127.0.0.1:$port" >/dev/null 2>&1 || true

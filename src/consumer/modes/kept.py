@@ -36,7 +36,7 @@ class Keys(Buckets):
 
     @property
     def progress(self) -> Progress | None:
-        """Which commit they belong to; None if there are none."""
+        """The commit that the keys belong to; None before the first one."""
         recorded = self.recorded
         return Progress(*recorded) if recorded else None
 

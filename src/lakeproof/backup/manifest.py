@@ -108,7 +108,7 @@ class Folder:
         return content
 
     def manifest(self) -> Manifest:
-        """The manifest of a backup; raise UsageError if this is none."""
+        """The manifest of a backup; raise UsageError if this is not a backup."""
         try:
             return Manifest.parse(self.storage.read(f"{self.uri}/{MANIFEST}"), str(self))
         except FileAbsentError:

@@ -32,7 +32,7 @@ def put_back(text: str, values: Sequence[tuple[str, str]]) -> str:
 
 
 def steps_of(path: str) -> list[str | int]:
-    """Keys and indexes of a JSONPath of ``_rescued``; empty if it is none."""
+    """Keys and indexes of a JSONPath of ``_rescued``; empty if it is not a JSONPath."""
     steps: list[str | int] = []
     at = 1
     while path.startswith("$") and at < len(path) and (match := _STEP.match(path, at)):

@@ -149,7 +149,7 @@ class FileSource(Source[LandedFile]):
         return spark.readStream.format(source.name()).load()
 
     def held(self, rows: DataFrame, micro_batch_id: int) -> Held[LandedFile] | None:  # noqa: ARG002 - rows say all
-        """Read the rows of a micro-batch; None where there are none."""
+        """Read the rows of a micro-batch; None if it has no rows, or if Spark repeats it."""
         found: list[dict[str, Any]] = rows.toArrow().to_pylist()
         if not found:  # a new checkpoint begins with an empty micro-batch
             return None
