@@ -12,7 +12,6 @@ from lakeproof.tables.names import (
     LETTER_REASONS,
     OUTCOME,
     REPLAY,
-    REQUEST,
     Removal,
     ReplayOutcome,
     SilverTables,
@@ -20,6 +19,7 @@ from lakeproof.tables.names import (
 )
 from reader.connect import Session
 from reader.page.model import Ledger, MicroBatchRow
+from reader.verify.tables.removals import unfinished
 from reader.views import MEMORY
 
 LEDGER = f"{MEMORY}.main.page_ledger"
@@ -112,17 +112,13 @@ def without_erased(session: Session, total: Ledger, removals: str, names: Stream
         f"WHERE what = '{Removal.ERASED}'",
         [names.bronze, names.dead_letters],
     )
-    unfinished = session.fetch(
-        f"SELECT {REQUEST} FROM {removals} "  # noqa: S608
-        f"GROUP BY ALL HAVING NOT bool_or(what = '{Removal.COMPLETE}')"
-    )
     return replace(
         total,
         bronze=total.bronze - bronze,
         letters=total.letters - letters,
         closed=total.closed - closed,
         erased=bronze + letters,
-        is_erasing=bool(unfinished),
+        is_erasing=bool(unfinished(session, removals)),
     )
 
 

@@ -72,11 +72,7 @@ class Removals:
             return
         fetch, names = self._session.fetch, self._names
         fetch(f"CREATE OR REPLACE TABLE {_ACCOUNT} AS SELECT *, false AS is_there FROM {names.removals}")  # noqa: S608
-        rows = fetch(
-            f"SELECT {REQUEST} FROM {_ACCOUNT} "  # noqa: S608
-            f"GROUP BY {REQUEST} HAVING NOT bool_or(what = '{Removal.COMPLETE}') ORDER BY ALL"
-        )
-        self.unfinished = [request for (request,) in rows]
+        self.unfinished = unfinished(self._session, _ACCOUNT)
         if self._is_trusted and not self.unfinished:
             return
         for table, same in (
@@ -152,6 +148,15 @@ class Removals:
             f"SELECT \"table\", count(*), list(source || ', position ' || {POSITION})[:5] "  # noqa: S608
             f"FROM {_ACCOUNT} WHERE is_there GROUP BY ALL ORDER BY ALL"
         )
+
+
+def unfinished(session: Session, account: str) -> list[str]:
+    """Ids of the erasures that were begun and not finished; `account` is the table of removals, or SQL of its rows."""
+    rows = session.fetch(
+        f"SELECT {REQUEST} FROM {account} "  # noqa: S608
+        f"GROUP BY {REQUEST} HAVING NOT bool_or(what = '{Removal.COMPLETE}') ORDER BY ALL"
+    )
+    return [request for (request,) in rows]
 
 
 def _gone(table: str) -> str:
