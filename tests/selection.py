@@ -1,7 +1,7 @@
-"""Which tests run by default, and which only with ``ALL=1``.
+"""Which tests run by default, which with ``ALL=1``, and which on demand.
 
-Tests that are marked ``all`` run with ``ALL=1``, and where they are named on the command line. A grid of crashes runs
-the combinations that `grid` chooses, and by default fewer of them; by default property tests run fewer examples.
+Tests that are marked ``all`` run with ``ALL=1``, and where they are named on the command line; property tests run more
+examples then. Tests that are marked ``long`` run with ``-m long``: other combinations of a grid, and what takes long.
 """
 
 import os
@@ -30,8 +30,8 @@ def only_with_all(*values: object, **named: Any) -> Any:
 def grid(**axes: Sequence[Any] | Mapping[str, Any]) -> pytest.MarkDecorator:
     """Parametrize a test with combinations of the axes, chosen to cover each pair of values of two axes.
 
-    By default the combinations cover each value of each axis. An axis is a sequence of values, or a mapping of names to
-    values. Grids of more axes run whole in ``make chaos``.
+    Those that cover each value of each axis run by default, the others on demand. An axis is a sequence of values, or
+    a mapping of names to values. Grids of more axes run whole in ``make chaos``.
     """
     named = [
         list(axis.items()) if isinstance(axis, Mapping) else [(str(value), value) for value in axis]
@@ -44,7 +44,7 @@ def grid(**axes: Sequence[Any] | Mapping[str, Any]) -> pytest.MarkDecorator:
     for case in product(*named):
         name = tuple(name for name, _ in case)
         if name in chosen:
-            marks = [] if name in by_default else [pytest.mark.all]
+            marks = [] if name in by_default else [pytest.mark.long]
             cases.append(pytest.param(*(value for _, value in case), id="-".join(name), marks=marks))
     return pytest.mark.parametrize(list(axes), cases)
 

@@ -113,9 +113,8 @@ def test_the_demo_from_start_to_clean(make):
     assert not make.home.exists()
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.slow
 def test_the_demo_of_sensors_over_a_topic(make):
     make.environment["LAKE_KAFKA_BOOTSTRAP_SERVERS"] = f"127.0.0.1:{free_port()}"
     start = make("start", "SOURCE=kafka", "STREAM=sensors")
@@ -130,9 +129,8 @@ def test_the_demo_of_sensors_over_a_topic(make):
     assert not make.home.exists()
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.slow
 def test_the_demo_of_the_clickstream(make):
     make.environment["LAKE_KAFKA_BOOTSTRAP_SERVERS"] = f"127.0.0.1:{free_port()}"
     make.environment["LAKE_COLLECTOR_PORT"] = str(free_port())

@@ -182,7 +182,7 @@ def test_the_page_about_erasure_says_how(walked: tuple[dict[str, str], str], tmp
     assert json.loads((tmp_path / "erased.json").read_text())["complete"] is True
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_page_about_monitoring_watches_a_consumer(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
     scrape, *_ = blocks("docs/operations/monitor.md", "sh")
@@ -196,7 +196,7 @@ def test_the_page_about_monitoring_watches_a_consumer(walked: tuple[dict[str, st
     assert 'consumer_table_rows{table="bronze.events"} 668.0' in said
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> None:
     products = tmp_path / "gold"
@@ -309,7 +309,7 @@ def test_the_commands_of_sensors_do_what_the_page_says(tmp_path: Path) -> None:
     assert json.loads(alert)["id"] == f"{json.loads(alert)['_source']}/0"
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.s3
 def test_the_guide_runs_on_s3(minio: Any, tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_the_guide_runs_on_s3(minio: Any, tmp_path: Path) -> None:
     assert "1000" in output
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.s3
 def test_the_page_about_an_existing_bucket_reads_it_with_its_policy(minio: Any, tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) 
     assert {b"lakeproof-reasons"} < {name.encode() for name, _ in received(kafka, "events.dead")[0].headers() or []}
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_page_about_modes_keeps_an_event_once(kafka: KafkaServer, tmp_path: Path) -> None:
     (settings,) = blocks("docs/modes.md", "yaml")
@@ -427,7 +427,7 @@ def test_the_page_about_modes_keeps_an_event_once(kafka: KafkaServer, tmp_path: 
     assert len(messages(kafka.bootstrap_servers, "mode-b-aggregates")) == 1
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_page_about_the_clickstream_keeps_its_receipts(kafka: KafkaServer, tmp_path: Path) -> None:
     page = "docs/clickstream.md"

@@ -153,6 +153,7 @@ def test_nobody_reads_on(tmp_path: Path, command: str) -> None:
     assert done.returncode == 128 + signal.SIGPIPE
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_the_log_of_spark_on_a_full_disk_says_nothing_elsewhere(tmp_path: Path) -> None:

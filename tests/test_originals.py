@@ -40,6 +40,7 @@ def test_both_judges_keep_a_number_or_a_string_exactly(token: str) -> None:
             assert value == TEXTS[token]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_page_lands_their_events(kafka: KafkaServer, tmp_path: Path) -> None:
     files, producer = blocks(PAGE, "sh")

@@ -16,8 +16,8 @@ def test_a_time_without_notes_has_the_figure_of_before() -> None:
     assert _medians(notes, [{"absolute": 2.0}, {"absolute": 4.0}, {"absolute": 9.0}]) == [3.0, 3.0, 1.0]
 
 
+@pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.all
 def test_a_soak_of_a_minute_stays_flat() -> None:
     report = run(Options(seconds=75))
     assert {goal.text.split(",")[0] for goal in report.goals} >= {"memory", "snapshots", "data files", "commit"}

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
         pytest.param("killed during the append: manifest there, metadata not", marks=pytest.mark.long),
         pytest.param(f"killed at {RANDOM_KILLS} random moments", marks=pytest.mark.long),
         only_with_all("two consumers at once"),
-        "suspended past its lease, replaced, resumed",
+        pytest.param("suspended past its lease, replaced, resumed", marks=pytest.mark.long),
     ],
 )
 def test_local(local_bench: Bench, run: Callable[[Bench, str], Outcome], name: str) -> None:
@@ -31,15 +31,9 @@ def test_local(local_bench: Bench, run: Callable[[Bench, str], Outcome], name: s
     assert outcome.verdict is Verdict.GREEN, outcome
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.s3
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("MinIO killed during a commit", marks=pytest.mark.long),
-        "MinIO resets each third connection",
-    ],
-)
+@pytest.mark.parametrize("name", ["MinIO killed during a commit", "MinIO resets each third connection"])
 def test_minio(minio_bench: Bench, run: Callable[[Bench, str], Outcome], name: str) -> None:
     outcome = run(minio_bench, name)
     assert outcome.verdict is Verdict.GREEN, outcome

@@ -15,7 +15,6 @@ from tests.chaos.grid import Outcome, Verdict
 from tests.chaos.lake import TABLES
 from tests.chaos.mutants import Mutant
 from tests.chaos.orders import Step
-from tests.selection import only_with_all
 
 from lakeproof.catalog import open_catalog
 from lakeproof.tables.names import POSITION, SOURCE
@@ -51,21 +50,15 @@ def test_a_mutant_of_the_consumer_doubles_units(
     assert "verify: exit code 1" in outcome.problems[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mutant", "name", "what"),
     [
-        only_with_all(Mutant.NO_SILVER_LOOK_UP, f"killed {Step.SILVER_APPENDED}", "doubled"),
-        pytest.param(
-            Mutant.NO_MARKER_CHECK_IN_SILVER,
-            f"killed {Step.SILVER_LEDGER_APPENDED}",
-            "doubled",
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            Mutant.EMPTY_KEY_INDEX, f"{Step.SILVER_APPENDED}, no key index", "doubled", marks=pytest.mark.long
-        ),
-        pytest.param(Mutant.NO_REMOVAL_IN_GOLD, f"killed {Step.GOLD_UPSERTED}", "doubled", marks=pytest.mark.long),
-        pytest.param(Mutant.NEW_ROWS_ONLY_IN_GOLD, f"killed {Step.GOLD_COMPUTED}", "lost", marks=pytest.mark.long),
+        (Mutant.NO_SILVER_LOOK_UP, f"killed {Step.SILVER_APPENDED}", "doubled"),
+        (Mutant.NO_MARKER_CHECK_IN_SILVER, f"killed {Step.SILVER_LEDGER_APPENDED}", "doubled"),
+        (Mutant.EMPTY_KEY_INDEX, f"{Step.SILVER_APPENDED}, no key index", "doubled"),
+        (Mutant.NO_REMOVAL_IN_GOLD, f"killed {Step.GOLD_UPSERTED}", "doubled"),
+        (Mutant.NEW_ROWS_ONLY_IN_GOLD, f"killed {Step.GOLD_COMPUTED}", "lost"),
     ],
 )
 def test_a_mutant_of_silver_or_gold_is_seen_by_the_harness_and_by_verify(
@@ -105,7 +98,7 @@ def test_without_the_lease_a_second_consumer_is_not_refused(mutant_bench: Callab
     assert "the second one was not refused with a clear line" in outcome.problems
 
 
-@pytest.mark.all
+@pytest.mark.long
 def test_a_row_planted_or_removed_is_seen(local_bench: Bench) -> None:
     lake = local_bench.ready()
     local_bench.check(clean := Outcome(hits=1))

@@ -7,7 +7,7 @@ from tests.chaos.bench import Bench, Catalog
 from tests.chaos.grid import Outcome, Verdict
 from tests.chaos.orders import Step
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.all]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 Run = Callable[[Bench, str], Outcome]
 
@@ -15,8 +15,8 @@ Run = Callable[[Bench, str], Outcome]
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("checkpoints and landing log restored from an older copy", marks=pytest.mark.long),
-        pytest.param("maintained by plain Spark while it runs", marks=pytest.mark.long),
+        "checkpoints and landing log restored from an older copy",
+        "maintained by plain Spark while it runs",
     ],
 )
 def test_local(local_bench: Bench, run: Run, name: str) -> None:
@@ -24,7 +24,6 @@ def test_local(local_bench: Bench, run: Run, name: str) -> None:
     assert outcome.verdict is Verdict.GREEN, outcome
 
 
-@pytest.mark.long
 @pytest.mark.s3
 def test_minio(minio_bench: Bench, run: Run) -> None:
     outcome = run(minio_bench, "catalog restored from an older copy")
@@ -34,7 +33,7 @@ def test_minio(minio_bench: Bench, run: Run) -> None:
 @pytest.mark.parametrize(
     ("catalog", "name"),
     [
-        pytest.param(Catalog.POSTGRES, "two first starts at once", marks=pytest.mark.long),
+        (Catalog.POSTGRES, "two first starts at once"),
         (Catalog.REST, f"{Step.BRONZE_APPENDED}, checkpoint lost"),
     ],
 )

@@ -9,7 +9,6 @@ from tests.chaos.letters import Letters, of_kind
 from tests.chaos.mutants import Mutant
 from tests.chaos.orders import Step
 from tests.chaos.replays import By
-from tests.selection import only_with_all
 
 from lakeproof.reasons import Reason
 from producer.batches import Batch, Record
@@ -22,13 +21,13 @@ def killed(step: Step, by: By) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
         killed(Step.BRONZE_APPENDED, By.RUN),
-        only_with_all("two replays at once"),
-        pytest.param("accept killed while an acceptance is recorded", marks=pytest.mark.long),
+        "two replays at once",
+        "accept killed while an acceptance is recorded",
     ],
 )
 def test_local(local_bench: Bench, run: Run, name: str) -> None:
@@ -37,22 +36,17 @@ def test_local(local_bench: Bench, run: Run, name: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mutant", "name", "what"),
     [
-        *(
-            pytest.param(*values, marks=pytest.mark.long)
-            for values in (
-                (Mutant.INTERRUPTED_REPLAYS_FORGOTTEN, killed(Step.ATTEMPTS_APPENDED, By.RUN), "lost"),
-                (Mutant.ATTEMPTS_LAST, killed(Step.BRONZE_APPENDED, By.RUN), "lost"),
-                (Mutant.NO_MARKER_CHECK_IN_REPLAYS, killed(Step.BRONZE_APPENDED, By.REPLAY), "doubled"),
-                (Mutant.CLOSED_TRIED_AGAIN, killed(Step.ATTEMPTS_APPENDED, By.REPLAY), "doubled"),
-                (Mutant.REST_NOT_SALVAGED, killed(Step.ATTEMPTS_APPENDED, By.REPLAY), "lost"),
-                (Mutant.NEVER_PARKED, killed(Step.ATTEMPTS_APPENDED, By.REPLAY), "lost"),
-                (Mutant.FAILED_CLOSED, killed(Step.ATTEMPTS_APPENDED, By.REPLAY), "lost"),
-            )
-        ),
+        (Mutant.INTERRUPTED_REPLAYS_FORGOTTEN, killed(Step.ATTEMPTS_APPENDED, By.RUN), "lost"),
+        (Mutant.ATTEMPTS_LAST, killed(Step.BRONZE_APPENDED, By.RUN), "lost"),
+        (Mutant.NO_MARKER_CHECK_IN_REPLAYS, killed(Step.BRONZE_APPENDED, By.REPLAY), "doubled"),
+        (Mutant.CLOSED_TRIED_AGAIN, killed(Step.ATTEMPTS_APPENDED, By.REPLAY), "doubled"),
+        (Mutant.REST_NOT_SALVAGED, killed(Step.ATTEMPTS_APPENDED, By.REPLAY), "lost"),
+        (Mutant.NEVER_PARKED, killed(Step.ATTEMPTS_APPENDED, By.REPLAY), "lost"),
+        (Mutant.FAILED_CLOSED, killed(Step.ATTEMPTS_APPENDED, By.REPLAY), "lost"),
     ],
 )
 def test_a_mutant_of_replays_is_seen(

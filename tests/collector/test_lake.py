@@ -88,6 +88,7 @@ class Consumer:
         return self.process.wait(300)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_each_receipt_is_kept_whatever_is_killed(
     start_collector: Any, kafka: KafkaServer, lake_settings: Settings, tmp_path: Path

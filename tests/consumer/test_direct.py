@@ -70,7 +70,7 @@ CASES = sorted(BY_DEFAULT | covering(list(AXES.values()), 2))
 
 @pytest.mark.parametrize(
     ("files", "crashed", "lost"),
-    [pytest.param(*case, marks=[pytest.mark.all] * (case not in BY_DEFAULT), id=", ".join(case)) for case in CASES],
+    [pytest.param(*case, marks=[pytest.mark.long] * (case not in BY_DEFAULT), id=", ".join(case)) for case in CASES],
 )
 def test_they_leave_the_same_over_crashes_and_losses(
     lake_settings: Settings,

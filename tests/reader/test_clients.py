@@ -207,7 +207,7 @@ def test_it_makes_a_token_and_says_what_is_wrong_with_an_address(
         assert server.wait(20) == 0
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.s3
 def test_spark_writes_and_reads_and_others_read_its_deletion_vectors(
@@ -232,7 +232,7 @@ def test_spark_writes_and_reads_and_others_read_its_deletion_vectors(
         assert run(environment, sys.executable, "-c", text).count("'what': 'as it was'") == 5
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
 def test_jdbc_reads_the_lake(local_lake: Settings, reader_environment: Environment, spark_jars: Path) -> None:
     port = free_port()

@@ -19,8 +19,7 @@ BROKER_KILLED = f"broker killed {Step.BEFORE_JUDGEMENT}"
 @pytest.mark.all
 @pytest.mark.spark
 @pytest.mark.slow
-# The second one goes on with the lake of the first.
-@pytest.mark.parametrize("name", [f"killed {Step.SILVER_SENT}", BROKER_KILLED])
+@pytest.mark.parametrize("name", [pytest.param(f"killed {Step.SILVER_SENT}", marks=pytest.mark.long), BROKER_KILLED])
 def test_local(kafka_bench: Bench, run: Run, name: str) -> None:
     outcome = run(kafka_bench, name)
     assert outcome.verdict is Verdict.GREEN, outcome

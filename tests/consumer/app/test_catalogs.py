@@ -74,7 +74,7 @@ def local_lake(request: pytest.FixtureRequest, lake_settings: Settings) -> Setti
         pytest.param(
             f"{catalog} {storage}",
             marks=[pytest.mark.s3] * (storage == "s3")
-            + [pytest.mark.all] * (f"{catalog} {storage}" not in ("postgres s3", "rest local")),
+            + [pytest.mark.long] * (f"{catalog} {storage}" not in ("postgres s3", "rest local")),
         )
         for storage in ("local", "s3")
         for catalog in CATALOGS

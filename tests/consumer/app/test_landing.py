@@ -114,7 +114,7 @@ def unit_bytes(landed: bytes, position: int, codes: str) -> bytes:
     return text[start : decoder.raw_decode(text, start)[1]].encode()
 
 
-@pytest.mark.all
+@pytest.mark.long
 def test_seeds_1_to_20_come_out_as_the_producer_reports(
     lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path
 ) -> None:

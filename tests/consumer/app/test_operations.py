@@ -75,7 +75,7 @@ def run_and_follow_advice(settings: Settings, drain: Drain) -> str:
 @pytest.mark.parametrize(
     "pieces",
     [
-        pytest.param(subset, id="+".join(subset), marks=[pytest.mark.all] * (subset not in BY_DEFAULT))
+        pytest.param(subset, id="+".join(subset), marks=[pytest.mark.long] * (subset not in BY_DEFAULT))
         for size in (1, 2, 3)
         for subset in itertools.combinations(PIECES, size)
     ],
@@ -201,10 +201,11 @@ def maintain(session_of: SessionOf, settings: Settings) -> None:
 
 
 # The moments between the commits, and each loss, are in the grid of `make chaos`.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("appends", "lost"),
     [
-        only_with_all(None, (), id="between runs"),
+        pytest.param(None, (), id="between runs"),
         pytest.param(2, PIECES[:2], id="before ledger, checkpoints and landing log lost"),
     ],
 )

@@ -208,7 +208,7 @@ def found_in_tables(found: Verification) -> Findings:
     return tables
 
 
-@pytest.fixture(scope="module", params=["files", pytest.param("s3", marks=[pytest.mark.s3, pytest.mark.all]), "kafka"])
+@pytest.fixture(scope="module", params=["files", pytest.param("s3", marks=[pytest.mark.s3, pytest.mark.long]), "kafka"])
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, session_of: SessionOf) -> Lake:
     folder = tmp_path_factory.mktemp(request.param)
     files = {f"contracts/{STREAM}": CONTRACT, **{f"gold/{name}": text for name, text in PRODUCTS.items()}}

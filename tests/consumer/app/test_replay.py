@@ -198,14 +198,14 @@ STEPS = ["before attempts", "before bronze", "before dead letters", "before ledg
 @pytest.mark.parametrize(
     ("step", "by", "lost"),
     [
-        only_with_all(STEPS[0], "run", "checkpoint"),
+        pytest.param(STEPS[0], "run", "checkpoint", marks=pytest.mark.long),
         (STEPS[0], "replay", "checkpoint and log"),
         (STEPS[1], "run", "nothing"),
-        only_with_all(STEPS[1], "replay", "checkpoint"),
-        only_with_all(STEPS[2], "run", "checkpoint and log"),
+        pytest.param(STEPS[1], "replay", "checkpoint", marks=pytest.mark.long),
+        pytest.param(STEPS[2], "run", "checkpoint and log", marks=pytest.mark.long),
         (STEPS[2], "replay", "nothing"),
         (STEPS[3], "run", "checkpoint"),
-        only_with_all(STEPS[3], "replay", "checkpoint and log"),
+        pytest.param(STEPS[3], "replay", "checkpoint and log", marks=pytest.mark.long),
     ],
 )
 def test_an_interrupted_replay_is_finished_once(

@@ -146,9 +146,9 @@ def land(settings: Settings, *names: str) -> None:
 
 
 def on(*kinds: str) -> pytest.MarkDecorator:
-    """Run a test on some kinds of lakes, and with ``ALL=1`` on the others."""
+    """Run a test on some kinds of lakes, and on demand on the others."""
     every = ("sqlite", "postgres", "rest", "s3")
-    marks = {kind: [pytest.mark.all] * (kind not in kinds) + [pytest.mark.s3] * (kind == "s3") for kind in every}
+    marks = {kind: [pytest.mark.long] * (kind not in kinds) + [pytest.mark.s3] * (kind == "s3") for kind in every}
     return pytest.mark.parametrize("any_lake", [pytest.param(kind, marks=marks[kind]) for kind in every], indirect=True)
 
 

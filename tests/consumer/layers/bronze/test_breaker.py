@@ -13,6 +13,7 @@ from tests.consumer.breakers import apply_contract, write_contract
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.lakes import changed
+from tests.selection import grid
 
 from consumer.app import repair
 from consumer.app.application import run_queries
@@ -181,8 +182,7 @@ def test_what_is_accepted_is_let_through_once(stream: Stream) -> None:
     assert stream.clean()
 
 
-@pytest.mark.parametrize("way", ["accepted", "fixed"])
-@pytest.mark.parametrize("crash", [0, 1, 2])
+@grid(crash=[0, 1, 2], way=["accepted", "fixed"])
 def test_a_crash_after_the_decision_is_finished(
     stream: Stream, monkeypatch: pytest.MonkeyPatch, way: str, crash: int
 ) -> None:

@@ -159,6 +159,7 @@ def test_what_was_begun_is_finished_in_the_same_way(
     check(lake_settings)
 
 
+@pytest.mark.long
 def test_maintenance_by_other_tools_and_a_lost_checkpoint_change_nothing(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, crash: Callable[[int], None]
 ) -> None:

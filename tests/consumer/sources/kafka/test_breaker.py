@@ -12,6 +12,7 @@ from tests.consumer.sources.kafka.test_source import units
 from tests.consumer.sources.kafka.test_verified import Lake
 from tests.lakes import changed
 from tests.messages import event, send
+from tests.selection import grid
 from tests.servers import KafkaServer
 
 from consumer.app import repair
@@ -42,8 +43,7 @@ def teleports(*numbers: int) -> list[bytes]:
     return [event(number, event_type="teleport") for number in numbers]
 
 
-@pytest.mark.parametrize("way", ["accepted", "fixed"])
-@pytest.mark.parametrize("lost", ["nothing", "checkpoint"])
+@grid(lost=["nothing", "checkpoint"], way=["accepted", "fixed"])
 def test_a_paused_topic_waits_for_a_decision(
     take: Take,
     kafka: KafkaServer,
@@ -82,8 +82,7 @@ def test_a_paused_topic_waits_for_a_decision(
     assert verified(topic) == {}
 
 
-@pytest.mark.parametrize("way", ["accepted", "fixed"])
-@pytest.mark.parametrize("crash", [0, 1, 2])
+@grid(crash=[0, 1, 2], way=["accepted", "fixed"])
 def test_a_crash_after_the_decision_is_finished(
     take: Take,
     kafka: KafkaServer,

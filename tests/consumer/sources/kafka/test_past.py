@@ -13,6 +13,7 @@ from tests.consumer.sources.kafka.test_verified import Lake
 from tests.hashes import check_hashes
 from tests.lakes import changed
 from tests.messages import event
+from tests.selection import grid
 from tests.servers import KafkaServer
 
 from consumer.app.repair import give_up_offsets, lost_offsets
@@ -99,8 +100,7 @@ def test_the_past_is_landed_once_in_turns_with_the_stream(
     assert kept == sorted(f"e{number}" for number in range(12) if number % 4)
 
 
-@pytest.mark.parametrize("then", ["batch", "stream"])
-@pytest.mark.parametrize("before", ["bronze", "dead_letters", "ledger"])
+@grid(before=["bronze", "dead_letters", "ledger"], then=["batch", "stream"])
 def test_a_batch_that_crashed_is_finished_by_whatever_runs_next(
     take: Take,
     lake_settings: Settings,

@@ -14,7 +14,6 @@ from tests.conftest import ROOT
 from tests.lakes import changed, put_back
 from tests.reader.verify.lake import Lake
 from tests.reader.verify.replays import TABLES, Replayer, Row, TopicLake
-from tests.selection import only_with_all
 from tests.servers import KafkaServer
 from typer.testing import CliRunner
 
@@ -292,7 +291,7 @@ OF_TOPIC = (
     ("source", "name"),
     [
         *(("files", name) for name in FAULTS),
-        *(("kafka", name) if name in OF_TOPIC else only_with_all("kafka", name) for name in FAULTS),
+        *(pytest.param("kafka", name, marks=[pytest.mark.long] * (name not in OF_TOPIC)) for name in FAULTS),
     ],
 )
 def test_each_fault_is_found(worlds: Callable[[str], World], source: str, name: str) -> None:
