@@ -23,4 +23,5 @@ if [[ ${1:-} != lint ]] && command -v cargo >/dev/null; then
   cargo test --quiet --locked "${native[@]}" --target-dir target/native
 fi
 # Two processes: most tests wait for Spark or a server half of their time. More would need more memory for each JVM.
-[[ ${1:-} == lint ]] || "$BIN/pytest" --numprocesses 2 --dist worksteal
+# Failures are shown at once, since a run that is cut off prints no summary.
+[[ ${1:-} == lint ]] || "$BIN/pytest" --numprocesses 2 --dist worksteal --instafail

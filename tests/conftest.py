@@ -60,9 +60,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what runs only with ``ALL=1``, unless a test is named on the command line."""
     if ALL or any("::" in argument for argument in config.args):
         return
-    left_out = [item for item in items if item.get_closest_marker("all")]
+    # Those that are marked `long` as well are chosen by -m.
+    left_out = [item for item in items if item.get_closest_marker("all") and not item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not item.get_closest_marker("all")]
+    items[:] = [item for item in items if item.get_closest_marker("long") or not item.get_closest_marker("all")]
 
 
 def _answer_ignored_signals() -> None:

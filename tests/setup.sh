@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prepare what the checks need in addition to `make setup`: Python packages (one contains a Postgres server), the jars of an
-# Iceberg REST catalog, of a Kafka broker and of a schema registry (140 MB), a MinIO server built from source (4 minutes, once), the loader of Docker
-# Compose, which reads docker-compose.yml without an engine, and a proxy that injects faults.
+# Iceberg REST catalog, of a Kafka broker and of a schema registry (140 MB), a MinIO server built from source (4 minutes,
+# once), and the loader of Docker Compose, which reads docker-compose.yml without an engine.
 source "$(dirname "$0")/../deploy/common.sh"
 
 # build NAME MODULE PACKAGE VERSION: build target/bin/NAME, unless it has this version already. The user's cache keeps a copy
@@ -36,4 +36,3 @@ deploy/jars.sh registry
 mkdir -p target/bin
 build minio github.com/minio/minio github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c
 build compose-go github.com/compose-spec/compose-go/v2 github.com/compose-spec/compose-go/v2/cmd v2.16.2
-tests/chaos/run.sh --setup

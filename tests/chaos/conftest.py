@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.chaos.bench import Bench, Catalog, Options
+from tests.chaos.bench import Bench, Options
 from tests.chaos.grid import Outcome
 from tests.chaos.scenarios import run_scenario, scenarios
 
@@ -23,26 +23,10 @@ def local_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.fixture(scope="module")
-def minio_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """The same with a MinIO of its own, behind the proxy."""
-    with Bench(Options(tmp_path_factory.mktemp("chaos"), minio=True, seed=2, lease_seconds=SHORT_LEASE)) as bench:
-        yield bench
-
-
-@pytest.fixture(scope="module")
 def kafka_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A bench on local storage whose batches are messages of a broker of its own."""
     with Bench(Options(tmp_path_factory.mktemp("chaos"), seed=3, lease_seconds=SHORT_LEASE, kafka=True)) as bench:
         yield bench
-
-
-@pytest.fixture
-def catalog_bench(tmp_path: Path) -> Iterator[Callable[[Catalog], Bench]]:
-    """Opens benches on local storage with a server as catalog."""
-    with ExitStack() as stack:
-        yield lambda catalog: stack.enter_context(
-            Bench(Options(tmp_path, seed=1, lease_seconds=SHORT_LEASE, catalog=catalog))
-        )
 
 
 @pytest.fixture

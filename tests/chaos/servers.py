@@ -87,7 +87,7 @@ class Proxy:
 
     def __init__(self, server: str, folder: Path) -> None:
         if not MITMDUMP.is_file():
-            raise ServerError(f"{MITMDUMP.relative_to(ROOT)} is missing: make setup-test")
+            raise ServerError(f"{MITMDUMP.relative_to(ROOT)} is missing: tests/chaos/run.sh --setup")
         folder.mkdir(parents=True)
         self._rule, self._hits = folder / "rule.json", folder / "hits"
         self._hits.touch()

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 from tests.chaos.bench import Bench
-from tests.chaos.conftest import RANDOM_KILLS
 from tests.chaos.grid import Outcome, Verdict
 from tests.chaos.orders import Step
 from tests.selection import only_with_all
@@ -20,20 +19,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
     [
         f"killed {Step.BRONZE_APPENDED}",
         only_with_all(f"killed {Step.SILVER_LEDGER_APPENDED}"),
-        pytest.param("killed during the append: manifest there, metadata not", marks=pytest.mark.long),
-        pytest.param(f"killed at {RANDOM_KILLS} random moments", marks=pytest.mark.long),
         only_with_all("two consumers at once"),
-        pytest.param("suspended past its lease, replaced, resumed", marks=pytest.mark.long),
     ],
 )
 def test_local(local_bench: Bench, run: Callable[[Bench, str], Outcome], name: str) -> None:
     outcome = run(local_bench, name)
-    assert outcome.verdict is Verdict.GREEN, outcome
-
-
-@pytest.mark.long
-@pytest.mark.s3
-@pytest.mark.parametrize("name", ["MinIO killed during a commit", "MinIO resets each third connection"])
-def test_minio(minio_bench: Bench, run: Callable[[Bench, str], Outcome], name: str) -> None:
-    outcome = run(minio_bench, name)
     assert outcome.verdict is Verdict.GREEN, outcome

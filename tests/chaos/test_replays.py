@@ -23,21 +23,6 @@ def killed(step: Step, by: By) -> str:
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "name",
-    [
-        killed(Step.BRONZE_APPENDED, By.RUN),
-        "two replays at once",
-        "accept killed while an acceptance is recorded",
-    ],
-)
-def test_local(local_bench: Bench, run: Run, name: str) -> None:
-    outcome = run(local_bench, name)
-    assert outcome.verdict is Verdict.GREEN, outcome
-
-
-@pytest.mark.spark
-@pytest.mark.long
-@pytest.mark.parametrize(
     ("mutant", "name", "what"),
     [
         (Mutant.INTERRUPTED_REPLAYS_FORGOTTEN, killed(Step.ATTEMPTS_APPENDED, By.RUN), "lost"),

@@ -19,9 +19,8 @@ BROKER_KILLED = f"broker killed {Step.BEFORE_JUDGEMENT}"
 @pytest.mark.all
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(f"killed {Step.SILVER_SENT}", marks=pytest.mark.long), BROKER_KILLED])
-def test_local(kafka_bench: Bench, run: Run, name: str) -> None:
-    outcome = run(kafka_bench, name)
+def test_local(kafka_bench: Bench, run: Run) -> None:
+    outcome = run(kafka_bench, BROKER_KILLED)
     assert outcome.verdict is Verdict.GREEN, outcome
 
 
