@@ -9,7 +9,6 @@ from pathlib import Path
 import hypothesis
 import pytest
 from tests.conftest import MAX_MEMORY, ROOT
-from tests.selection import only_with_all
 
 RUNS_AWAY = """
 def test_runs_away():
@@ -41,7 +40,7 @@ def run(file: Path | str, *options: str, prefix: Sequence[str] = ()) -> str:
     return done.stdout
 
 
-@pytest.mark.all
+@pytest.mark.long
 def test_a_test_that_runs_away_ends_in_a_memory_error_and_the_next_one_runs(tmp_path):
     file = tmp_path / "test_away.py"
     file.write_text(RUNS_AWAY)
@@ -84,7 +83,12 @@ def test_draws(number):
 
 
 @pytest.mark.parametrize(
-    ("profile", "alike"), [("few", True), only_with_all("all", True), only_with_all("fuzz", False)]
+    ("profile", "alike"),
+    [
+        ("few", True),
+        pytest.param("all", True, marks=pytest.mark.long),
+        pytest.param("fuzz", False, marks=pytest.mark.long),
+    ],
 )
 def test_examples_are_the_same_each_time_unless_fuzz_is_asked_for(tmp_path, profile, alike):
     file = tmp_path / "test_draws.py"

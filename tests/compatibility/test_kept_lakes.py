@@ -2,12 +2,12 @@
 
 import json
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 from tests.compatibility.make_lake import BUCKET, environment
+from tests.programs import forked
 from tests.servers import Minio
 
 from lakeproof.storage.s3 import s3_client
@@ -36,7 +36,7 @@ def test_a_kept_lake_goes_on(archive: Path, minio: Minio, tmp_path: Path) -> Non
 
         def run(*command: str) -> str:
             done = subprocess.run(
-                [sys.executable, "-m", *command],
+                [*forked(command[0]), *command[1:]],
                 cwd=tmp_path,
                 env=variables,
                 capture_output=True,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.replays import STREAM, WRONG, apply, batch, drain, land, order, replay, write_contract
 from tests.lakes import changed
+from tests.servers import SPARK_JARS
 
 from consumer.app import maintain as maintain_module
 from consumer.app.folders import folders_of, sharing
@@ -28,7 +30,7 @@ from consumer.iceberg.append import open_table
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
 from lakeproof.holds import PREFIX, hold, release
-from lakeproof.settings import MaintenanceSettings, Settings
+from lakeproof.settings import MaintenanceSettings, Settings, settings_of
 from lakeproof.state.lease import LeaseHeldError, lease
 from reader.connect import connect
 from reader.verify.driver import verify
@@ -46,7 +48,7 @@ TABLES = (
     "silver.orders_late",
     "gold.totals",
 )
-MICRO_BATCHES = 7
+MICRO_BATCHES = 5
 
 
 @pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.long)])  # five minutes of a busy machine
@@ -60,7 +62,7 @@ def settings(request: pytest.FixtureRequest, lake_settings: Settings, tmp_path: 
 
 
 def fill(settings: Settings, session_of: SessionOf, first: int) -> None:
-    """Seven micro-batches, each with a duplicate and, under the wrong contract, dead letters."""
+    """Micro-batches, each with a duplicate and, under the wrong contract, dead letters."""
     for number in range(first, first + MICRO_BATCHES):
         records = [order(number * 10 + each, **([{}, *WRONG][each % 4])) for each in range(8)]
         land(settings, f"{number}.json", batch(*records, records[0]))
@@ -127,13 +129,31 @@ def test_a_maintained_lake_has_the_same_rows_and_goes_on(settings: Settings, ses
     assert len(json.loads(as_json(list(done.values())))) == len(TABLES)
 
 
-@pytest.fixture
-def filled(lake_settings: Settings, session_of: SessionOf, tmp_path: Path) -> Settings:
-    """A lake on a local disk."""
-    settings = changed(lake_settings, LAKE_CONTRACTS=tmp_path / "contracts", LAKE_GOLD=tmp_path / "gold")
+@pytest.fixture(scope="module")
+def filled_once(session_of: SessionOf, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A lake on a local disk, and a copy of its folder beside it."""
+    folder = tmp_path_factory.mktemp("filled") / "lake"
+    settings = settings_of(
+        {
+            "LAKE_HOME": folder,
+            "LAKE_CONTRACTS": folder / "contracts",
+            "LAKE_GOLD": folder / "gold",
+            "LAKE_JARS": SPARK_JARS,
+            "LAKE_MAINTENANCE_KEEP_HOURS": 1e-9,
+        }
+    )
     write_contract(settings, right=True)
     fill(settings, session_of, 0)
-    return changed(settings, LAKE_MAINTENANCE_KEEP_HOURS=1e-9)
+    shutil.copytree(folder, folder.with_name("kept"))
+    return settings
+
+
+@pytest.fixture
+def filled(filled_once: Settings) -> Settings:
+    """The lake as it was when it was filled."""
+    shutil.rmtree(filled_once.home)
+    shutil.copytree(filled_once.home.with_name("kept"), filled_once.home)
+    return filled_once
 
 
 def test_what_others_need_is_kept_and_named(filled: Settings, session_of: SessionOf) -> None:
