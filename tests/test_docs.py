@@ -135,7 +135,7 @@ def test_the_catalogs_of_the_guide_are_settings() -> None:
     assert "http://127.0.0.1:8181" in shell(f"{rest}lakeproof settings", {})
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_guide_runs_several_streams(walked: tuple[dict[str, str], str]) -> None:
     (block,) = blocks("docs/operations/streams.md", "sh")
@@ -279,7 +279,7 @@ def test_the_page_about_other_programs_reads_the_lake(walked: tuple[dict[str, st
     assert said.count("'event_id': ") == 5
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_guide_counts_and_rebuilds_silver(walked: tuple[dict[str, str], str]) -> None:
     """The last one with this lake: its gold would have to be rebuilt, too."""
@@ -397,7 +397,7 @@ def test_the_collector_page_sends_events_as_it_says(kafka: KafkaServer, tmp_path
     assert re.fullmatch(r"key:  \S+\nline: shop \S+\n", shell(new_key, {}))
 
 
-@pytest.mark.all
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_page_about_kafka_reads_a_topic(kafka: KafkaServer, tmp_path: Path) -> None:
     kafka.new_topic(name="incoming")

@@ -18,7 +18,6 @@ from pyiceberg.types import LongType, NestedField
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
-from tests.selection import only_with_all
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.app.application import run_queries
@@ -162,7 +161,14 @@ def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of:
     assert len(table.history()) == len(expected)
 
 
-@pytest.mark.parametrize(("version", "codec"), [only_with_all(2, "none"), only_with_all(3, "none"), (3, "gzip")])
+@pytest.mark.parametrize(
+    ("version", "codec"),
+    [
+        pytest.param(2, "none", marks=pytest.mark.long),
+        pytest.param(3, "none", marks=pytest.mark.long),
+        (3, "gzip"),
+    ],
+)
 def test_deleted_rows_are_gone_for_every_engine(
     local_lake: Settings, session_of: SessionOf, version: int, codec: str
 ) -> None:

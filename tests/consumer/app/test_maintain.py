@@ -201,6 +201,7 @@ def test_what_others_need_is_kept_and_named(filled: Settings, session_of: Sessio
     assert [row["id"] for row in after.collect()] == old
 
 
+@pytest.mark.long
 def test_snapshots_are_kept_for_an_hour_and_orphans_for_three_days(filled: Settings, session_of: SessionOf) -> None:
     (folder,) = (filled.home / "warehouse" / "bronze").iterdir()
     new, old = folder / "data" / "new.parquet", folder / "data" / "old.parquet"

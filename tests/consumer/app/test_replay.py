@@ -31,9 +31,9 @@ from tests.consumer.replays import (
     write_contract,
 )
 from tests.hashes import check_hashes
-from tests.lakes import changed
+from tests.lakes import changed, put_back
 from tests.messages import send
-from tests.selection import examples, only_with_all
+from tests.selection import examples
 from tests.servers import KafkaServer
 
 from consumer.app.replay import preview, report
@@ -61,7 +61,7 @@ def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
     return settings
 
 
-@pytest.fixture(params=["files", "kafka"])
+@pytest.fixture(params=["files", pytest.param("kafka", marks=pytest.mark.long)])
 def landing(request: pytest.FixtureRequest) -> Landing:
     """Where batches land: each source in turn."""
     if request.param == "files":
@@ -254,7 +254,7 @@ def test_a_micro_batch_that_spark_did_not_record_is_not_repeated_behind_a_replay
     assert places(settings, "bronze.orders") == [("1.json", position) for position in range(9)] + [("2.json", 0)]
 
 
-@pytest.mark.parametrize("landing", ["files", only_with_all("kafka")], indirect=True)
+@pytest.mark.parametrize("landing", ["files", pytest.param("kafka", marks=pytest.mark.long)], indirect=True)
 def test_salvage_leaves_no_complete_record_behind(settings: Settings, session_of: SessionOf, landing: Landing) -> None:
     settings = landing.of(settings)
     write_contract(settings, right=True)
@@ -438,25 +438,24 @@ def test_a_preview_says_what_a_replay_then_does_and_changes_nothing(settings: Se
     assert report(done, Replay()).startswith("7 dead letters were replayed: 6 closed, 1 failed.")
 
 
-@pytest.mark.parametrize(
-    ("where", "limit", "positions"),
-    [
-        ("list_contains(codes, 'unknown_field')", None, [3, 7]),
-        ("reasons[1].path = '$.kind'", None, [2, 6]),
-        ("_source = '1.json' AND raw LIKE '%used%' AND attempts = 0", None, [2, 6]),
-        ("_landed_at < TIMESTAMPTZ '2020-01-01 00:00:00Z'", None, []),
-        (None, 2, [1, 2]),
-        ("state = 'open' AND _position > 2", 3, [3, 5, 6]),
-    ],
-)
-def test_some_of_them_are_chosen(
-    settings: Settings, session_of: SessionOf, where: str | None, limit: int | None, positions: list[int]
-) -> None:
+CHOICES: list[tuple[str | None, int | None, list[int]]] = [
+    ("list_contains(codes, 'unknown_field')", None, [3, 7]),
+    ("reasons[1].path = '$.kind'", None, [2, 6]),
+    ("_source = '1.json' AND raw LIKE '%used%' AND attempts = 0", None, [2, 6]),
+    ("_landed_at < TIMESTAMPTZ '2020-01-01 00:00:00Z'", None, []),
+    (None, 2, [1, 2]),
+    ("state = 'open' AND _position > 2", 3, [3, 5, 6]),
+]
+
+
+def test_some_of_them_are_chosen(settings: Settings, session_of: SessionOf) -> None:
     landed(settings, session_of)
     before = {position for _, position in places(settings, "bronze.orders")}
-    replay(settings, session_of, Replay(Choice(where and spark_condition("--where", where), limit)))
-    replayed = {position for _, position in places(settings, "bronze.orders")} - before
-    assert sorted(replayed) == positions
+    for where, limit, positions in CHOICES:
+        with put_back(settings):
+            replay(settings, session_of, Replay(Choice(where and spark_condition("--where", where), limit)))
+            replayed = {position for _, position in places(settings, "bronze.orders")} - before
+        assert sorted(replayed) == positions, where
 
 
 def test_a_condition_that_cannot_be_evaluated_is_refused(settings: Settings, session_of: SessionOf) -> None:

@@ -16,7 +16,6 @@ from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 from tests.lost_answers import REST_ANSWERS, Answer, PostgresProxy, RestProxy
-from tests.selection import only_with_all
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.app.application import run_queries
@@ -80,7 +79,9 @@ def catalog_that_loses(request: pytest.FixtureRequest, lake_settings: Settings) 
         yield make
 
 
-@pytest.mark.parametrize("kind", [kind if kind in _USUAL else only_with_all(kind) for kind in KINDS])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.long] * (kind not in _USUAL)) for kind in KINDS]
+)
 def test_a_commit_whose_answer_is_lost_has_landed(
     kind: str, catalog_that_loses: Callable[..., Catalog], session_of: SessionOf
 ) -> None:
@@ -106,7 +107,10 @@ def test_a_commit_whose_answer_is_lost_has_landed(
     assert table.metadata_files() == table.known_metadata_files()  # no orphan
 
 
-@pytest.mark.parametrize("kind", [only_with_all("postgres"), "rest 409", only_with_all("rest reset")])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("postgres", marks=pytest.mark.long), "rest 409", pytest.param("rest reset", marks=pytest.mark.long)],
+)
 def test_a_maintenance_whose_answers_are_lost_destroys_nothing(
     kind: str, catalog_that_loses: Callable[..., Catalog], session_of: SessionOf
 ) -> None:

@@ -278,7 +278,7 @@ def of_units(contract: Contract, units: list[bytes]) -> int:
 POLICIES = st.sampled_from(DriftPolicy)
 
 
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.data())
 def test_agrees_with_the_exact_judge(data: st.DataObject) -> None:
     contract = replace(data.draw(contracts), drift=data.draw(POLICIES))

@@ -112,6 +112,7 @@ def flip_a_bit(index: Path) -> None:
         table.write_bytes(content)
 
 
+@pytest.mark.long
 def test_an_index_of_another_silver_is_not_used(
     lake: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_an_index_of_another_silver_is_not_used(
     steps.step()
 
 
+@pytest.mark.long
 def test_an_index_that_a_suspended_consumer_has_open_is_filled_anew_beside_it(
     lake: Settings, drain_directly: Drain, session_of: SessionOf
 ) -> None:
