@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.pages import blocks
@@ -73,7 +74,11 @@ def test_a_follower_that_is_stopped_within_a_proof_leaves_nothing(lake: BookLake
     with subprocess.Popen(
         command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        time.sleep(2)
+        # Once DuckDB is loaded, the program has its answer to the signal, and a proof begins.
+        maps = Path(f"/proc/{process.pid}/maps")
+        while "duckdb" not in maps.read_text():
+            assert process.poll() is None
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=30)
     assert process.returncode in (0, 130)
