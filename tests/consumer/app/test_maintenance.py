@@ -77,6 +77,7 @@ def beside(work: Callable[[], object]) -> Iterator[None]:
     assert not errors, errors
 
 
+@pytest.mark.long
 def test_a_consumer_that_is_killed_while_it_maintains_loses_and_doubles_nothing(
     lake_settings: Settings, tmp_path: Path
 ) -> None:

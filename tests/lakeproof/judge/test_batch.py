@@ -222,7 +222,7 @@ def test_takes_any_buffer(wrap: Any) -> None:
 def test_is_pickled_as_its_contract() -> None:
     list(JUDGE.judge(ARRAY))
     text = pickle.dumps(JUDGE)
-    assert len(text) < 2_500
+    assert len(text) < 3_000  # its patterns, tables and native half would be several times as much
     assert rows(ARRAY, pickle.loads(text)) == rows(ARRAY)
 
 

@@ -6,7 +6,6 @@ import pytest
 from tests.lakeproof.judge.fuzzing import Made, check, shipped
 from tests.lakeproof.judge.native_mutants import MUTANTS, build, is_found
 from tests.pages import blocks
-from tests.selection import only_with_all
 from tests.test_docs import shell
 
 from lakeproof.contracts import Contract
@@ -24,7 +23,8 @@ def test_the_judges_agree_on_records_of_random_contracts() -> None:
     assert sum(check(made.contract(), made, 100) for _ in range(30)) > 300
 
 
-@pytest.mark.parametrize("name", [only_with_all("an array's index is off by one"), only_with_all("integers wrap")])
+@pytest.mark.long  # a build of the native judge for each
+@pytest.mark.parametrize("name", ["an array's index is off by one", "integers wrap"])
 def test_a_mutant_is_found(name: str, tmp_path: Path) -> None:
     (mutant,) = (each for each in MUTANTS if each.name == name)
     assert "differences" in is_found(build(mutant, tmp_path), 20_000)
