@@ -142,8 +142,8 @@ class _Server(ThreadingHTTPServer):
             case ["namespaces"]:
                 return json.dumps({"namespaces": [list(name) for name in self.catalog.namespaces(parent)]})
             case ["namespaces", namespace]:
-                # Also where there is none: DuckDB 1.5 never asks again after a no, and would not see the namespace
-                # that the first commit makes (duckdb-iceberg#1233). About tables it asks each time.
+                # Also for a namespace that does not exist: DuckDB 1.5 never asks again after a no, and would not see
+                # the one that the first commit makes (duckdb-iceberg#1233). About tables it asks each time.
                 return json.dumps({"namespace": list(_levels(namespace)), "properties": {}})
             case ["namespaces", namespace, "tables"]:
                 at = _levels(namespace)

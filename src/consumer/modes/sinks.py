@@ -73,7 +73,7 @@ class Folder:
             )
 
     def write(self, kind: str, number: int, piece: str, rows: pa.Table) -> None:
-        """Write the file of a piece of a micro-batch; without rows, there is none."""
+        """Write the file of a piece of a micro-batch, unless the piece has no rows."""
         if rows.num_rows:
             name = f"{kind}-{number:0{_DIGITS}}-{piece}.parquet"
             self._storage.replace(f"{self.root}/{name}", as_parquet(rows))

@@ -196,7 +196,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Constraints:
-    """Limits of a value besides its type; false if there are none."""
+    """Limits of a value besides its type; false without any limit."""
 
     minimum: Bound | None = None
     maximum: Bound | None = None

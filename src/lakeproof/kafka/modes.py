@@ -173,7 +173,7 @@ def _of_file(name: ModeName, file: Path | None) -> dict[str, str]:
 
 
 def _variables(name: ModeName, pairs: Mapping[str, str], origin: str) -> dict[str, str]:
-    """Values by the variables of their fields; an empty value is none."""
+    """Values by the variables of their fields; an empty value means unset."""
     fields = {field: info.alias for field, info in fields_of(name).items()}
     for field in pairs:
         if field not in fields:

@@ -78,7 +78,7 @@ class Topic:
         return sum(max(extent.end - at.next(number), 0) for number, extent in self.extents(partitions).items())
 
     def waiting_since(self, at: Offsets, partitions: Iterable[int]) -> datetime | None:
-        """When the oldest message after a position was sent; None if there is none, or if the brokers are slow."""
+        """When the oldest message after a position was sent; None without such a message, or with slow brokers."""
         from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, TopicPartition
 
         extents = self.extents(partitions)

@@ -374,7 +374,10 @@ class Book:
 
 
 def read_book(settings: Settings, read: Callable[[Connection], Any]) -> Any:
-    """Read the book; None if there is none. Unlike the consumer, the reader migrates no database."""
+    """Read the book; None if its database is missing, or of another version.
+
+    Unlike the consumer, the reader migrates no database.
+    """
     if not _is_current(settings):
         return None
     engine = open_database(settings.state.database)

@@ -14,7 +14,7 @@ _read = json.JSONDecoder().raw_decode
 
 
 def parse_path(path: str) -> Steps | None:
-    """Read a JSONPath; None where it is none."""
+    """Read a JSONPath; None if the text is not one."""
     steps: list[str | int] = []
     at = 1
     while path.startswith("$") and at < len(path) and (match := _STEP.match(path, at)):

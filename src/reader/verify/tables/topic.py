@@ -232,7 +232,7 @@ class TablesOfTopic:
         return count, first or []
 
     def _place(self, column: str) -> str:
-        """Columns ``part`` and ``at`` of a name of a message; null where it is none of the topic."""
+        """Columns ``part`` and ``at`` of a name of a message; null if the message is not of the topic."""
         matches = f"regexp_extract({column}, '{_NAME}', 1) = '{self._topic}'"
         return (
             f"CASE WHEN {matches} THEN regexp_extract({column}, '{_NAME}', 2)::INTEGER END AS part, "
