@@ -325,6 +325,7 @@ def test_a_table_that_was_lost_is_a_problem(lake: Lake) -> None:
     assert found.complete
     assert {section.key: len(results) for section, results in found.results.items()} == {
         "": 1,
+        "removals": 0,
         "replays": 0,
         "silver": 1,
         "gold": 4,
