@@ -26,7 +26,7 @@ from pathlib import Path
 NAMES = ("producer", "consumer", "reader", "lakeproof", "collector")
 _CLIENT = Path(__file__).with_name("program_client.py")
 _IMPORTED_LATER = ("sqlglot", "reader.connect", "reader.verify.driver", "consumer.app.run", "consumer.app.status")
-"""What takes long to import, with DuckDB, PyArrow, PyIceberg and PySpark, and what many commands import once they run."""
+"""What is long to import (with DuckDB, PyArrow, PyIceberg and PySpark), and imported by many commands once they run."""
 _MOST_BYTES = 1 << 22
 
 
