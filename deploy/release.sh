@@ -64,7 +64,7 @@ try_wheels() {
     consumer run events --available-now
     reader page >/dev/null
     if compgen -G "$DIST/lakeproof_native_judge-*.whl" >/dev/null; then
-      "$BIN/uv" pip install --quiet --python "$env" --no-index --no-deps "$DIST"/lakeproof_native_judge-*.whl
+      "$BIN/uv" pip install --quiet --python "$env" --no-index --no-deps --find-links "$DIST" "lakeproof-native-judge==$VERSION"
       lakeproof --version | grep -F "(judge: native $VERSION)"
       producer events --batches 3 --invalid-schema-chance 0.3 --seed 2 >/dev/null
       consumer run events --available-now

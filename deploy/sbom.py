@@ -8,6 +8,7 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,21 @@ def crates(metadata: Path) -> Iterator[Component]:
 
 def jars(listed: Path) -> Iterator[Component]:
     """The jars of a list of hashes, with the licenses that Ivy has read."""
-    described = {}
+    described, info = {}, None
     for path in _CACHE.glob("*/*/ivy-*.xml"):
-        info = ET.parse(path).getroot().find("info")  # noqa: S314 - written by Ivy on this machine
+        with suppress(ET.ParseError):  # Ivy copies descriptions as they are
+            info = ET.parse(path).getroot().find("info")  # noqa: S314 - written by Ivy on this machine
         if info is not None:
             described[f"{info.get('module')}-{info.get('revision')}"] = info
     for line in listed.read_text().splitlines():
         digest, name = line.split()
         stem = name.removeprefix("./").removesuffix(".jar")
-        info = next((described[key] for key in (stem, stem.rpartition("-")[0]) if key in described), None)
-        found = re.fullmatch(r"(.*?)-(\d.*)", stem)
-        names = [each.get("name", "") for each in info.findall("license")] if info is not None else []
-        group = info.get("organisation", "") if info is not None else ""
-        component = _component("maven", found[1] if found else stem, found[2] if found else "", names, group)
+        known = next((described[key] for key in (stem, stem.rpartition("-")[0]) if key in described), None)
+        name, version, group = stem, "", ""
+        if known is not None:
+            name, version, group = (known.get(key, "") for key in ("module", "revision", "organisation"))
+        licenses = [each.get("name", "") for each in known.findall("license")] if known is not None else []
+        component = _component("maven", name, version, licenses, group)
         yield component | {"hashes": [{"alg": "SHA-256", "content": digest}]}
 
 
@@ -53,6 +56,10 @@ def _component(kind: str, name: str, version: str, licenses: list[str], group: s
     if names := [each for each in licenses if each]:
         made["licenses"] = [{"license": {"name": each}} for each in names]
     return made
+
+
+def _kind(component: Component) -> str:
+    return str(component.get("purl", "pkg:pypi/")).split("/")[0].removeprefix("pkg:")
 
 
 def licenses_of(component: Component) -> str:
@@ -77,8 +84,8 @@ def main(python: Path, metadata: Path, lists: list[Path], dist: Path) -> None:
         sys.exit(f"Error: the bill of materials is not valid: {error}")
     version = bom["metadata"]["component"]["version"]
     (dist / f"lakeproof-{version}.cdx.json").write_text(text)
-    rows = sorted((each["purl"].split("/")[0].removeprefix("pkg:"), each["name"], each["version"], licenses_of(each))
-                  for each in bom["components"] if each["name"] != "lakeproof")  # fmt: skip
+    others = [each for each in bom["components"] if not each["name"].startswith("lakeproof")]
+    rows = sorted((_kind(each), each["name"], each["version"], licenses_of(each)) for each in others)
     lines = ["# Licenses of all dependencies", "", "| from | package | version | license |", "|---|---|---|---|"]
     lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
     (dist / "LICENSES.md").write_text("\n".join(lines) + "\n")
