@@ -39,7 +39,8 @@ def jars(listed: Path) -> Iterator[Component]:
         digest, name = line.split()
         stem = name.removeprefix("./").removesuffix(".jar")
         known = next((described[key] for key in (stem, stem.rpartition("-")[0]) if key in described), None)
-        name, version, group = stem, "", ""
+        name, _, version = stem.rpartition("-")
+        group = ""
         if known is not None:
             name, version, group = (known.get(key, "") for key in ("module", "revision", "organisation"))
         licenses = [each.get("name", "") for each in known.findall("license")] if known is not None else []

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,6 +76,7 @@ def write_reference() -> Nav:
     """Write the pages of the reference; returns their navigation."""
     commands, packages = [], []
     for program in PROGRAMS:
+        rooms = []
         path = f"reference/commands/{program}.md"
         docs = [sys.executable, "-m", "typer", f"{program}.cli", "utils", "docs", "--name", program]
         _write(Path(path), subprocess.run(docs, check=True, capture_output=True, text=True).stdout)
@@ -87,7 +87,8 @@ def write_reference() -> Nav:
                 continue
             path = f"reference/python/{module}.md"
             _write(Path(path), f"# {module}\n\n::: {module}\n")
-            packages.append({module: path})
+            rooms.append({module: path})
+        packages.append({program: rooms})
     streams = sorted(path.stem for path in (ROOT / "contracts").glob("*.yaml"))
     text = "# JSON Schema of the shipped contracts\n\nMade by `lakeproof contract json-schema`.\n"
     for stream in streams:
@@ -113,8 +114,9 @@ def _is_module(room: Path) -> bool:
 def write_sample() -> None:
     """Write the page of a sample lake, and a page around it."""
     (SOURCE / SAMPLE).parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        write_sample_page(Path(folder) / "lake", SOURCE / SAMPLE)
+    lake = SOURCE.with_name("sample-lake")
+    shutil.rmtree(lake, ignore_errors=True)
+    write_sample_page(lake, SOURCE / SAMPLE)
     name = Path(SAMPLE).name
     _write(
         Path("reference/sample.md"),

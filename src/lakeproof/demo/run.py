@@ -31,6 +31,7 @@ _READY_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 _CLEAN = "Remove them with `lakeproof demo clean` (`make clean` in a clone), or choose another folder: "
 _NEEDED = ("boto3", "duckdb", "faker", "pyspark", "supervisor")
+_ONE_RECORD = ("--data-sink", "kafka", "--batches", "1", "--batch-size", "1")
 _PARTS = {
     *("landing", "warehouse", "checkpoints", "silver-index", "published", "aside", "dedupe", "windows", "modes"),
     *("kafka", "logs", ".demo"),
@@ -126,33 +127,31 @@ def _start(settings: Settings, stream: DemoStream, *, kafka: bool) -> Processes:
             "PAGE": str(_free_port(_PAGE_PORT)),
         },
     )
+    try:
+        _launch(settings, processes, stream, broker=broker, own=own)
+    except KeyboardInterrupt:
+        processes.stop()
+        raise
+    return processes
+
+
+def _launch(settings: Settings, processes: Processes, stream: DemoStream, *, broker: str, own: bool) -> None:
+    """Start the programs in their order, each once what it needs is there."""
     if own:
         _until(lambda: _listens(broker), processes, "kafka")
     if stream is DemoStream.CLICKSTREAM:
         processes.launch("collector")
         ready = f"http://{settings.collector.host}:{settings.collector.port}/readyz"
         _until(lambda: _responds(ready), processes, "collector")
-    elif kafka:
+    elif broker:
         # The consumer needs the topic: a first record creates it.
-        first = [
-            sys.executable,
-            "-m",
-            "producer",
-            stream,
-            "--data-sink",
-            "kafka",
-            "--batches",
-            "1",
-            "--batch-size",
-            "1",
-        ]
+        first = [sys.executable, "-m", "producer", stream, *_ONE_RECORD]
         with (settings.logs / "producer.log").open("wb") as log:
             if subprocess.run(first, stdout=subprocess.DEVNULL, stderr=log, check=False).returncode:
                 processes.fail("producer")
     processes.launch("consumer", "producer")
     collector = "collector, " if stream is DemoStream.CLICKSTREAM else ""
     typer.echo(f"Started {collector}producer and consumer under supervisord. Logs: {settings.logs}")
-    return processes
 
 
 def _page(settings: Settings, processes: Processes) -> str | None:
