@@ -2,6 +2,7 @@
 # Build a release in dist/, and test it: wheels, pins, a bill of materials (SBOM), licenses, an audit of the pins, hashes.
 #   deploy/release.sh          all of it
 #   deploy/release.sh build    the wheels alone
+#   deploy/release.sh check    all but the wheels, for those that dist/ has
 # PYTHONS are the interpreters whose empty environments get the wheels. Default: each of 3.11 to 3.14 that is found.
 # Nothing is published or signed: .github/workflows/release.yml does that.
 source "$(dirname "$0")/common.sh"
@@ -107,7 +108,7 @@ audit() {
 }
 
 VERSION=$(version)
-build
+[[ ${1:-} == check ]] || build
 [[ ${1:-} != build ]] || exit 0
 while read -r python; do try_wheels "$python" </dev/null; done < <(if [[ -n ${PYTHONS:-} ]]; then tr ' ' '\n' <<<"$PYTHONS"; else pythons; fi)
 inventory

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.reader.page.lake import Day, clock, event, good
 from tests.reader.page.sample import make_sample
 from tests.reader.page.test_page import HOSTILE
@@ -76,8 +76,7 @@ def test_axe_finds_nothing(browser: Browser, lake: tuple[str, Path], dark: bool)
     name, file = lake
     page = opened(browser, file.as_uri(), dark=dark)
     page.screenshot(path=SCREENSHOTS / f"{name}-{'dark' if dark else 'light'}.png", full_page=True)
-    for closed in page.locator("details:not([open]) > summary").all():
-        closed.click()
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     found = Axe().run(page)
     assert found.response["violations"] == [], found.generate_report()
     page.context.close()
@@ -116,7 +115,10 @@ def test_the_live_page_follows_commits(browser: Browser, tmp_path: Path) -> None
         page.goto(address)
         assert "7 landed units" in page.inner_text("body")
         day.hour(10, *good(10, 5))
-        page.wait_for_function("document.body.innerText.includes('12 landed units')", timeout=60_000)
-        painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-        assert painted < 5_000
+        expect(page.locator("body")).to_contain_text("12 landed units", timeout=60_000)
+        painted = page.evaluate(
+            "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+            " - performance.getEntriesByType('navigation')[0].responseEnd"
+        )
+        assert painted < 2_000  # milliseconds from the answer to what is seen, on a busy machine
         page.close()
