@@ -1,6 +1,6 @@
 # Each target prepares what it needs. The logic is in deploy/ and tests/.
 .DEFAULT_GOAL := help
-.PHONY: help start stop clean duckdb page minio spark producer-logs consumer-logs setup setup-native setup-test test fuzz chaos lint bench soak requirements jars-lock
+.PHONY: help start stop clean duckdb page minio spark producer-logs consumer-logs setup setup-native setup-test test fuzz chaos lint bench soak requirements jars-lock docs release
 
 help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -65,3 +65,9 @@ requirements: setup ## pin the dependencies of pyproject.toml, after a change of
 
 jars-lock: ## record the hashes of the jars, after a change of ivy.xml
 	@deploy/setup.sh lock
+
+docs: ## build the docs site in target/site, without a network once its packages are installed
+	@deploy/docs.sh
+
+release: ## build wheels, SBOM and licenses in dist/, and test the wheels in empty environments
+	@deploy/release.sh

@@ -38,26 +38,3 @@ setting() { "$BIN/lakeproof" settings "$1"; }
 docker_responds() {
   docker compose version >/dev/null 2>&1 && docker info >/dev/null 2>&1
 }
-
-# listens HOST:PORT: whether a server listens there.
-listens() { (exec 3<>"/dev/tcp/${1%:*}/${1##*:}") 2>/dev/null; }
-
-# demo_settings: set HOME_DIR, LOGS, METRICS and RUN of the local demo. RUN is the folder of its socket, or empty if it is not running.
-# A link in HOME_DIR leads to RUN, since the path of HOME_DIR may be too long for a socket.
-demo_settings() {
-  HOME_DIR='' LOGS='' METRICS='' RUN=''
-  if [[ -x $BIN/lakeproof ]]; then
-    # shellcheck disable=SC2034 # used by deploy/demo/start.sh
-    { read -r HOME_DIR && read -r LOGS && read -r METRICS; } < <("$BIN/lakeproof" settings home logs metrics) || exit 1
-  else # without .venv nothing is running: assume the default
-    HOME_DIR=${LAKE_HOME:-$ROOT/target/lake} LOGS=$HOME_DIR/logs
-  fi
-  RUN=$(readlink "$HOME_DIR/.demo" || true)
-  supervisor pid >/dev/null 2>&1 || RUN=''
-}
-
-# supervisor ARGS...: run supervisorctl for the running demo.
-supervisor() {
-  DEMO_RUN=$RUN DEMO_LOGS=$LOGS DEMO_HOME=$HOME_DIR DEMO_PRODUCER='' DEMO_CONSUMER='' DEMO_KAFKA=false DEMO_BROKER='' \
-    "$BIN/supervisorctl" -c "$ROOT/deploy/demo/supervisord.conf" "$@"
-}

@@ -74,11 +74,13 @@ def test_the_demo_from_start_to_clean(make):
     assert "LAKE_DEMO is local" in start.stdout
     assert_shown_by_the_readme(start.stdout)
     assert "make duckdb" in start.stdout
+    address = re.search(r"^The page of the lake, .*: (http://\S+)$", start.stdout, re.MULTILINE)[1]
+    assert b"bronze.events" in urllib.request.urlopen(address, timeout=60).read()
 
     again = make("start")
     assert again.returncode == 0, again.stdout + again.stderr
     assert "already running" in again.stdout
-    assert again.stdout.count("RUNNING") == 2
+    assert again.stdout.count("RUNNING") == 3
 
     page = make("spark")
     assert "http://127.0.0.1:140" in page.stdout, page.stdout + page.stderr

@@ -20,6 +20,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from tests.pages import blocks
 
+from lakeproof.demo.streams import DemoStream, arguments
+
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 INSTALL = ROOT / "src" / "lakeproof" / "install"
@@ -36,8 +38,10 @@ EXTRAS_OF = {
     "consumer": ["consumer"],
     "reader": ["reader"],
     "run": ["producer", "collector", "consumer", "reader", "page", "demo"],
+    "all": ["producer", "collector", "consumer", "reader", "plot", "page", "lineage", "demo"],
+    "docs": ["docs"],
     "bench": ["producer", "collector", "consumer", "reader", "bench"],
-    "dev": ["producer", "collector", "consumer", "reader", "plot", "page", "lineage", "demo", "dev"],
+    "dev": ["producer", "collector", "consumer", "reader", "plot", "page", "lineage", "demo", "docs", "dev"],
 }
 
 
@@ -65,7 +69,7 @@ def test_requirements_are_pinned_by_hash_and_name_no_index(path):
 
 def test_requirements_have_one_version_of_a_package():
     everything = pinned(REQUIREMENTS / "bench.txt") | pinned(REQUIREMENTS / "dev.txt")
-    everything |= pinned(REQUIREMENTS / "native.txt")  # maturin, in a folder of its own
+    everything |= pinned(REQUIREMENTS / "native.txt") | pinned(REQUIREMENTS / "release.txt")  # in folders of their own
     for path in PINNED:
         assert pinned(path).items() <= everything.items(), path
 
@@ -109,7 +113,7 @@ def test_jars_are_those_that_were_recorded_and_at_most_150_mb():
 @pytest.mark.parametrize("name", ["rest", "kafka"])
 def test_the_jars_of_the_tests_are_those_that_were_recorded(name):
     folder = ROOT / "target" / "jars" / name
-    listed = ROOT / "tests" / "jars" / f"{name}.sha256"
+    listed = INSTALL / "kafka.sha256" if name == "kafka" else ROOT / "tests" / "jars" / f"{name}.sha256"
     recorded = dict(reversed(line.split()) for line in listed.read_text().splitlines())
     found = {f"./{jar.name}": hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
     assert found == recorded
@@ -203,19 +207,18 @@ def test_compose_refers_to_what_there_is():
 )
 def test_the_demo_is_the_same_with_and_without_containers(stream, source):
     config = RawConfigParser(inline_comment_prefixes=None)
-    config.read(ROOT / "deploy" / "demo" / "supervisord.conf")
-    script = 'source deploy/demo/streams.sh; printf "%s\\n" "$PRODUCER" "$CONSUMER"'
-    given = {"STREAM": stream, "FROM": source, "PATH": os.environ["PATH"]}
-    done = subprocess.run(["bash", "-c", script], cwd=ROOT, env=given, capture_output=True, text=True, check=True)
-    for program, arguments in zip(("producer", "consumer"), done.stdout.splitlines(), strict=True):
-        command = config[f"program:{program}"]["command"].replace(f"%(ENV_DEMO_{program.upper()})s", arguments)
+    config.read(ROOT / "src" / "lakeproof" / "demo" / "supervisord.conf")
+    given = arguments(DemoStream(stream), source)
+    python = '"%(ENV_DEMO_PYTHON)s" -m '
+    for program, own in (("producer", given.producer), ("consumer", given.consumer)):
+        command = config[f"program:{program}"]["command"].replace(f"%(ENV_DEMO_{program.upper()})s", own)
         service = program if stream == "events" else f"{program}-{stream}"
         containers = list(COMPOSE["services"][service]["command"])
         if "--target" in containers:  # the collector's address in containers
             at = containers.index("--target")
             del containers[at : at + 2]
-        assert shlex.split(command) == [f".venv/bin/{program}", *containers[1:]]
-    assert config["program:collector"]["command"] == ".venv/bin/collector run"
+        assert shlex.split(command.removeprefix(python)) == containers
+    assert config["program:collector"]["command"] == f"{python}collector run"
     assert COMPOSE["services"]["collector"]["command"] == ["collector", "run"]
 
 
@@ -290,7 +293,7 @@ def _texts(folder: str, suffix: str) -> list[Path]:
 def test_scripts_can_be_run():
     folders = ("benchmarks", "deploy", "docs", "tests")
     scripts = [ROOT / ".ci" / "run", *(path for folder in folders for path in _texts(folder, ".sh"))]
-    sourced = {"common.sh", "native.sh", "streams.sh"}
+    sourced = {"common.sh", "native.sh"}
     assert [path.name for path in scripts if path.name not in sourced and not os.access(path, os.X_OK)] == []
 
 

@@ -3,7 +3,6 @@
 source "$(dirname "$0")/../common.sh"
 
 if docker_responds && [[ -n $(docker compose ps --all --quiet "$1") ]]; then exec docker compose logs --follow --tail 50 "$1"; fi
-demo_settings
-log=$LOGS/$1.log
+log=$(setting logs)/$1.log
 [[ -f $log ]] || fail "No log of the $1 found at $log." "Run make start."
 exec tail -n 50 -F "$log"

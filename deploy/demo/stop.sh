@@ -14,14 +14,6 @@ if docker_responds && [[ -n $(docker compose ps --all --quiet) ]]; then
   stopped=yes
 fi
 
-demo_settings
-if [[ -n $RUN ]]; then
-  pid=$(supervisor pid)
-  say "Stopping what the demo started. The consumer finishes its micro-batch first …"
-  supervisor shutdown >/dev/null
-  while kill -0 "$pid" 2>/dev/null; do sleep 0.2; done
-  rm -rf "$RUN" "$HOME_DIR/.demo"
-  say "Stopped. The data is in $HOME_DIR."
-  stopped=yes
-fi
+# Without .venv, no process of it is running.
+if [[ -x $BIN/lakeproof && -z $stopped ]]; then exec "$BIN/lakeproof" demo stop; fi
 [[ -n $stopped ]] || say "Nothing is running."

@@ -84,7 +84,7 @@ class Session:
         names = [name for (name,) in found]
         tables = [name for name in names if name.partition(".")[0] not in (LANDING, DEAD_LETTERS_TEXT)]
         if not tables:
-            return "The lake has no tables yet. Run `make start`, or the producer and the consumer."
+            return "The lake has no tables yet. Run `lakeproof demo`, or the producer and the consumer."
         missing = _MISSING.search(error)
         if missing:
             # As it was written, with its schema, which the message leaves out.

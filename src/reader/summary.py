@@ -1,4 +1,4 @@
-"""Summary of a stream's tables, also shown by ``make start``."""
+"""Summary of a stream's tables, also shown by ``lakeproof demo`` and ``make start``."""
 
 import shutil
 import sys
@@ -95,7 +95,7 @@ def wait_for_rows(settings: Settings, stream: str, timeout: float, *, new: bool 
         program, does = ("consumer", "read") if now.landed else ("producer", "written")
         raise LakeproofError(
             f"Timed out after {timeout:.0f} s waiting for rows in the tables: {now}.",
-            f"Check why nothing is {does}: `make {program}-logs`, or the files in {settings.logs}.",
+            f"Check why nothing is {does}: the log of the {program} in {settings.logs}.",
         )
 
 
@@ -119,7 +119,7 @@ def print_summary(settings: Settings, stream: str, since: datetime | None = None
         out.print(table)
     if warned:
         out.print(Text(warned, "bold red"), soft_wrap=True)
-    _print_next(out, stream)
+    _print_next(out, stream, demo=(settings.home / ".demo").is_symlink())
 
 
 def _watch(settings: Settings, contract: Contract) -> Callable[[], StreamCounts]:
@@ -298,7 +298,7 @@ def _sampled(session: Session, products: list[Samples]) -> Table | None:
     return table if products else None
 
 
-def _print_next(out: Console, stream: str) -> None:
+def _print_next(out: Console, stream: str, *, demo: bool) -> None:
     reader = _reader()
     query = f"select * from {stream_tables(stream).bronze} limit 5"  # noqa: S608 - for people to run
     letters = f"select reasons, raw from {DEAD_LETTERS_TEXT}.{stream} limit 5"  # noqa: S608
@@ -314,6 +314,7 @@ def _print_next(out: Console, stream: str) -> None:
         commands |= {"make consumer-logs": "follow the consumer", "make stop": "stop producer and consumer"}
     else:
         commands |= {f"{reader} verify {stream}": "recount what landed"}
+        commands |= {"lakeproof demo stop": "stop producer and consumer"} if demo else {}
     out.print("Next:")
     for command, what in commands.items():
         # A line each: side by side, they are wider than many terminals.

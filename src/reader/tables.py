@@ -34,7 +34,7 @@ def list_tables(settings: Settings) -> list[TableFacts]:
     with catalog_errors():
         facts = [table_facts(table) for table in _tables(catalog)]
     if not facts:
-        raise LakeproofError("The lake has no tables yet.", "Run `make start`, or the producer and the consumer.")
+        raise LakeproofError("The lake has no tables yet.", "Run `lakeproof demo`, or the producer and the consumer.")
     return sorted(facts, key=lambda fact: fact.name)
 
 

@@ -13,6 +13,7 @@ from lakeproof.addresses import without_password
 from lakeproof.cli.backup import backup, restore
 from lakeproof.cli.connect import connect
 from lakeproof.cli.contract import contract_commands
+from lakeproof.cli.demo import demo_commands
 from lakeproof.cli.gold import gold_commands
 from lakeproof.cli.hold import hold
 from lakeproof.cli.landing import landing_commands
@@ -37,6 +38,7 @@ app.command()(move)
 app.command()(backup)
 app.command()(restore)
 app.command(hidden=True)(jars)
+app.add_typer(demo_commands, name="demo")
 app.add_typer(contract_commands, name="contract")
 app.add_typer(gold_commands, name="gold")
 app.add_typer(landing_commands, name="landing")

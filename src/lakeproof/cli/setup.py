@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from lakeproof.doctor import find_java
-from lakeproof.install.archive import archive_classes
-from lakeproof.install.jars import hashes_of_spark, pyspark_folder, retrieve
+from lakeproof.install.jars import hashes_of_spark, retrieve
 from lakeproof.install.project import init_project
+from lakeproof.install.spark import prepare_spark
 from lakeproof.settings import load_settings
 
 IvySettings = Annotated[
@@ -56,21 +56,8 @@ def setup(
 
     The folder is that of LAKE_JARS. If all is in place, this only checks it.
     """
-    settings = load_settings()
     java, _ = find_java()
-    pyspark_folder()
-    folder = settings.spark.jars.absolute()
-    typer.echo(f"Checking the jars in {folder} …")
-    new = retrieve(str(java), "spark", folder, hashes_of_spark(), ivy_settings)
-    count = len(list(folder.glob("*.jar")))
-    typer.echo(f"{count} jars {'retrieved' if new else 'are in place'}; their hashes are those that were recorded.")
-    if not archive:
-        return
-    typer.echo("Checking the archive of Spark's classes; if it must be made, that takes half a minute …")
-    if log := archive_classes(java, folder):
-        typer.echo(f"Spark starts without an archive of its classes, which takes longer. Why: {log}")
-    else:
-        typer.echo("Ready.")
+    prepare_spark(java, load_settings().spark.jars.absolute(), ivy_settings, archive=archive)
 
 
 def jars(

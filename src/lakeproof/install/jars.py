@@ -17,6 +17,7 @@ from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 
 SPARK = "spark"  # configuration of ivy.xml for the programs; others are for the servers of the tests
 _LISTED = "jars.sha256"
+_OF_BROKER = "kafka.sha256"
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 _PRINTED = 3  # lines of Ivy's output in an error message
 _DAMAGE = ("invalid sha1", "invalid md5", ".part", "report.Xml")  # Ivy's messages about incomplete or damaged files
@@ -29,6 +30,11 @@ class JarsError(LakeproofError):
 def hashes_of_spark() -> Path:
     """File with names and hashes of Spark's jars."""
     return _packaged(_LISTED)
+
+
+def hashes_of_kafka() -> Path:
+    """File with names and hashes of the jars of the demo's Kafka broker."""
+    return _packaged(_OF_BROKER)
 
 
 def retrieve(
@@ -63,6 +69,12 @@ def retrieve(
         (folder / name).unlink(missing_ok=True)
     _remember(folder, wanted)
     return True
+
+
+def holds_spark(folder: Path) -> bool:
+    """Whether an earlier call has put Spark's jars into `folder`, by their names: `retrieve` looks at the hashes."""
+    wanted = read_hashes(hashes_of_spark())
+    return _put_by_us(folder) == wanted.keys() == {path.name for path in folder.glob("*.jar")} & wanted.keys()
 
 
 def read_hashes(path: Path) -> dict[str, str]:

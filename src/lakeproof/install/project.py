@@ -1,17 +1,20 @@
-"""Template of a project: contract, data product, settings, and a compose file with MinIO."""
+"""Template of a project: contracts, data products, settings, and a compose file with MinIO."""
 
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+import yaml
+
 from lakeproof.errors import UsageError
 
 _NAMES = {"env": ".env"}  # files that have another name in the package
+STREAMS = ("clickstream", "events", "sensors")  # those with a contract in the package
 
 
-def init_project(folder: Path) -> list[Path]:
-    """Write a new project into `folder` without replacing files; return the files written."""
-    found = {folder / name: content for name, content in _template()}
+def init_project(folder: Path, streams: tuple[str, ...] = ("events",)) -> list[Path]:
+    """Write a new project for some streams into `folder` without replacing files; return the files written."""
+    found = {folder / name: content for name, content in _template(streams)}
     for path, content in found.items():
         if path.exists() and (not path.is_file() or path.read_bytes() != content):
             raise UsageError(
@@ -24,8 +27,16 @@ def init_project(folder: Path) -> list[Path]:
     return written
 
 
-def _template() -> Iterator[tuple[Path, bytes]]:
+def _template(streams: tuple[str, ...]) -> Iterator[tuple[Path, bytes]]:
     root = Path(str(files("lakeproof.install") / "template"))
     for path in sorted(root.rglob("*")):
-        if path.is_file():
+        if path.is_file() and _belongs(path, streams):
             yield path.relative_to(root).with_name(_NAMES.get(path.name, path.name)), path.read_bytes()
+
+
+def _belongs(path: Path, streams: tuple[str, ...]) -> bool:
+    if path.parent.name == "contracts":
+        return path.stem in streams
+    if path.parent.name == "gold":
+        return yaml.safe_load(path.read_text()).get("silver", "") in streams
+    return True

@@ -120,7 +120,7 @@ def _streams(settings: Settings, stream: str | None) -> Sequence[str]:
         if stream or not _own_tables(name) <= lacking or _had_tables(catalog, name)
     ]
     if not begun:
-        raise UnavailableError("The lake has no tables yet.", "Run `make start`, or the producer and the consumer.")
+        raise UnavailableError("The lake has no tables yet.", "Run `lakeproof demo`, or the producer and the consumer.")
     for name in begun:
         if missing[name]:
             raise UnavailableError(

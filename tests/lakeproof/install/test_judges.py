@@ -1,4 +1,5 @@
 import sys
+from importlib.metadata import version as version_of
 from pathlib import Path
 from types import ModuleType
 
@@ -6,6 +7,8 @@ import pytest
 
 from lakeproof.errors import UnavailableError
 from lakeproof.install.judges import JudgeChoice, judge_choice
+
+VERSION = version_of("lakeproof")
 
 
 def _module(version: str | None) -> ModuleType:
@@ -26,8 +29,8 @@ def test_the_native_judge_is_chosen_where_it_is_installed(native: ModuleType) ->
 
 
 def test_the_python_judge_can_be_chosen_although_the_native_one_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "native_judge", _module("0.1.0"))
-    assert judge_choice() == JudgeChoice("native", "0.1.0")
+    monkeypatch.setitem(sys.modules, "native_judge", _module(VERSION))
+    assert judge_choice() == JudgeChoice("native", VERSION)
     choice = judge_choice("python")
     assert (str(choice), choice.why) == ("python", "LAKE_JUDGE is python")
 
@@ -45,7 +48,7 @@ def test_a_native_judge_that_is_wanted_must_be_there(absent: None) -> None:
 @pytest.mark.parametrize(
     ("version", "why"),
     [
-        ("0.0.1", "the native judge is of version 0.0.1, and lakeproof of 0.1.0"),
+        ("0.0.1", f"the native judge is of version 0.0.1, and lakeproof of {VERSION}"),
         (None, "the native judge is not installed"),
     ],
     ids=["of another version", "only a folder"],

@@ -1,0 +1,65 @@
+"""``lakeproof demo``, and its commands to end it."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from lakeproof.demo.run import clean, start, stop
+from lakeproof.demo.streams import DemoStream
+from lakeproof.settings import load_settings
+
+demo_commands = typer.Typer(
+    help="Start a producer, a consumer and the page of the lake in the background, and show what lands.",
+    invoke_without_command=True,
+)
+
+
+class Source(StrEnum):
+    """How records reach the consumer."""
+
+    FILES = "files"
+    KAFKA = "kafka"
+
+
+@demo_commands.callback()
+def demo(
+    context: typer.Context,
+    stream: Annotated[DemoStream, typer.Option(help="What is made.")] = DemoStream.EVENTS,
+    source: Annotated[
+        Source | None,
+        typer.Option(
+            help="How records arrive. Default: kafka for clickstream, which a collector receives, else files. "
+            "A Kafka broker is started if none listens at LAKE_KAFKA_BOOTSTRAP_SERVERS, if that is this machine.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Start a producer, a consumer and the page of the lake in the background, and show what lands.
+
+    An empty folder gets contracts, data products and settings first. Spark's jars are retrieved if they are missing.
+    With the settings of S3, the lake is there; otherwise, it is in folders here.
+    """
+    if context.invoked_subcommand is None:
+        if stream is DemoStream.CLICKSTREAM and source is Source.FILES:
+            raise typer.BadParameter(
+                "files cannot be used for clickstream: the collector sends events to a Kafka topic. "
+                "To land them as files: producer clickstream",
+                param_hint="--source",
+            )
+        raise typer.Exit(start(stream, kafka=source is Source.KAFKA))
+
+
+@demo_commands.command("stop")
+def stop_demo() -> None:
+    """Stop what the demo started. The data stays."""
+    if not stop(load_settings()):
+        typer.echo("Nothing is running.")
+
+
+@demo_commands.command("clean")
+def clean_demo() -> None:
+    """Stop the demo, and remove the data of its lake. Contracts, settings and downloads stay."""
+    settings = load_settings()
+    stop(settings)
+    clean(settings)

@@ -1,0 +1,132 @@
+"""The processes of the demo, under supervisord."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn, Self
+
+from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.settings import Settings
+from lakeproof.wording import first_line
+
+_LINK = ".demo"  # in the lake's folder, to the folder of the socket: the path of the lake may be too long for a socket
+_PAGE = "page"  # file with its port, beside the socket
+_LINES = 4  # of a log, in an error
+_POLL_SECONDS = 0.2
+
+
+class Processes:
+    """The programs of a demo that runs, in a folder of the socket that controls them."""
+
+    def __init__(self, settings: Settings, folder: Path, variables: dict[str, str]) -> None:
+        self._settings, self._folder, self._variables = settings, folder, variables
+
+    @classmethod
+    def running(cls, settings: Settings) -> Self | None:
+        """Those of the lake of `settings`; None if none are running."""
+        try:
+            folder = (settings.home / _LINK).readlink()
+        except OSError:
+            return None
+        names = ("PRODUCER", "CONSUMER", "BROKER", "JARS")
+        page = folder / _PAGE
+        port = page.read_text() if page.exists() else "0"
+        found = cls(settings, folder, dict.fromkeys(names, "") | {"KAFKA": "false", "PAGE": port})
+        return found if found._control("pid").returncode == 0 else None
+
+    @classmethod
+    def start(cls, settings: Settings, variables: dict[str, str]) -> Self:
+        """Start supervisord, and a broker if `variables` say so. No other program runs yet."""
+        if not find_spec("supervisor"):
+            raise UnavailableError("supervisor is not installed.", 'Install it: pip install "lakeproof[all]"')
+        settings.logs.mkdir(parents=True, exist_ok=True)
+        settings.home.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="lakeproof."))
+        (folder / _PAGE).write_text(variables["PAGE"])
+        link = settings.home / _LINK
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder)
+        started = cls(settings, folder, variables)
+        done = started._run("supervisord")
+        if done.returncode:
+            raise LakeproofError(
+                f"Cannot start supervisord: {first_line(done.stdout + done.stderr)}.", "See its message."
+            )
+        return started
+
+    @property
+    def page_port(self) -> int:
+        """Where the page of the lake is served."""
+        return int(self._variables["PAGE"])
+
+    def status(self) -> str:
+        """The programs that were started, a line each."""
+        lines = self._control("status").stdout.splitlines(keepends=True)
+        return "".join(line for line in lines if "Not started" not in line)
+
+    def launch(self, *programs: str) -> None:
+        """Start programs at once, and wait until each has run for a few seconds, or raise LakeproofError."""
+        waiting = {program: self._popen("start", program) for program in programs}
+        if failed := [program for program, process in waiting.items() if process.wait()]:
+            self.fail(failed[0])
+
+    def launched(self, program: str) -> bool:
+        """Start a program unless it runs; returns whether it runs."""
+        return not self._control("status", program).returncode or not self._control("start", program).returncode
+
+    def fail(self, program: str) -> NoReturn:
+        """Stop everything, show the end of a log, and raise LakeproofError."""
+        sys.stderr.write(self.status())
+        log = self._settings.logs / f"{program}.log"
+        if log.exists():
+            sys.stderr.writelines(log.read_text(errors="replace").splitlines(keepends=True)[-_LINES:])
+        self.stop()
+        raise LakeproofError("The demo did not start.", f"See the lines above, of {log}.")
+
+    def stop(self) -> None:
+        """Stop everything, and wait for it."""
+        pid = int(self._control("pid").stdout)
+        self._control("shutdown")
+        while _runs(pid):
+            time.sleep(_POLL_SECONDS)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        (self._settings.home / _LINK).unlink(missing_ok=True)
+
+    def _control(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return self._run("supervisorctl", *command)
+
+    def _run(self, module: str, *command: str) -> subprocess.CompletedProcess[str]:
+        words, variables = self._command(module, *command)
+        return subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
+
+    def _popen(self, *command: str) -> "subprocess.Popen[bytes]":
+        words, variables = self._command("supervisorctl", *command)
+        return subprocess.Popen(words, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def _command(self, module: str, *command: str) -> tuple[list[str], dict[str, str]]:
+        configuration = str(files("lakeproof.demo") / "supervisord.conf")
+        own = {
+            "PYTHON": sys.executable,
+            "FOLDER": str(Path.cwd()),
+            "RUN": str(self._folder),
+            "LOGS": str(self._settings.logs),
+            "HOME": str(self._settings.home.absolute()),
+        }
+        named = {f"DEMO_{name}": value for name, value in (own | self._variables).items()}
+        words = [sys.executable, "-m", f"supervisor.{module}", "-c", configuration, *command]
+        metrics = self._settings.monitor.metrics or "127.0.0.1:0"
+        return words, os.environ | named | {"LAKE_METRICS": metrics}
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
