@@ -49,7 +49,7 @@ def test_every_key_is_listed():
     keys = [row[0].strip("`") for row in table("key", "expected value")]
     assert keys == [
         "name", "kind", "silver", "description", "keys", "window.size", "window.every", "window.gap", "measures",
-        "publish", "sinks",
+        "publish", "sinks", "maintenance",
     ]  # fmt: skip
 
 
