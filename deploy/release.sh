@@ -99,7 +99,7 @@ audit() {
   if "$WORK/tools/bin/pip-audit" --strict --disable-pip --require-hashes --progress-spinner off --requirement deploy/requirements/all.txt \
     --format markdown --output "$DIST/AUDIT.md" 2>"$WORK/audit.log"; then
     say "No known vulnerability in the pins."
-  elif grep -q "known vulnerabilit" "$WORK/audit.log"; then
+  elif grep -q "known vulnerabil" "$WORK/audit.log"; then
     cat "$DIST/AUDIT.md" >&2
     fail "The pins have known vulnerabilities." "Upgrade them: deploy/requirements.sh --upgrade-package NAME"
   else

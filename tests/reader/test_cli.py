@@ -91,7 +91,7 @@ def test_an_empty_lake_says_what_to_do(lake_settings: Settings, reader: Run) -> 
         done = reader(lake_settings, *arguments)
         assert done.returncode == 1
         assert "no tables yet" in done.stderr
-        assert "make start" in done.stderr
+        assert "lakeproof demo" in done.stderr
         assert "Traceback" not in done.stderr
 
 

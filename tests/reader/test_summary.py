@@ -172,7 +172,7 @@ def test_waiting_in_vain_names_the_program_to_look_at(lake_settings: Settings) -
         wait_for_rows(lake_settings, "events", 0.1)
     assert caught.value.exit_code == 1
     assert "0 files landed" in caught.value.message
-    assert "make producer-logs" in caught.value.hint
+    assert "the log of the producer" in caught.value.hint
     assert str(lake_settings.logs) in caught.value.hint
 
     open_storage(lake_settings.landing.uri, lake_settings.s3).write_new(
@@ -181,7 +181,7 @@ def test_waiting_in_vain_names_the_program_to_look_at(lake_settings: Settings) -
     with pytest.raises(LakeproofError) as caught:
         wait_for_rows(lake_settings, "events", 0.1)
     assert "1 file landed" in caught.value.message
-    assert "make consumer-logs" in caught.value.hint
+    assert "the log of the consumer" in caught.value.hint
 
 
 def test_an_unknown_stream_names_the_known_ones(lake_settings: Settings) -> None:

@@ -171,7 +171,7 @@ def test_an_unknown_stream_names_the_known_ones(settings: Settings) -> None:
 
 def test_a_lake_without_tables_says_what_to_do(lake_settings: Settings) -> None:
     page = collect(lake_settings, [])
-    assert "The lake has no tables yet. Run make start" in Text(render(page)).text
+    assert "The lake has no tables yet. Run lakeproof demo" in Text(render(page)).text
 
 
 def test_a_lost_table_is_what_is_wrong(settings: Settings, page: Page) -> None:
