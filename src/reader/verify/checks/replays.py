@@ -231,8 +231,10 @@ class _Batches:
         names = value_columns(self._session, self._tables.bronze, columns_of(contracts))
         with self._session.errors():
             table = self._session.connection.execute(
-                f"SELECT {', '.join(map(identifier, names))} FROM {self._tables.bronze} "  # noqa: S608
-                f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[]))",
+                f"SELECT {', '.join(map(identifier, names))} FROM {self._tables.bronze} AS bronze "  # noqa: S608
+                f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[])) AND EXISTS (FROM {ATTEMPTS} AS batch "
+                f"WHERE batch.source = bronze.{SOURCE} AND batch.micro_batch = bronze.{MICRO_BATCH_ID} "
+                "AND batch.salvaged IS NOT NULL)",
                 [list(units)],
             ).to_arrow_table()
         _differ(self._scope, self._found, Sample(contracts, table), units)
