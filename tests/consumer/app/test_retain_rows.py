@@ -176,10 +176,10 @@ def test_what_has_expired_is_accounted_for(lake: Lake) -> None:
     lake.check(EXPIRED)
     done = lake.retain()  # once more
     assert [each.removed for each in done.rows] == [0, 0, 0]
-    assert "  dead_letters.orders: 0 rows older than 0 seconds removed." in list(lines([done], dry_run=False))
+    assert "  dead_letters.orders: 0 rows older than 0 days removed." in list(lines([done], dry_run=False))
     assert json.loads(as_json([done]))[0]["rows"][0] == {
         "table": LETTERS,
-        "older_than": "0 seconds",
+        "older_than": "0 days",
         "removed": 0,
         "kept": "",
     }
