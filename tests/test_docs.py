@@ -168,6 +168,7 @@ def test_the_commands_of_operations_do_what_the_pages_say(walked: tuple[dict[str
         "\n".join(blocks("docs/operations/retention.md", "sh")).replace("target/", f"{tmp_path}/"), walked[0]
     )
     assert retained.count("events: 0 of 20 landed files") == 2
+    assert "dead_letters.events: 0 rows older than 90 days removed." in retained
     again = shell("consumer run events --available-now && reader verify", walked[0])
     assert "Clean: each landed unit is in exactly one table, once." in again
 

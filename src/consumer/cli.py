@@ -29,6 +29,7 @@ from consumer.mode_options import option_of, with_mode_options
 from lakeproof.command import application, run
 from lakeproof.contracts import load_contract
 from lakeproof.contracts.duration import read_option
+from lakeproof.contracts.model import Removable
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import UsageError
 from lakeproof.kafka.modes import ModeName, load_mode
@@ -341,8 +342,16 @@ def retain_landed_files(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Only files that landed longer ago than this, like 30d or '12 hours'.",
+            help="Only what is older than this, like 30d or '12 hours'.",
             show_default="retention of the contract",
+        ),
+    ] = None,
+    what: Annotated[
+        list[Removable] | None,
+        typer.Option(
+            "--of",
+            help="Remove only this; repeat it for several. dead_letters are those that a replay has closed.",
+            show_default="landed with --older-than, otherwise all of the contract",
         ),
     ] = None,
     archive: Annotated[
@@ -364,20 +373,21 @@ def retain_landed_files(
     """Remove or archive landed files that the tables of STREAM hold in full, while consumers run.
 
     A file stays if the ledger does not have it yet, if it is not what was read, if ledger and tables differ, or if a
-    replay of a dead letter would read it. `reader verify` then counts the others as expired. If the command is
-    interrupted, run it again.
+    replay of a dead letter would read it. With --of, rows go: dead letters that a replay has closed, conflicts, late
+    rows. `reader verify` then counts what is gone as expired. If the command is interrupted, run it again.
     """
     settings = load_settings()
     age = read_option(older_than) if older_than is not None else None
     check_tables(settings)
     from consumer.app import retain
+    from consumer.app.run import run_retention
 
     names = list(dict.fromkeys(streams or retain.streams_with_retention(settings)))
     if not names:
         raise UsageError(
             "No contract says how long landed files are kept.", "Name streams: consumer retain STREAM --older-than 30d."
         )
-    done = retain.retain_all(settings, names, age, archive, in_source=in_source, dry_run=dry_run)
+    done = run_retention(settings, names, age, archive, what=what or [], in_source=in_source, dry_run=dry_run)
     if as_json:
         typer.echo(retain.as_json(done))
     else:

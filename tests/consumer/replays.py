@@ -3,9 +3,11 @@
 import json
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from tests.consumer.direct import drain_directly
 from tests.consumer.lake import SessionOf, rows
 from tests.lakes import changed
 from tests.messages import send
@@ -18,6 +20,7 @@ from consumer.app.query import LayerQuery
 from consumer.app.replay import ReplayQuery
 from consumer.app.trigger import Trigger
 from consumer.asked import asked_to_run
+from consumer.layers.base import take
 from consumer.layers.bronze.replay import Replay
 from consumer.layers.bronze.replay_tasks import Replayed
 from consumer.layers.registry import layers_of
@@ -26,6 +29,7 @@ from lakeproof.history.apply import carry_out, plan
 from lakeproof.kafka.offsets import source_name
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.lease import lease
 from reader.verify.check import Verification
 from reader.verify.driver import verify as verify_streams
 
@@ -146,6 +150,18 @@ def drain(settings: Settings, session_of: SessionOf, source: str = "files", stre
     alerts = [each for each in asked.samples if each.alerts and source == "kafka"]
     more = [AlertsQuery(settings, each, asked.contracts[stream], ONCE) for each in alerts]
     _run(settings, session_of, query, *more)
+
+
+def drain_files(settings: Settings, session_of: SessionOf, stream: str = STREAM) -> None:
+    """The same for files, without streaming queries, which take seconds to start."""
+    spark = session_of(settings)
+    drain_directly(spark, _settled(settings), stream)
+    for layer in layers_of(asked_to_run(settings, [stream], None)):
+        with lease(settings.state.database, layer.lease_name) as held, closing(layer):
+            layer.prepare(open_catalog(settings))
+            layer.open(spark)
+            while take(layer, spark, held):
+                pass
 
 
 def replay(settings: Settings, session_of: SessionOf, wanted: Replay | None = None, stream: str = STREAM) -> Replayed:

@@ -328,7 +328,7 @@ class _Erasure:
         self._search_in(place, zone.storage.read, (file for _, file in zone.list()))
         if found := len(done.found_in) - before:
             retention = self._contract.retention
-            after = f", or retention takes them after {retention.landed}" if retention else ""
+            after = f", or retention takes them after {retention.landed}" if retention and retention.landed else ""
             how = "with --in-source" if zone.is_own else "once they are read"
             how = "without --keep-landed" if keep_landed else how
             done.remains.append(f"{count_of(found, 'landed file')} stay: run this again {how}{after}.")

@@ -16,6 +16,7 @@ from consumer.app.retain import lines, retain_all, streams_with_retention
 from consumer.bulletin import Bulletin
 from consumer.iceberg.append import open_table
 from consumer.iceberg.growth import Growth, growth
+from consumer.iceberg.jvm import first_cause
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import Lease, LeaseHeldError, lease, maintenance_lease
@@ -28,7 +29,7 @@ _TAG = "lakeproof-maintenance"  # of its jobs in Spark
 
 
 class MaintenanceQuery(Query):
-    """Maintains the tables of streams every so often, and one that has grown much at once; retains landed files.
+    """Maintains the tables of streams every so often, and one that has grown much at once; removes what has expired.
 
     What fails is logged, and tried again the next time.
 
@@ -68,7 +69,7 @@ class MaintenanceQuery(Query):
             self._maintain(session, bulletin, is_time=is_time)
             if is_time and (self._retained_at is None or now >= self._retained_at + _RETENTION_SECONDS):
                 self._retained_at = now
-                self.retain(bulletin)
+                self.retain(session, bulletin)
             return False
 
         look = min(every, _LOOK_SECONDS)
@@ -98,17 +99,21 @@ class MaintenanceQuery(Query):
         except LakeproofError as error:
             log.warning("maintenance failed", problem=error.message)
 
-    def retain(self, bulletin: Bulletin) -> None:
-        """Remove landed files of the streams whose contracts say how long these are kept."""
+    def retain(self, spark: SparkSession, bulletin: Bulletin) -> None:
+        """Remove landed files, and rows of tables, of the streams whose contracts say how long these are kept."""
         try:
             for stream in streams_with_retention(self._settings, self._streams):
-                (done,) = retain_all(self._settings, [stream], None, None, is_ending=bulletin.stop_file.exists)
-                if done.removed or done.problem:
+                (done,) = retain_all(
+                    self._settings, [stream], None, None, lambda: spark, is_ending=bulletin.stop_file.exists
+                )
+                if done.removed or done.problem or any(each.removed for each in done.rows):
                     log.info("retention", stream=stream, said=" ".join(map(str.strip, lines([done], dry_run=False))))
         except LeaseHeldError:
             log.info("another retention is running")
         except LakeproofError as error:
             log.warning("retention failed", problem=error.message)
+        except (Py4JError, PySparkException) as error:
+            log.warning("retention failed", problem=first_cause(error))
 
     def _has_grown(self, spark: SparkSession, name: str, own: MaintenanceSettings) -> bool:
         """Whether so much was committed since the last compaction, or our last one, that it is worth another."""

@@ -1,25 +1,30 @@
 """Retention: landed files that the tables hold in full are removed, or moved to an archive, once they are old enough.
 
+Of tables, :mod:`consumer.app.retain_rows` removes rows that are not needed.
+
 A file stays while anything of it is needed, or in doubt: the reasons are counted. It is looked at again before it is
 removed, and an archived copy is compared with what was read, so that the command can be killed at any point.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyspark.sql import SparkSession
 
+from consumer.app.retain_rows import RetainedRows, lines_of, retain_rows
 from lakeproof.addresses import as_uri, folder_or_address
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.contracts.duration import duration_text
+from lakeproof.contracts.model import Removable, Retention
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.landing.root import moved
@@ -28,6 +33,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
 from lakeproof.storage import StoredFile
 from lakeproof.storage.errors import FileAbsentError, FileChangedError
+from lakeproof.tables.expired import expired_of
 from lakeproof.tables.names import (
     ATTEMPT,
     LANDED_AT,
@@ -44,12 +50,19 @@ from lakeproof.tables.names import (
 )
 from lakeproof.wording import count_of
 
+_NAMED = {
+    Removable.LANDED: "landed files",
+    Removable.DEAD_LETTERS: "closed dead letters",
+    Removable.CONFLICTS: "conflicts",
+    Removable.LATE: "late rows",
+}
 NOT_READ = "not in the ledger yet"
 CHANGED = "not what was read: overwritten since, or before"
 UNEVEN = "ledger and tables differ: see `reader verify`"
 NEEDED = "dead letters that a replay reads from there"
 TAKEN = "the archive has another file of that name"
 _AT_ONCE = 8  # files; each takes a few requests
+_CLOSED = f"{OUTCOME} = '{ReplayOutcome.CLOSED}'"
 
 
 @dataclass
@@ -66,6 +79,8 @@ class Retained:
     """Bytes of the files that were removed."""
     kept: dict[str, int] = field(default_factory=dict)
     """How many files were old enough, and were kept, by reason."""
+    rows: list[RetainedRows] = field(default_factory=list)
+    """What it did to rows of tables."""
     problem: str = ""
     """Why the stream was left alone."""
 
@@ -154,32 +169,59 @@ def retain_all(
     streams: Sequence[str],
     older_than: timedelta | None,
     archive: str | None,
+    session: Callable[[], SparkSession],
     *,
+    what: Collection[Removable] = (),
     in_source: bool = False,
     dry_run: bool = False,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> list[Retained]:
-    """Retain the files of streams; without a time, by their contracts. What fails for one does not keep the others."""
+    """Retain landed files of streams, and rows of their tables; without a time, by their contracts.
+
+    `what` is by default landed files alone, or, without a time, all that the contract names. What fails for one stream
+    does not keep the others.
+    """
     done = []
     for stream in streams:
         asked = load_contract(settings.contracts, stream).retention
-        age = older_than or (asked.landed if asked else None)
-        if age is None:
-            raise UsageError(
-                f"The contract of {stream} does not say how long landed files are kept.",
-                "Add --older-than, like --older-than 30d, or the custom property retention: "
-                "`{property: retention, value: {landed: 30 days}}`.",
-            )
+        ages = _ages(stream, asked, older_than, what)
+        landed = ages.pop(Removable.LANDED, None)
         where = archive or (asked.archive if asked and not older_than else None)
+        mine = Retained(stream, "" if landed is None else duration_text(landed), where)
         try:
-            done.append(retain(settings, stream, age, where, in_source=in_source, dry_run=dry_run, is_ending=is_ending))
+            if ages:
+                mine.rows = retain_rows(settings, stream, ages, session, dry_run=dry_run, is_ending=is_ending)
+            if landed is not None:
+                files = retain(
+                    settings, stream, landed, where, in_source=in_source, dry_run=dry_run, is_ending=is_ending
+                )
+                mine = replace(files, rows=mine.rows)
         except (UnavailableError, NotOursError) as error:
-            done.append(Retained(stream, duration_text(age), where, problem=error.message))
+            mine.problem = error.message
+        done.append(mine)
     return done
 
 
+def _ages(
+    stream: str, asked: Retention | None, older_than: timedelta | None, what: Collection[Removable]
+) -> dict[Removable, timedelta]:
+    """How old each of what is to be removed has to be."""
+    if older_than is not None:
+        return dict.fromkeys(what or [Removable.LANDED], older_than)
+    by_contract = {each: age for each in Removable if asked and (age := asked.age_of(each)) is not None}
+    ages = {each: age for each, age in by_contract.items() if each in (what or Removable)}
+    if lacking := set(what) - ages.keys() or (not ages and {Removable.LANDED}):
+        first = min(lacking)
+        raise UsageError(
+            f"The contract of {stream} does not say how long {_NAMED[first]} are kept.",
+            f"Add --older-than, like --older-than 30d, or the custom property retention: "
+            f"`{{property: retention, value: {{{first}: 30 days}}}}`.",
+        )
+    return ages
+
+
 def streams_with_retention(settings: Settings, streams: Sequence[str] = ()) -> list[str]:
-    """The streams, of all or some, whose contracts say how long landed files are kept."""
+    """The streams, of all or some, whose contracts have a retention."""
     names = streams or sorted(path.stem for path in settings.contracts.glob("*.yaml"))
     return [name for name in names if load_contract(settings.contracts, name).retention]
 
@@ -196,6 +238,10 @@ def lines(done: Sequence[Retained], *, dry_run: bool) -> Iterator[str]:
     for each in done:
         if each.problem:
             yield f"{each.stream}: {each.problem}"
+        if each.rows:
+            yield f"{each.stream}:"
+            yield from (f"  {line}" for line in lines_of(each.rows, dry_run=dry_run))
+        if each.problem or not each.older_than:
             continue
         said = "would be removed" if dry_run else "removed"
         how = f", {'and would be copied' if dry_run else 'copied'} to {each.archive}" if each.archive else ""
@@ -267,12 +313,12 @@ def _whole(
     bronze, letters = catalog.load_table(names.bronze), catalog.load_table(names.dead_letters)
     rows, dead = _rows_of(bronze, old), _rows_of(letters, old)
     _add_removed(catalog, names, rows, dead)
+    _add_expired(catalog, names, letters, dead, sources)
     # The bytes of a unit that was too large are in no table.
     key = (SOURCE, POSITION, ATTEMPT)
     bare = {(row[SOURCE], row[POSITION], row[ATTEMPT] or 1) for row in _rows(letters, f"{old} AND {RAW} IS NULL", key)}
     if bare and catalog.table_exists(names.attempts):
-        closed = f"{OUTCOME} = '{ReplayOutcome.CLOSED}'"
-        attempts = _rows(catalog.load_table(names.attempts), closed, (SOURCE, POSITION, LETTER))
+        attempts = _rows(catalog.load_table(names.attempts), _CLOSED, (SOURCE, POSITION, LETTER))
         bare -= {(row[SOURCE], row[POSITION], row[LETTER]) for row in attempts}
     needed = {source for source, _, _ in bare}
 
@@ -294,6 +340,22 @@ def _add_removed(catalog: Catalog, names: StreamTables, rows: Counter[str], dead
         counted = {names.bronze: rows, names.dead_letters: dead}.get(str(row["table"]))
         if counted is not None:
             counted[str(row["source"])] += int(str(row["rows"]))
+
+
+def _add_expired(
+    catalog: Catalog, names: StreamTables, letters: Table, dead: Counter[str], sources: Mapping[str, _Source]
+) -> None:
+    """Count dead letters that retention removed as if they were there: the attempts have them."""
+    if not expired_of(letters.properties).rows or not catalog.table_exists(names.attempts):
+        return
+    closed = _rows(catalog.load_table(names.attempts), _CLOSED, (SOURCE, POSITION, LETTER))
+    places = {(row[SOURCE], row[POSITION], row[LETTER]) for row in closed if row[SOURCE] in sources}
+    held = _rows(letters, "_source IS NOT NULL", (SOURCE, POSITION, ATTEMPT))
+    places -= {(row[SOURCE], row[POSITION], row[ATTEMPT] or 1) for row in held}
+    if catalog.table_exists(names.removals):
+        erased = _rows(catalog.load_table(names.removals), "rows > 0", ("table", "source", POSITION, LETTER))
+        places -= {(row["source"], row[POSITION], row[LETTER]) for row in erased if row["table"] == names.dead_letters}
+    dead.update(str(source) for source, _, _ in places)
 
 
 def remove_archived(settings: Settings, stream: str, archive: str, names: Iterable[str]) -> int:

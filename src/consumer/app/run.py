@@ -3,7 +3,8 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
+from datetime import timedelta
+from functools import cache, partial
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
@@ -19,6 +20,7 @@ from consumer.app.mode import ModeQuery
 from consumer.app.past import PastQuery
 from consumer.app.query import LayerQuery
 from consumer.app.replay import ReplayQuery, preview, report
+from consumer.app.retain import Retained, retain_all
 from consumer.app.screen import screen
 from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.app.trigger import Trigger
@@ -27,6 +29,7 @@ from consumer.erasure.condition import Condition
 from consumer.layers.bronze.replay import Replay
 from consumer.layers.rebuild import rebuild
 from consumer.layers.registry import layers_of
+from lakeproof.contracts.model import Removable
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.kafka.modes import Mode
 from lakeproof.settings import Settings
@@ -80,6 +83,26 @@ def run_maintenance(settings: Settings, streams: Sequence[str], *, dry_run: bool
     """Maintain the tables of streams, or all."""
     session = partial(start_session, settings, "lakeproof consumer maintain")
     return maintain(settings, streams, session, dry_run=dry_run)
+
+
+def run_retention(
+    settings: Settings,
+    streams: Sequence[str],
+    older_than: timedelta | None,
+    archive: str | None,
+    *,
+    what: Sequence[Removable],
+    in_source: bool,
+    dry_run: bool,
+) -> list[Retained]:
+    """Remove what has expired of streams."""
+    session = cache(partial(start_session, settings, "lakeproof consumer retain"))
+    try:
+        return retain_all(
+            settings, streams, older_than, archive, session, what=what, in_source=in_source, dry_run=dry_run
+        )
+    except (Py4JError, PySparkException) as error:
+        raise explained(error, settings, streams[0]) from error
 
 
 def run_erasure(

@@ -44,12 +44,25 @@ class Removed:
     snapshot_id: int
 
 
-def remove(table: OpenTable, keys: DataFrame, on: Mapping[str, str], request: str) -> Removed | None:
+@dataclass(frozen=True)
+class Accounted:
+    """An account of the removed rows that the same commit writes, as a property of the table."""
+
+    property: str
+    was: str | None
+    value: str
+    rows: int
+    """How many rows it has more than before."""
+
+
+def remove(
+    table: OpenTable, keys: DataFrame, on: Mapping[str, str], request: str, account: Accounted | None = None
+) -> Removed | None:
     """Remove the rows with some keys; None if no row has one.
 
     `on` has the columns of `keys`, and SQL of what each is equal to, in which `row` is a row of the table. Raises
-    NotEqualError if other rows would go or change, and CollisionError if another writer changed the files meanwhile;
-    the table then stays as it is.
+    NotEqualError if other rows would go or change, and CollisionError if another writer changed the files or the
+    account meanwhile; the table then stays as it is.
     """
     drop_branches(table)
     start = table.loaded.currentSnapshot()
@@ -80,7 +93,9 @@ def remove(table: OpenTable, keys: DataFrame, on: Mapping[str, str], request: st
         if not old:  # Spark makes a snapshot even so
             return None
         rows = _proven(table, old, new, keys, on)
-        return Removed(rows, len(old), _publish(table, branch, old, new, request))
+        if account and account.rows != rows:
+            raise NotEqualError(f"{table.name}: {rows:,} rows would be removed, and {account.rows:,} accounted for")
+        return Removed(rows, len(old), _publish(table, branch, old, new, request, account))
     except PySparkException as error:
         raise CollisionError(first_cause(error)) from error
     finally:
@@ -120,7 +135,9 @@ def _less(groups: Groups, removed: Groups) -> Groups:
     return found
 
 
-def _publish(table: OpenTable, branch: str, old: list[Any], new: list[Any], request: str) -> int:
+def _publish(
+    table: OpenTable, branch: str, old: list[Any], new: list[Any], request: str, account: Accounted | None
+) -> int:
     """Replace files in the table itself, write its manifests again, and drop the branch, in one commit."""
     for _ in range(ATTEMPTS):
         transaction = table.loaded.newTransaction()  # reads the table again
@@ -129,6 +146,10 @@ def _publish(table: OpenTable, branch: str, old: list[Any], new: list[Any], requ
         gone = [task for task in old if _key(task) not in has]
         if gone or transaction.startMetadata().ref(branch) is None:
             raise CollisionError(f"another writer has changed {len(gone):,} of the files meanwhile")
+        if account:
+            if transaction.startMetadata().properties().get(account.property) != account.was:
+                raise CollisionError("another retention has removed rows meanwhile")
+            transaction.updateProperties().set(account.property, account.value).commit()
         update = transaction.newOverwrite()
         for task in old:
             update.deleteFile(task.file())

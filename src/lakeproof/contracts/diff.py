@@ -129,10 +129,16 @@ def _breaker(breaker: Breaker) -> str:
 
 
 def _retention(retention: Retention | None) -> str:
-    if retention is None:
-        return "of landed files unbounded"
+    retention = retention or Retention()
+    ages = {
+        "landed files": retention.landed,
+        "closed dead letters": retention.dead_letters,
+        "conflicts": retention.conflicts,
+        "late rows": retention.late,
+    }
+    said = [f"of {what} {duration_text(age)}" for what, age in ages.items() if age is not None]
     archived = f", archived in {retention.archive}" if retention.archive else ""
-    return f"of landed files {duration_text(retention.landed)}{archived}"
+    return f"{', '.join(said) or 'unbounded'}{archived}"
 
 
 def _landing(landing: Landing) -> str:

@@ -56,12 +56,29 @@ class Breaker:
 DEFAULT_BREAKER = Breaker()
 
 
+class Removable(StrEnum):
+    """What retention removes; the names are fields of :class:`Retention`."""
+
+    LANDED = "landed"
+    DEAD_LETTERS = "dead_letters"
+    CONFLICTS = "conflicts"
+    LATE = "late"
+
+
 @dataclass(frozen=True)
 class Retention:
     """How long a stream keeps what its tables hold, too."""
 
-    landed: timedelta  # landed files
+    landed: timedelta | None = None  # landed files; None for ever, as for the others
     archive: str | None = None  # folder or address to which they are copied before they are removed
+    dead_letters: timedelta | None = None  # dead letters that a replay has closed
+    conflicts: timedelta | None = None  # rows of silver's table of conflicts
+    late: timedelta | None = None  # rows of silver's table of late rows
+
+    def age_of(self, what: Removable) -> timedelta | None:
+        """How old something is before it is removed; None if it is kept."""
+        age: timedelta | None = getattr(self, what)
+        return age
 
 
 @dataclass(frozen=True)

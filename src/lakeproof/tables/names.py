@@ -52,6 +52,7 @@ RENAMED = "lakeproof.renamed-columns"
 """Property of a table: JSON with the current names of renamed columns, by former name."""
 HASH_KIND = "lakeproof.content-hash"  # property of a silver table: version of its content hashes
 ROW_HASH = "lakeproof.row-hash"  # property of a ledger: version of the hashes of rows in it
+EXPIRED = "lakeproof.expired"  # property of a table: JSON with the account of the rows that retention has removed
 HASH_OF = "_hash"  # suffix of a ledger's columns with the hash of the rows that went to a table
 SCHEMA_CHANGES = "ops.schema_changes"  # one row per contract that was applied to the tables of a stream
 

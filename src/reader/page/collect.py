@@ -25,6 +25,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.lease import gold_lease, silver_lease
 from lakeproof.state.proofs import Proof
 from lakeproof.tables.columns import lacking
+from lakeproof.tables.expired import expired_of
 from lakeproof.tables.names import (
     MARKER,
     MICRO_BATCH_ID,
@@ -260,7 +261,9 @@ class _Lake:
         values |= {"erased": total.erased} if total.erased else {}
         if has_silver:
             values |= {key: getattr(total, key) for key in ("kept", "duplicates", "conflicts", "late", "undecided")}
-        sql = ledgers.flow_sql(self.names, self.silver, has_replays)
+        own = (self.names.dead_letters, self.silver.conflicts, self.silver.late)
+        expired = {name: expired_of(table.properties).rows for name in own if (table := self.table(name))}
+        sql = ledgers.flow_sql(self.names, self.silver, has_replays, expired)
         return {
             key: Number(key, what, values[key], rows, counted)
             for key, (what, rows, counted) in sql.items()
@@ -293,7 +296,11 @@ class _Lake:
         ):
             tables = {name: table for name in (ledger, *counted) if (table := self.table(name))}
             if len({newest_marker(table, query).get("micro_batch_id") for table in tables.values()}) == 1:
-                found |= {name: (_rows(table), counted[name]) for name, table in tables.items() if name in counted}
+                found |= {
+                    name: (_rows(table), counted[name] - expired_of(table.properties).rows)
+                    for name, table in tables.items()
+                    if name in counted
+                }
         return found
 
     def _fresh(self, layers: Sequence[_Layer], waits: state.Waiting) -> Sequence[LayerRow]:

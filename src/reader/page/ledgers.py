@@ -214,8 +214,13 @@ def micro_batches(session: Session, committed: Mapping[int, datetime]) -> Sequen
     return [MicroBatchRow(*(*row[:9], committed.get(row[0]), *row[9:])) for row in rows]
 
 
-def flow_sql(names: StreamTables, silver: SilverTables, has_replays: bool) -> Mapping[str, tuple[str, str, str]]:
-    """What each number of the flow is, the SQL of its rows, and what of them is counted."""
+def flow_sql(
+    names: StreamTables, silver: SilverTables, has_replays: bool, expired: Mapping[str, int]
+) -> Mapping[str, tuple[str, str, str]]:
+    """What each number of the flow is, the SQL of its rows, and what of them is counted.
+
+    `expired` has how many rows retention has removed, by table: then attempts and ledger have what is counted.
+    """
     landed = f" WHERE {REPLAY} IS NULL" if has_replays else ""
     stream = names.bronze.partition(".")[2]
     letters = f"SELECT * FROM dead_letters_text.{stream}"  # noqa: S608 - SQL to read
@@ -224,11 +229,21 @@ def flow_sql(names: StreamTables, silver: SilverTables, has_replays: bool) -> Ma
         f"SELECT _source, _position FROM {each}"  # noqa: S608
         for each in (silver.kept, silver.conflicts, silver.late)
     )
+    closed = f"{letters} WHERE state = 'closed'"
+    if expired.get(names.dead_letters):
+        closed = f"SELECT * FROM {names.attempts} WHERE {OUTCOME} = '{ReplayOutcome.CLOSED}'"  # noqa: S608
+    booked = f"SELECT * FROM {silver.ledger}"  # noqa: S608
+    of_verdicts = {
+        name: (name, booked, f"sum({name})") if expired.get(table) else (name, f"SELECT * FROM {table}", "count(*)")  # noqa: S608
+        for name, table in (("conflicts", silver.conflicts), ("late", silver.late))
+    }
+    duplicates = f"SELECT * FROM {names.bronze} ANTI JOIN ({verdicts}) USING (_source, _position) WHERE {decided}"  # noqa: S608
+    has_all = not (expired.get(silver.conflicts) or expired.get(silver.late))
     return {
         "landed": ("landed units", f"SELECT * FROM {names.ledger}{landed}", "sum(units)"),  # noqa: S608
         "bronze": ("rows in bronze", f"SELECT * FROM {names.bronze}", "count(*)"),  # noqa: S608
         "open": ("open dead letters", f"{letters} WHERE state <> 'closed'", "count(*)"),
-        "closed": ("dead letters that a replay closed", f"{letters} WHERE state = 'closed'", "count(*)"),
+        "closed": ("dead letters that a replay closed", closed, "count(*)"),
         "erased": (
             "erased",
             f"SELECT * FROM {names.removals} WHERE what = '{Removal.ERASED}' "  # noqa: S608
@@ -236,13 +251,8 @@ def flow_sql(names: StreamTables, silver: SilverTables, has_replays: bool) -> Ma
             "sum(rows)",
         ),
         "kept": ("kept", f"SELECT * FROM {silver.kept}", "count(*)"),  # noqa: S608
-        "duplicates": (
-            "duplicates",
-            f"SELECT * FROM {names.bronze} ANTI JOIN ({verdicts}) USING (_source, _position) WHERE {decided}",  # noqa: S608
-            "count(*)",
-        ),
-        "conflicts": ("conflicts", f"SELECT * FROM {silver.conflicts}", "count(*)"),  # noqa: S608
-        "late": ("late", f"SELECT * FROM {silver.late}", "count(*)"),  # noqa: S608
+        "duplicates": ("duplicates", duplicates, "count(*)") if has_all else ("duplicates", booked, "sum(duplicates)"),
+        **of_verdicts,
         "expired": (
             "files that left the landing zone",
             f"SELECT * FROM {names.ledger}{landed or ' WHERE true'} AND "  # noqa: S608

@@ -31,6 +31,8 @@ from reader.verify.check import Result, Scope, Section, Verification
 from reader.verify.checks.sources import contracts_of
 from reader.verify.hold import holding_streams
 
+_TRIES = 3
+
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
@@ -81,19 +83,23 @@ def verify(
             def show(what: str, done: int, due: int) -> None:
                 progress.update(task, description=what, completed=done, total=due or None)
 
-            return [
-                verify_stream(
-                    Scope(settings, session, name, values, sample, receipts, show, Book(settings, session, name, kind))
-                )
-                for name in names
-            ]
+            scope = Scope(settings, session, "", values, sample, receipts, show)
+            return [_verify_stream(replace(scope, stream=name), kind) for name in names]
     except LakeproofError as error:
         failure = CannotCheckYetError if error.retryable else CannotCheckError
         raise failure(f"Could not check. {error.message}", error.hint) from error
 
 
-def verify_stream(scope: Scope) -> Verification:
-    """Run all checks on a stream, and write what was proven into the book."""
+def _verify_stream(scope: Scope, kind: Kind) -> Verification:
+    for _ in range(_TRIES):
+        found = _proven(replace(scope, opened=Book(scope.settings, scope.session, scope.stream, kind)))
+        if found:
+            return found
+    raise UnavailableError(f"Retention keeps removing rows of {scope.stream} meanwhile.", "Try again.")
+
+
+def _proven(scope: Scope) -> Verification | None:
+    """Run all checks on a stream, and write what was proven into the book; None if rows expired meanwhile."""
     scope.show(f"{scope.stream}: book of proofs", 0, 0)
     fields = list(contracts_of(scope).values())[-1]
     scope.book.open(scope.catalog, fields, of_topic=scope.topic is not None)
@@ -104,6 +110,8 @@ def verify_stream(scope: Scope) -> Verification:
         found = (*results.get(check.section, ()), *check.run(replace(scope)))
         results[check.section] = tuple(sorted(found, key=lambda result: result.name))
     whole = Verification(scope.stream, results)
+    if scope.book.is_outdated(scope.catalog):
+        return None
     return replace(whole, proof=scope.book.record(whole.faults, clean=whole.clean))
 
 

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,18 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.consumer.direct import drain_directly
 from tests.consumer.lake import SessionOf
-from tests.consumer.replays import Landing, check_clean, content, drain, verify
+from tests.consumer.replays import Landing, check_clean, content, drain, drain_files, verify
 from tests.lakes import changed
 from tests.servers import KafkaServer
 
 from consumer.app import erase as module
 from consumer.app.erase import Erased, as_json, erase, lines
-from consumer.asked import asked_to_run
 from consumer.erasure.condition import Condition, read_condition
-from consumer.layers.base import take
-from consumer.layers.registry import layers_of
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
@@ -124,14 +119,7 @@ class Lakes:
         if landing.kafka:
             drain(settings, self.session_of, landing.source, STREAM)
             return
-        spark = self.session_of(settings)
-        drain_directly(spark, changed(settings, LAKE_SETTLE_SECONDS=0), STREAM)
-        for layer in layers_of(asked_to_run(settings, [STREAM], None)):
-            with lease(settings.state.database, layer.lease_name) as held, closing(layer):
-                layer.prepare(open_catalog(settings))
-                layer.open(spark)
-                while take(layer, spark, held):
-                    pass
+        drain_files(settings, self.session_of, STREAM)
 
     def erase(self, where: str = WHERE, **options: Any) -> Erased:
         settings = self.landing.of(self.settings)

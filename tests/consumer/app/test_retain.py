@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.consumer.replays import STREAM, batch, drain, land, order, replay, verify, write_contract
 from tests.lakes import changed
@@ -223,16 +224,18 @@ def test_how_long_is_said_by_the_contract_or_by_the_command(
     assert (found["stream"], found["removed"], found["kept"], found["problem"]) == (STREAM, 2, {}, "")
 
 
-def test_a_consumer_that_maintains_retains_by_the_contract(filled: Settings, tmp_path: Path) -> None:
+def test_a_consumer_that_maintains_retains_by_the_contract(
+    filled: Settings, spark: SparkSession, tmp_path: Path
+) -> None:
     query, bulletin = MaintenanceQuery(filled, [STREAM]), Bulletin(tmp_path)
-    query.retain(bulletin)
+    query.retain(spark, bulletin)
     assert len(landed(filled)) == 3
     write_retention(filled)
     bulletin.stop_file.touch()
-    query.retain(bulletin)
+    query.retain(spark, bulletin)
     assert len(landed(filled)) == 3
     bulletin.stop_file.unlink()
-    query.retain(bulletin)
+    query.retain(spark, bulletin)
     assert landed(filled).keys() == {"new.json"}
 
 

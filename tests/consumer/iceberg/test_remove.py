@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from consumer.iceberg import remove as module
 from consumer.iceberg.append import OpenTable, open_table
-from consumer.iceberg.remove import remove
+from consumer.iceberg.remove import Accounted, remove
 from consumer.iceberg.rewrite import CollisionError, NotEqualError
 from lakeproof.errors import UsageError
 
@@ -104,6 +104,27 @@ def test_a_writer_that_comes_between_is_kept(table: Table, monkeypatch: pytest.M
     with pytest.raises(CollisionError):
         remove(table.open(), table.keys((5, 1)), ON, "e1")
     assert len(table.rows()) == len(before) + 6 - 2
+
+
+def test_an_account_goes_with_the_rows(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def account(was: str | None, value: str, rows: int = 1) -> Accounted:
+        return Accounted("account", was, value, rows)
+
+    with pytest.raises(NotEqualError, match="1 rows would be removed, and 2 accounted for"):
+        remove(table.open(), table.keys((3, 1)), ON, "e1", account(None, "a", 2))
+    assert table.open().property("account") is None
+    remove(table.open(), table.keys((3, 1)), ON, "e1", account(None, "a"))
+    assert table.open().property("account") == "a"
+    before, publish = table.rows(), module._publish
+
+    def after_another(*args: Any) -> int:
+        table.open().set_property("account", "b")
+        return publish(*args)
+
+    monkeypatch.setattr(module, "_publish", after_another)
+    with pytest.raises(CollisionError, match="another retention"):
+        remove(table.open(), table.keys((5, 1)), ON, "e1", account("a", "c"))
+    assert (table.rows(), table.open().property("account")) == (before, "b")
 
 
 def test_rows_are_not_only_marked_as_deleted(table: Table) -> None:

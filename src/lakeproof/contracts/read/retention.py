@@ -6,13 +6,15 @@ from datetime import timedelta
 from open_data_contract_standard.model import CustomProperty
 
 from lakeproof.contracts.duration import FORM, FORM_HINT, read_duration
-from lakeproof.contracts.model import Retention
+from lakeproof.contracts.model import Removable, Retention
 from lakeproof.contracts.read.custom_properties import RETENTION, custom_values
 from lakeproof.contracts.read.problems import ContractError, Problems, near
 from lakeproof.contracts.read.source import YamlPath
 
-_LANDED, _ARCHIVE = "landed", "archive"
-_EXAMPLE = "Write it like `{landed: 30 days}`, or `{landed: 30 days, archive: s3://BUCKET/PREFIX}`."
+_ARCHIVE = "archive"
+_EXAMPLE = (
+    "Write it like `{landed: 30 days}`, or `{landed: 30 days, archive: s3://BUCKET/PREFIX, dead_letters: 90 days}`."
+)
 
 
 def read_retention(customs: Sequence[CustomProperty], problems: Problems) -> Retention | None:
@@ -24,20 +26,25 @@ def read_retention(customs: Sequence[CustomProperty], problems: Problems) -> Ret
 
 
 def _retention(value: object, place: YamlPath) -> Retention:
-    if not isinstance(value, Mapping) or _LANDED not in value:
-        raise ContractError(place, f"{RETENTION}: expected the key {_LANDED}, got {value!r}.", _EXAMPLE)
-    if unknown := [str(key) for key in value if key not in (_LANDED, _ARCHIVE)]:
-        meant = near(unknown[0], [_LANDED, _ARCHIVE])
+    known = [*Removable, _ARCHIVE]
+    if not isinstance(value, Mapping):
+        raise ContractError(place, f"{RETENTION}: expected some of {', '.join(known)}, got {value!r}.", _EXAMPLE)
+    if unknown := [str(key) for key in value if key not in known]:
+        meant = near(unknown[0], known)
         hint = f"Did you mean {meant}?" if meant else _EXAMPLE
         raise ContractError((*place, unknown[0]), f"{RETENTION}: unknown key {unknown[0]!r}.", hint, about_key=True)
-    return Retention(_landed(value[_LANDED], (*place, _LANDED)), _archive(value.get(_ARCHIVE), (*place, _ARCHIVE)))
+    ages = {str(name): _age(value[name], (*place, name)) for name in Removable if name in value}
+    if not ages or (_ARCHIVE in value and Removable.LANDED not in ages):
+        what = "the key landed beside archive" if _ARCHIVE in value else f"some of {', '.join(Removable)}"
+        raise ContractError(place, f"{RETENTION}: expected {what}, got {value!r}.", _EXAMPLE)
+    return Retention(archive=_archive(value.get(_ARCHIVE), (*place, _ARCHIVE)), **ages)
 
 
-def _landed(value: object, place: YamlPath) -> timedelta:
-    landed = read_duration(value)
-    if landed is None:
+def _age(value: object, place: YamlPath) -> timedelta:
+    age = read_duration(value)
+    if age is None:
         raise ContractError(place, f"{RETENTION}: expected {FORM}, got {value!r}.", FORM_HINT)
-    return landed
+    return age
 
 
 def _archive(value: object, place: YamlPath) -> str | None:

@@ -27,7 +27,16 @@ from lakeproof.state import proofs
 from lakeproof.state.database import open_database
 from lakeproof.state.proofs import Kind, Outcome, Proof, ProvenFile
 from lakeproof.state.schema import is_current
-from lakeproof.tables.names import HASH_OF, MICRO_BATCH_ID, ROW_HASH, StreamTables, stream_tables
+from lakeproof.tables.expired import Expired, expired_of
+from lakeproof.tables.names import (
+    EXPIRED,
+    HASH_OF,
+    MICRO_BATCH_ID,
+    ROW_HASH,
+    StreamTables,
+    silver_tables,
+    stream_tables,
+)
 from lakeproof.tables.schemas import ROW_HASH_KIND
 from reader.connect import Session
 from reader.verify.book.files import data_files
@@ -107,7 +116,10 @@ class Book:
         with catalog_errors():
             has_attempts = catalog.table_exists(names.attempts)
             has_removals = catalog.table_exists(names.removals)
-        self.removals = Removals(self._session, names, exists=has_removals, is_trusted=self.kind is Kind.NEW)
+            expired = self._expired(catalog)
+        self.removals = Removals(
+            self._session, names, exists=has_removals, expired=expired, is_trusted=self.kind is Kind.NEW
+        )
         self.removals.load(has_attempts=has_attempts)
         self._find_base(catalog, names)
         if self._base and not self.has_same_ledger(catalog, names.ledger):
@@ -126,6 +138,20 @@ class Book:
         if self.since:
             of = self.proven
             self.tables = since_views(self._session, self.tables, of, has_attempts=has_attempts, of_topic=of_topic)
+
+    def is_outdated(self, catalog: "Catalog") -> bool:
+        """Whether retention has removed rows since the book was opened: tables were read before and after that."""
+        with catalog_errors():
+            return self._expired(catalog) != self.removals.expired
+
+    def _expired(self, catalog: "Catalog") -> dict[str, Expired]:
+        names, silver = stream_tables(self._stream), silver_tables(self._stream)
+        found = {}
+        for name in (names.dead_letters, silver.conflicts, silver.late):
+            table = table_or_none(catalog, name)
+            if table and EXPIRED in table.properties:
+                found[name] = expired_of(table.properties)
+        return found
 
     def prove(
         self,
@@ -149,6 +175,9 @@ class Book:
             snapshot = table.current_snapshot()
             files = data_files(table, snapshot, self._settings.s3)
         then = self._table_then(table, name) if continues else None
+        expired = self.removals.expired_of(name)
+        if self._reach_then(name).before < expired.before:
+            then = None  # of what has expired, the sum is known: not which part of it the proof had
         known = self._known.get(name, {}) if then else {}
         same = {location for location, tag in files.items() if location in known and known[location].tag == tag}
         read = files.keys() - (same if self.since else set())
@@ -160,7 +189,7 @@ class Book:
         removed = self.removals.hashes_of(name)
         if then:
             old = kept + total_of(self._session, f"NOT {before.is_beyond('micro_batch')}")
-            old += self._removed(removed, before)
+            old += self._removed(removed, before) + Total(expired.rows, expired.hash)
             self._compare(name, before, old, Total(int(then["rows"]), int(then["hash"])))
             if not self.since:
                 self._compare_files(name, {location: known[location] for location in same})
@@ -168,10 +197,10 @@ class Book:
             new = before if self.since and then else Reach()
             if removed:
                 booked += f" UNION ALL SELECT micro_batch, -hash FROM ({removed})"  # noqa: S608
-            self._compare_booked(
-                name, booked, f"{new.is_beyond('micro_batch')} AND NOT {reach.is_beyond('micro_batch')}"
-            )
+            condition = f"{new.is_beyond('micro_batch')} AND NOT {reach.is_beyond('micro_batch')}"
+            self._compare_booked(name, booked, condition, expired if expired.before > new.before else None)
         whole = kept + total_of(self._session, f"NOT {reach.is_beyond('micro_batch')}") + self._removed(removed, reach)
+        whole += Total(expired.rows, expired.hash)
         mine = self._note(name, table)
         mine |= {"rows": whole.rows, "hash": whole.hash, **reach.as_json()}
         whole_files = totals_by_file(self._session, f"NOT {reach.is_beyond('micro_batch')}")
@@ -347,10 +376,14 @@ class Book:
         if changed:
             self.found.add(name, FILES_CHANGED, len(changed), changed[:SHOWN_EXAMPLES])
 
-    def _compare_booked(self, name: str, booked: str, condition: str) -> None:
-        other = other_than_booked(self._session, booked, condition)
+    def _compare_booked(self, name: str, booked: str, condition: str, expired: Expired | None) -> None:
+        other = other_than_booked(self._session, booked, condition, expired)
         if other:
-            examples = [f"micro-batch {number:,}: {rows:,} rows" for number, rows in other[:SHOWN_EXAMPLES]]
+            old = f"micro-batches before {expired.before:,}" if expired else ""
+            examples = [
+                f"{old if number < 0 else f'micro-batch {number:,}'}: {rows:,} rows"
+                for number, rows in other[:SHOWN_EXAMPLES]
+            ]
             self.found.add(name, OTHER_THAN_BOOKED, len(other), examples)
 
     def _note(self, name: str, table: "Table") -> dict[str, Any]:

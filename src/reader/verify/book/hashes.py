@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakeproof.contracts import Field
+from lakeproof.tables.expired import Expired
 from lakeproof.tables.names import MICRO_BATCH_ID
 from reader.connect import Session
 from reader.verify.tables.row_hash import row_hash_sql, sum_sql
@@ -147,20 +148,30 @@ def totals_by_file(session: Session, condition: str = "true") -> Mapping[str, To
     }
 
 
-def other_than_booked(session: Session, booked: str, condition: str) -> Sequence[tuple[int, int]]:
+def other_than_booked(
+    session: Session, booked: str, condition: str, expired: Expired | None = None
+) -> Sequence[tuple[int, int]]:
     """Micro-batches whose rows are not those that the ledger has, and how many rows each has.
 
     `booked` is SQL of the ledger's rows: ``micro_batch`` and ``hash``; a micro-batch of which a hash was not recorded
-    is left out.
+    is left out. Those that rows have `expired` from are compared as one, with the number -1: of what expired, only the
+    sum is known.
     """
+    number = f"CASE WHEN micro_batch < {expired.before} THEN -1 ELSE micro_batch END" if expired else "micro_batch"
+    gone = f" UNION ALL SELECT -1, -{_literal(expired.hash)}" if expired else ""
     return [
         (number, rows)
         for number, rows in session.fetch(
-            f"WITH booked AS (SELECT micro_batch, {sum_sql('hash')} AS hash FROM ({booked}) "  # noqa: S608
+            f"WITH booked AS (SELECT micro_batch, {sum_sql('hash')} AS hash FROM ("  # noqa: S608
+            f"SELECT {number} AS micro_batch, hash FROM ({booked}) WHERE {condition}{gone}) "
             "GROUP BY micro_batch HAVING count(*) = count(hash)), "
-            f"held AS (SELECT micro_batch, sum(rows)::BIGINT AS rows, {sum_sql('hash')} AS hash "
-            f"FROM {HASHES} GROUP BY micro_batch) "
+            f"held AS (SELECT {number} AS micro_batch, sum(rows)::BIGINT AS rows, {sum_sql('hash')} AS hash "
+            f"FROM {HASHES} WHERE {condition} GROUP BY ALL) "
             "SELECT micro_batch, coalesce(held.rows, 0) FROM booked LEFT JOIN held USING (micro_batch) "
-            f"WHERE coalesce(held.hash, 0) <> booked.hash AND {condition} ORDER BY micro_batch"
+            "WHERE coalesce(held.hash, 0) <> booked.hash ORDER BY micro_batch"
         )
     ]
+
+
+def _literal(value: int) -> str:
+    return f"({value})::HUGEINT"

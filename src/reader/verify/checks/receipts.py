@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from lakeproof.catalog import catalog_errors, quoted
+from lakeproof.catalog import catalog_errors, quoted, table_or_none
 from lakeproof.contracts import Contract
 from lakeproof.errors import UsageError
 from lakeproof.kafka.offsets import OFFSET_DIGITS
+from lakeproof.tables.expired import expired_of
 from lakeproof.tables.names import (
     HEADERS,
     MICRO_BATCH_ID,
@@ -45,6 +46,7 @@ class Outcome(StrEnum):
     DUPLICATE = "duplicate"  # in bronze once; silver has another copy of it
     CONFLICT = "conflict"  # in bronze once, and among the conflicts: silver has another event with its key
     LATE = "late"  # in bronze once, and among the late rows
+    EXPIRED = "expired"  # in bronze once, and not in silver: retention has removed conflicts or late rows of that time
     BRONZE = "bronze"  # in bronze once; the stream has no silver
     DEAD_LETTER = "dead letter"  # it does not meet its contract
     UNDECIDED = "undecided"  # in bronze once; silver has not read it yet
@@ -112,6 +114,8 @@ class _Receipts:
         self._silver = silver_tables(scope.stream)
         with catalog_errors():
             attempts = self._names.attempts if scope.catalog.table_exists(self._names.attempts) else None
+            found = [table_or_none(scope.catalog, name) for name in (self._silver.conflicts, self._silver.late)]
+        self._expired = [expired_of(table.properties).before if table else 0 for table in found]
         self._letters = not_closed(self._names.dead_letters, attempts)
 
     def take(self, path: Path, topic: str) -> None:
@@ -180,11 +184,14 @@ class _Receipts:
             f"LEFT JOIN ({rows}) AS _{name} ON _{name}.source = receipt.source"
             for name, rows in {"kept": of_key, **aside}.items()
         )
+        conflicts, late = self._expired
         outcome = (
             f"WHEN landed.micro_batch IS NULL OR landed.micro_batch >= {end} THEN '{Outcome.UNDECIDED}' "
             f"WHEN _kept.rows > 1 THEN '{Outcome.DOUBLED_IN_SILVER}' "
             f"WHEN _conflicts.source IS NOT NULL THEN '{Outcome.CONFLICT}' "
             f"WHEN _late.source IS NOT NULL THEN '{Outcome.LATE}' "
+            f"WHEN _kept.itself IS NOT true AND landed.micro_batch < CASE WHEN _kept.rows IS NULL THEN {late} "
+            f"ELSE {max(conflicts, late)} END THEN '{Outcome.EXPIRED}' "
             f"WHEN _kept.rows IS NULL THEN '{Outcome.LOST_IN_SILVER}' "
             f"WHEN _kept.itself THEN '{Outcome.KEPT}' ELSE '{Outcome.DUPLICATE}'"
         )

@@ -34,6 +34,7 @@ from reader.verify.landed.values import Sample
 from reader.verify.silver.compare import place
 from reader.verify.tables.accounts import CODES, settle, value_columns
 from reader.verify.tables.letters import ReplayedLetters
+from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import ATTEMPTS, BOOKED, CHANGED
 from reader.views import MEMORY, identifier
 
@@ -57,6 +58,8 @@ _CHANGED = f"(attempt.{RAW} IS NOT NULL AND attempt.{TRANSFORM} IS NOT NULL)"
 
 _Letter = tuple[bytes | None, str]
 """Bytes and reasons of a dead letter."""
+_REMOVED: _Letter = (None, "removed")
+"""A dead letter that was removed: it has been there, and nothing else is known of it."""
 
 
 def check(scope: Scope) -> tuple[Result, ...]:
@@ -180,14 +183,16 @@ class _Batches:
     def _held(self, sources: Sequence[str]) -> dict[str, dict[int, list[_Letter | None]]]:
         """By source and position: the bytes and reasons of dead letters, and None for each row of bronze."""
         held: dict[str, dict[int, list[_Letter | None]]] = {}
-        for source, position, in_bronze, raw, codes in self._session.fetch(
-            f"SELECT {SOURCE}, {POSITION}, true, NULL, NULL FROM {self._tables.bronze} "  # noqa: S608
+        there = not_removed(self._session, self._tables.dead_letters)
+        for source, position, in_bronze, is_there, raw, codes in self._session.fetch(
+            f"SELECT {SOURCE}, {POSITION}, true, true, NULL, NULL FROM {self._tables.bronze} "  # noqa: S608
             f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[])) UNION ALL "
-            f"SELECT {SOURCE}, {POSITION}, false, {RAW}, {CODES} FROM {self._tables.dead_letters} "
+            f"SELECT {SOURCE}, {POSITION}, false, {there}, {RAW}, {CODES} FROM {self._tables.dead_letters} "
             f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[])) AND {ATTEMPT} > 1",
             [list(sources), list(sources)],
         ):
-            held.setdefault(source, {}).setdefault(position, []).append(None if in_bronze else (raw, codes))
+            letter = (raw, codes) if is_there else _REMOVED
+            held.setdefault(source, {}).setdefault(position, []).append(None if in_bronze else letter)
         return held
 
     def _compare(self, batch: _Batch, held: Mapping[int, Sequence[_Letter | None]]) -> list[bytes]:
@@ -203,7 +208,9 @@ class _Batches:
         # A dead letter that was replayed in its turn has a row of bronze beside it.
         for position, unit in enumerate(units):
             for letter in held.get(position, ()):
-                if letter and letter[0] != unit and not _is_too_large(*letter, unit, self._limits.record_bytes):
+                if letter is None or letter == _REMOVED:
+                    continue
+                if letter[0] != unit and not _is_too_large(*letter, unit, self._limits.record_bytes):
                     add(name, OTHER_BYTES, 1, [place(batch.source, position)])
         self._compare_rest(batch, rest, [each for each in held.get(len(units), ()) if each])
         for position in sorted(position for position in held if not 0 <= position <= len(units)):
@@ -222,7 +229,8 @@ class _Batches:
         elif any(
             (raw or b"").strip(_BETWEEN) != rest.strip(_BETWEEN)
             and not (raw is None and len(rest) > self._limits.record_bytes)
-            for raw, _ in letters
+            for raw, codes in letters
+            if (raw, codes) != _REMOVED
         ):
             add(name, OTHER_REST, 1, [place(batch.source, at, "other bytes")])
 
@@ -231,8 +239,10 @@ class _Batches:
         names = value_columns(self._session, self._tables.bronze, columns_of(contracts))
         with self._session.errors():
             table = self._session.connection.execute(
-                f"SELECT {', '.join(map(identifier, names))} FROM {self._tables.bronze} "  # noqa: S608
-                f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[]))",
+                f"SELECT {', '.join(map(identifier, names))} FROM {self._tables.bronze} AS bronze "  # noqa: S608
+                f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[])) AND EXISTS (FROM {ATTEMPTS} AS batch "
+                f"WHERE batch.source = bronze.{SOURCE} AND batch.micro_batch = bronze.{MICRO_BATCH_ID} "
+                "AND batch.salvaged IS NOT NULL)",
                 [list(units)],
             ).to_arrow_table()
         _differ(self._scope, self._found, Sample(contracts, table), units)

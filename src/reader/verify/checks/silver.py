@@ -12,6 +12,7 @@ from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract
 from lakeproof.errors import UnavailableError
 from lakeproof.state.lease import State, silver_lease
+from lakeproof.tables.expired import Expired
 from lakeproof.tables.names import MICRO_BATCH_ID, SilverTables, silver_query, silver_tables
 from lakeproof.wording import are
 from reader.connect import Session
@@ -40,7 +41,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
     start, newest = _proven(scope, contract, end)
     _prove_tables(scope, contract, end, continues=start > 0)
     recomputed = RecomputedVerdicts(scope.session, contract, end, start, newest)
-    result = _compare(scope.session, contract, recomputed, found)
+    result = _compare(scope.session, contract, recomputed, found, scope.book.removals.expired)
     scope.book.note("silver", {"contract": contract.digest, "end": end, "newest": recomputed.newest})
     ahead = _rows_ahead(scope.session, names, end)
     with catalog_errors():
@@ -85,8 +86,14 @@ def _prove_tables(scope: Scope, contract: Contract, end: int, *, continues: bool
         book.prove(scope.catalog, name, reach, contract, booked=booked, continues=continues)
 
 
-def _compare(session: Session, contract: Contract, recomputed: RecomputedVerdicts, found: Findings) -> Result:
-    comparison = SilverComparison(session, contract, found)
+def _compare(
+    session: Session,
+    contract: Contract,
+    recomputed: RecomputedVerdicts,
+    found: Findings,
+    expired: Mapping[str, Expired] | None = None,
+) -> Result:
+    comparison = SilverComparison(session, contract, found, expired)
     try:
         for part in recomputed.slices():
             recomputed.expect(part)

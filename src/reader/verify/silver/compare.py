@@ -1,13 +1,14 @@
 """Compare the silver tables and their ledger with the verdicts that were recomputed, slice by slice."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
 from lakeproof.catalog import quoted
 from lakeproof.contracts import Contract
+from lakeproof.tables.expired import Expired
 from lakeproof.tables.names import (
     CONTRACT_VERSION,
     HORIZON,
@@ -85,8 +86,11 @@ class _Row(NamedTuple):
 class SilverComparison:
     """Compares the silver tables of one stream, and adds what is wrong to what was found."""
 
-    def __init__(self, session: Session, contract: Contract, found: Findings) -> None:
+    def __init__(
+        self, session: Session, contract: Contract, found: Findings, expired: Mapping[str, Expired] | None = None
+    ) -> None:
         self._session = session
+        self._expired = expired or {}
         self._contract = contract
         self._found = found
         self._tables = tables_of_verdicts(contract.stream)
@@ -182,14 +186,20 @@ class SilverComparison:
             self._found.add(self._tables[Verdict(found)], REPEATED, records, examples)
 
     def _find_missing(self) -> None:
-        """Find rows of bronze that are in no table, though they are no duplicates."""
+        """Find rows of bronze that are in no table, though they are no duplicates, and have not expired."""
+        gone = " OR ".join(
+            f"(_expected.{VERDICT} = '{verdict}' AND _expected.{MICRO_BATCH_ID} < {self._expired[table].before})"
+            for verdict, table in self._tables.items()
+            if table in self._expired
+        )
         same_place = " AND ".join(
             f"_found.{name} = _expected.{column}"
             for name, column in zip(("micro_batch", "source", "position"), _PLACE, strict=True)
         )
         for verdict, rows, first in self._session.fetch(
             f"SELECT verdict, count(*), {_first('NULL')} FROM (SELECT {VERDICT} AS verdict, {SOURCE} AS source, "  # noqa: S608
-            f"{POSITION} AS position FROM {EXPECTED} AS _expected ANTI JOIN {_FOUND} AS _found ON {same_place}) "
+            f"{POSITION} AS position FROM {EXPECTED} AS _expected ANTI JOIN {_FOUND} AS _found ON {same_place} "
+            f"WHERE NOT ({gone or 'false'})) "
             f"WHERE verdict <> '{Verdict.DUPLICATES}' GROUP BY verdict"
         ):
             examples = [place(each["source"], each["position"]) for each in first]

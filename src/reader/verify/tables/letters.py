@@ -17,6 +17,7 @@ from lakeproof.tables.names import (
 from reader.connect import Session
 from reader.verify.book.hashes import Reach
 from reader.verify.tables.accounts import CODES
+from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import ATTEMPTS, BOOKED, KNOWN, STATES, Replays
 from reader.verify.tables.topic import LABEL
 from reader.views import MEMORY
@@ -59,11 +60,12 @@ class ReplayedLetters:
         rescued = f"coalesce(cardinality({RESCUED}), 0)" if RESCUED in self._session.columns(tables.bronze) else "0"
         replayed = self._replays.is_replayed(MICRO_BATCH_ID)
         of_replays = f"SELECT source FROM {ATTEMPTS}"  # noqa: S608
+        there = not_removed(self._session, tables.dead_letters)
         fetch(
             f"CREATE OR REPLACE TABLE {LETTERS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "  # noqa: S608
             f"coalesce({ATTEMPT}, 1) AS letter, {CODES} AS codes, sha256({RAW}) AS raw_hash, "
             f"{LANDED_AT} AS landed_at, {label[tables.dead_letters]} AS label, {MICRO_BATCH_ID} AS micro_batch, "
-            f"{INGESTED_AT} AS ingested_at, state.outcome "
+            f"{INGESTED_AT} AS ingested_at, state.outcome, {there} AS is_there "
             f"FROM {tables.dead_letters} AS letter LEFT JOIN {STATES} AS state "
             f"ON state.source = {SOURCE} AND state.position = {POSITION} AND state.letter = coalesce({ATTEMPT}, 1) "
             f"WHERE {SOURCE} IN ({of_replays}) OR {ATTEMPT} > 1"
@@ -156,8 +158,8 @@ class ReplayedLetters:
         counted = (
             "SELECT closed.source, closed.position, count(kept.source) AS times, "  # noqa: S608
             "count(*) FILTER (kept.micro_batch = closed_by) AS own, "
-            "bool_and(kept.landed_at IS NOT DISTINCT FROM closed.landed_at "
-            f"AND kept.label IS NOT DISTINCT FROM closed.label) AS same FROM ({closed}) AS closed "
+            "bool_and(NOT closed.is_there OR (kept.landed_at IS NOT DISTINCT FROM closed.landed_at "
+            f"AND kept.label IS NOT DISTINCT FROM closed.label)) AS same FROM ({closed}) AS closed "
             f"LEFT JOIN {ROWS} AS kept ON kept.source = closed.source AND kept.position = closed.position GROUP BY ALL"
         )
         faults = {

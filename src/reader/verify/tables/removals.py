@@ -1,12 +1,16 @@
-"""What the account of removals says: rows that the tables would have if nobody had removed them.
+"""What the accounts of removals say: rows that the tables would have if nobody had removed them.
 
 Checks of what landed read views of the tables with such rows in place of those that were removed: with their places,
-reasons and counts, and without values. So a unit that was erased is neither lost, nor allowed to be there again.
+reasons and counts, and without values. So a unit that was erased is neither lost, nor allowed to be there again. The
+account of an erasure has each row. That of retention has sums; which dead letters have expired follows from the
+attempts that closed them.
 """
 
+from collections.abc import Mapping
 from dataclasses import astuple, replace
 
 from lakeproof.catalog import CATALOG
+from lakeproof.tables.expired import Expired
 from lakeproof.tables.names import (
     ATTEMPT,
     LETTER,
@@ -21,6 +25,7 @@ from lakeproof.tables.names import (
     SALVAGED,
     SOURCE,
     Removal,
+    ReplayOutcome,
     StreamTables,
 )
 from reader.connect import Session
@@ -30,6 +35,7 @@ IS_REMOVED = "_removed"
 """Column of the views: whether a row was removed."""
 _VIEW = f"{MEMORY}.main.verify_whole_"
 _ACCOUNT = f"{MEMORY}.main.verify_removals"
+_EXPIRED = f"{MEMORY}.main.verify_expired_letters"
 _CODED = "[{'code': code, 'path': NULL::VARCHAR, 'detail': NULL::VARCHAR} FOR code IN string_split(codes, '+')]"
 _FAILED = (
     "CASE WHEN (facts ->> 'reasons')::BIGINT > 0 THEN [{'code': '', 'path': NULL::VARCHAR, 'detail': NULL::VARCHAR} "
@@ -50,18 +56,27 @@ _FACTS = {
 
 
 class Removals:
-    """The account of a stream; `exists` says whether it has one.
+    """The account of a stream; `exists` says whether it has one of erasures, `expired` has those of retention by table.
 
     A row of the account that is still in its table does not count as removed. To find such rows, the places of all rows
     are read; `is_trusted` does so only if an erasure is unfinished.
     """
 
-    def __init__(self, session: Session, names: StreamTables, *, exists: bool, is_trusted: bool = False) -> None:
+    def __init__(
+        self,
+        session: Session,
+        names: StreamTables,
+        *,
+        exists: bool,
+        expired: Mapping[str, Expired] | None = None,
+        is_trusted: bool = False,
+    ) -> None:
         self._session = session
         self._names = names
         self._has_attempts = False
         self._is_trusted = is_trusted
         self.exists = exists
+        self.expired: Mapping[str, Expired] = expired or {}
         self.unfinished: list[str] = []
         """Ids of the erasures that were begun and not finished."""
 
@@ -90,8 +105,9 @@ class Removals:
     def whole(self) -> StreamTables:
         """Create the views of the tables with what was removed; return their names in place of those of the tables."""
         names = self._names
+        has_expired = self.expired_of(names.dead_letters).rows > 0 and self._has_attempts
         if not self.exists:
-            return names
+            return self._with_expired(names) if has_expired else names
         rescued = f"map(range(rescued)::VARCHAR[], ['' FOR each IN range(rescued)]) AS {RESCUED}"
         has_rescued = RESCUED in self._session.columns(names.bronze)
         place = f"source AS {SOURCE}, {POSITION}, micro_batch_id AS {MICRO_BATCH_ID}, true AS {IS_REMOVED}"
@@ -103,7 +119,8 @@ class Removals:
         if self._has_attempts:
             facts = ", ".join(f"(facts ->> '{name}')::{kind} AS {name}" for name, kind in _FACTS.items())
             views["attempts"] = self._view("attempts", names.attempts, f"{place}, {facts}, {_FAILED} AS {REASONS}")
-        return replace(names, **views)
+        whole = replace(names, **views)
+        return self._with_expired(whole) if has_expired else whole
 
     def _view(self, kind: str, table: str, columns: str) -> str:
         view = f"{_VIEW}{kind}"
@@ -112,6 +129,56 @@ class Removals:
             f"UNION ALL BY NAME SELECT {columns} FROM {_gone(table)}"
         )
         return view
+
+    def _with_expired(self, names: StreamTables) -> StreamTables:
+        """Add the dead letters that retention has removed: those that an attempt has closed, and that are gone.
+
+        An attempt does not say which micro-batch its dead letter was from; what a replay left of a batch was from the
+        one that closed the batch.
+        """
+        attempts, letters = qualified(names).attempts, qualified(names).dead_letters
+        view = f"{_VIEW}with_expired"
+        closed = f"FROM {attempts} WHERE {OUTCOME} = '{ReplayOutcome.CLOSED}'"
+        self._session.fetch(
+            f"CREATE OR REPLACE TABLE {_EXPIRED} AS WITH closed AS (SELECT DISTINCT {SOURCE}, {POSITION}, "  # noqa: S608
+            f"{LETTER} AS {ATTEMPT}, {LETTER_REASONS} AS codes {closed}), batch AS (SELECT {SOURCE}, "
+            f"max({MICRO_BATCH_ID}) AS number {closed} AND {LETTER} = 1 AND {SALVAGED} IS NOT NULL GROUP BY ALL) "
+            f"SELECT closed.*, CASE WHEN closed.{ATTEMPT} > 1 THEN batch.number END AS {MICRO_BATCH_ID} FROM closed "
+            f"ANTI JOIN (SELECT {SOURCE}, {POSITION}, coalesce({ATTEMPT}, 1) AS {ATTEMPT} FROM {letters}) "
+            f"AS held USING ({SOURCE}, {POSITION}, {ATTEMPT}) LEFT JOIN batch USING ({SOURCE})"
+        )
+        is_removed = IS_REMOVED if self.exists else "false"
+        self._session.fetch(
+            f"CREATE OR REPLACE VIEW {view} AS SELECT * {f'EXCLUDE ({IS_REMOVED})' * self.exists}, "  # noqa: S608
+            f"{is_removed} AS {IS_REMOVED} FROM {letters} UNION ALL BY NAME "
+            f"SELECT * EXCLUDE (codes), {_CODED} AS {REASONS}, true AS {IS_REMOVED} FROM {_EXPIRED}"
+        )
+        return replace(names, dead_letters=view)
+
+    def expired_of(self, table: str) -> Expired:
+        """What retention has removed from a table."""
+        return self.expired.get(table, Expired())
+
+    def unaccounted(self, ledgers: Mapping[str, tuple[str, str]]) -> list[tuple[str, int]]:
+        """Tables from which retention has removed rows, and from which more, or fewer, are gone: how many.
+
+        `ledgers` has the ledger of each table, and SQL of how many rows a row of it has counted.
+        """
+        found = []
+        for table, each in self.expired.items():
+            if table == self._names.dead_letters:
+                gone = self._session.count(_EXPIRED) if self._has_attempts and each.rows else 0
+            elif table not in ledgers:
+                continue
+            else:
+                ledger, counted = ledgers[table]
+                ((booked,),) = self._session.fetch(
+                    f"SELECT coalesce(sum({counted}), 0)::BIGINT FROM {ledger} WHERE micro_batch_id < {each.before}"  # noqa: S608
+                )
+                gone = booked - self._session.count(f"{table} WHERE {MICRO_BATCH_ID} < {each.before}")
+            if gone != each.rows:
+                found.append((table, gone - each.rows))
+        return found
 
     def hashes_of(self, table: str) -> str | None:
         """SQL of the hashes of what was removed from a table, by micro-batch."""

@@ -20,7 +20,8 @@ from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.kafka.recorded import Recorded, record_topic
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.tables.names import silver_tables
+from lakeproof.tables.expired import Expired
+from lakeproof.tables.names import EXPIRED, silver_tables
 from lakeproof.tables.schemas import ensure_attempts, ensure_message_columns, ensure_silver_tables
 from reader.cli import app
 from reader.connect import connect
@@ -150,6 +151,16 @@ def test_each_outcome(lake: Lake, tmp_path: Path) -> None:
         "doubled": [12, 13],
     }
     assert (found.clean, found.waiting) == (False, 3)
+    # As if retention had removed the late row, and then the conflict.
+    for name, expected in ((LATE, {Outcome.LATE: 0, Outcome.EXPIRED: 3}), (CONFLICTS, {Outcome.CONFLICT: 0})):
+        table = lake.catalog.load_table(name)
+        table.delete()
+        with table.transaction() as transaction:
+            transaction.set_properties({EXPIRED: Expired(before=1, rows=1).as_text()})
+        now = lake.check(tmp_path, *range(17), 0)
+        assert expected.items() <= now.facts["outcomes"].items()
+    assert now.facts["outcomes"][Outcome.EXPIRED] == 4
+    assert "lost in silver" not in faults(now)
 
 
 def test_a_post_that_is_sent_again_in_another_order_is_said(
