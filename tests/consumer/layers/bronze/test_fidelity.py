@@ -20,6 +20,7 @@ from tests.consumer.layers.bronze.records import EXPLICIT, Record, exact, record
 from tests.lakeproof.judge.test_json_types import shown
 from tests.pages import blocks
 
+from consumer.iceberg import nulls
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings, settings_of
 from reader.connect import connect
@@ -167,7 +168,11 @@ def spark_arrow(landed: Landed, table: str) -> Rows:
 
 
 def pyiceberg(landed: Landed, table: str) -> Rows:
-    rows: Rows = open_catalog(landed.settings).load_table(table).scan().to_arrow().to_pylist(maps_as_pydicts="strict")
+    """As in any process: earlier tests may have let PyIceberg keep nulls in this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pyiceberg.io.pyarrow.ArrowProjectionVisitor", nulls._KeepsNulls.__base__)
+        found = open_catalog(landed.settings).load_table(table).scan().to_arrow()
+    rows: Rows = found.to_pylist(maps_as_pydicts="strict")
     return rows
 
 
