@@ -25,30 +25,22 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         yield started
 
 
-@pytest.mark.all
-def test_a_server_stops_and_starts_again_where_it_was(server: Server) -> None:
+def test_a_server_listens_on_the_loopback_only_and_says_why_it_does_not_start(server: Server) -> None:
+    listening = [each.laddr.ip for each in server.process.net_connections() if each.status == psutil.CONN_LISTEN]
+    assert set(listening) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    assert listening
     port = server.port
     assert server.answers()
     server.stop()
     assert not server.answers()
-    server.start()
-    assert server.answers()
-    assert server.port == port
-
-
-def test_a_server_listens_on_the_loopback_only(server: Server) -> None:
-    listening = [each.laddr.ip for each in server.process.net_connections() if each.status == psutil.CONN_LISTEN]
-    assert set(listening) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
-    assert listening
-
-
-def test_a_server_that_does_not_start_says_why(server: Server) -> None:
-    server.stop()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         server.port = taken.getsockname()[1]
         with pytest.raises(ServerError, match=r"did not start:\n(?s:.*)(?i:already in use)"):
             server.start()
+    server.port = port
+    server.start()
+    assert server.answers()
 
 
 def test_postgres_asks_for_the_password_and_keeps_its_rows(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def counts(settings: Settings, stream: str) -> tuple[int, int, int]:
     return tuple(len(rows(settings, f"{table}.{stream}")) for table in ("bronze", "dead_letters", "silver"))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("available_now", [True, False], ids=["now", "endless"])
+@pytest.mark.parametrize("available_now", [pytest.param(True, marks=pytest.mark.long), False], ids=["now", "endless"])
 def test_one_pauses_and_the_others_end_properly(
     settings: Settings, run: Callable[..., None], available_now: bool
 ) -> None:

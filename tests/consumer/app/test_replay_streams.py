@@ -194,7 +194,7 @@ REFUSED: list[dict[str, Any]] = [{"seq": 2**40}, {"status": "hot"}, {"note": "he
 """Fields that only the right contract accepts."""
 
 
-@pytest.mark.parametrize("source", ["files", "kafka"])
+@pytest.mark.parametrize("source", [pytest.param("files", marks=pytest.mark.long), "kafka"])
 def test_sensors_with_samples_anomalies_and_alerts(
     lake_settings: Settings, session_of: SessionOf, tmp_path: Path, request: pytest.FixtureRequest, source: str
 ) -> None:

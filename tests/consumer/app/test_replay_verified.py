@@ -23,7 +23,6 @@ from tests.consumer.replays import (
 from tests.hashes import check_hashes
 from tests.lakes import changed
 from tests.messages import send
-from tests.selection import only_with_all
 from tests.servers import KafkaServer
 
 from consumer.layers.bronze.letters import Choice
@@ -160,7 +159,11 @@ def test_replays_of_messages(settings: Settings, session_of: SessionOf, kafka: K
 
 @pytest.mark.parametrize(
     ("step", "by"),
-    [("before bronze", "run"), only_with_all("before dead letters", "replay"), only_with_all("before ledger", "run")],
+    [
+        ("before bronze", "run"),
+        pytest.param("before dead letters", "replay", marks=pytest.mark.long),
+        pytest.param("before ledger", "run", marks=pytest.mark.long),
+    ],
 )
 def test_an_interrupted_replay_is_not_clean_until_it_is_finished(
     settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch, step: str, by: str

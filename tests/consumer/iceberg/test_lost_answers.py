@@ -161,7 +161,9 @@ def losing_after_the_rewrite(catalog: Catalog) -> Iterator[None]:
             catalog.losing = False
 
 
-@pytest.mark.parametrize("answers", [(), REST_ANSWERS], ids=["postgres", "rest"])
+@pytest.mark.parametrize(
+    "answers", [pytest.param((), id="postgres", marks=pytest.mark.long), pytest.param(REST_ANSWERS, id="rest")]
+)
 def test_each_answer_of_a_run_may_be_lost(
     answers: tuple[Answer, ...], catalog_that_loses: Callable[..., Catalog], session_of: SessionOf
 ) -> None:
