@@ -22,7 +22,6 @@ from tests.consumer.replays import (
     verify,
     write_contract,
 )
-from tests.selection import only_with_all
 from tests.servers import KafkaServer
 
 from consumer.app.retain import Retained, as_json, lines, retain_all
@@ -109,7 +108,7 @@ class Lake:
         return {(each.place, each.what) for result in results for each in result.faults}
 
 
-@pytest.fixture(scope="module", params=["files", only_with_all("kafka")])
+@pytest.fixture(scope="module", params=["files", pytest.param("kafka", marks=pytest.mark.long)])
 def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, session_of: SessionOf) -> Lake:
     """A lake of each source, before anything has expired."""
     kafka: KafkaServer | None = request.getfixturevalue("kafka") if request.param == "kafka" else None
