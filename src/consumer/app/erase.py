@@ -33,13 +33,12 @@ from consumer.erasure.search import Match, find_rows, is_in_file
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.expire import expire, expiring
 from consumer.iceberg.jvm import first_cause
-from consumer.iceberg.remove import remove
-from consumer.iceberg.rewrite import CollisionError, NotEqualError
+from consumer.iceberg.remove import removal_errors, remove
 from consumer.layers.rebuild import drop_begun, rebuild
 from consumer.layers.registry import layers_of
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.errors import UsageError
 from lakeproof.holds import named, references
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.landing.zone import landing_zone
@@ -208,18 +207,8 @@ class _Erasure:
             self._remove_from(open_table(spark, name, _QUERY), spark.createDataFrame(rows, schema), on)
 
     def _remove_from(self, table: OpenTable, keys: Any, on: Mapping[str, str]) -> None:
-        try:
+        with removal_errors(table.name, "Run the command again, to finish the erasure."):
             remove(table, keys, on, str(self._done.request))
-        except NotEqualError as error:
-            raise LakeproofError(
-                f"Rows were not removed, since others would have changed: {error}",
-                "Nothing was published. Report this as a bug, with the versions.",
-            ) from error
-        except CollisionError as error:
-            raise UnavailableError(
-                f"Rows of {table.name} were not removed, since another program changed it meanwhile: {error}",
-                "Run the command again, to finish the erasure.",
-            ) from error
 
     def _rebuild(self, spark: SparkSession) -> None:
         """Fill silver and gold again, as if the rows had never landed."""

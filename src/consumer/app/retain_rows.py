@@ -18,15 +18,14 @@ from pyspark.sql import functions as sf
 from consumer.app.maintain import LEASE, prepare
 from consumer.erasure.account import read_account
 from consumer.iceberg.append import OpenTable, open_table
-from consumer.iceberg.remove import Accounted, remove
-from consumer.iceberg.rewrite import CollisionError, NotEqualError
+from consumer.iceberg.remove import Accounted, removal_errors, remove
+from consumer.iceberg.rewrite import CollisionError
 from consumer.iceberg.scan import Scan, of_micro_batches, plan, read, spread
 from consumer.row_hashes import row_hashes, signed, sum_of
 from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.contracts.duration import duration_text
 from lakeproof.contracts.model import Field, Removable
-from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
 from lakeproof.tables.expired import Expired, expired_of
@@ -236,21 +235,9 @@ class _Retention:
         return _Total(len(mine), signed(sum(mine)))
 
     def _remove(self, table: OpenTable, chosen: _Chosen, account: Accounted) -> None:
-        try:
-            if remove(table, chosen.keys, chosen.on, "expired", account):
-                return
-            problem = "its rows are gone"
-        except NotEqualError as error:
-            raise LakeproofError(
-                f"Rows were not removed, since others would have changed: {error}",
-                "Nothing was published. Report this as a bug, with the versions.",
-            ) from error
-        except CollisionError as error:
-            problem = str(error)
-        raise UnavailableError(
-            f"Rows of {table.name} were not removed, since another program changed it meanwhile: {problem}",
-            "Run the command again.",
-        )
+        with removal_errors(table.name, "Run the command again."):
+            if not remove(table, chosen.keys, chosen.on, "expired", account):
+                raise CollisionError("its rows are gone")
 
 
 def _values(counts: str) -> Column:

@@ -6,7 +6,8 @@ commit replaces the files in the table itself, and writes its manifests again, w
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ from consumer.iceberg.rewrite import (
     tasks_of,
 )
 from lakeproof.catalog import CATALOG
-from lakeproof.errors import UsageError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 
 REMOVED = "lakeproof.removed"
 """In the summary of a snapshot that removed rows: for which request."""
@@ -53,6 +54,22 @@ class Accounted:
     value: str
     rows: int
     """How many rows it has more than before."""
+
+
+@contextmanager
+def removal_errors(table: str, hint: str) -> Iterator[None]:
+    """Say why rows of a table were not removed; `hint` is for a collision with another program."""
+    try:
+        yield
+    except NotEqualError as error:
+        raise LakeproofError(
+            f"Rows were not removed, since others would have changed: {error}",
+            "Nothing was published. Report this as a bug, with the versions.",
+        ) from error
+    except CollisionError as error:
+        raise UnavailableError(
+            f"Rows of {table} were not removed, since another program changed it meanwhile: {error}", hint
+        ) from error
 
 
 def remove(
