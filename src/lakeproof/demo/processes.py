@@ -7,11 +7,10 @@ import sys
 import tempfile
 import time
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn, Self
 
-from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.wording import first_line
 
@@ -43,8 +42,6 @@ class Processes:
     @classmethod
     def start(cls, settings: Settings, variables: dict[str, str]) -> Self:
         """Start supervisord, and a broker if `variables` say so. No other program runs yet."""
-        if not find_spec("supervisor"):
-            raise UnavailableError("supervisor is not installed.", 'Install it: pip install "lakeproof[all]"')
         settings.logs.mkdir(parents=True, exist_ok=True)
         settings.home.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="lakeproof."))

@@ -157,22 +157,25 @@ def _launch(settings: Settings, processes: Processes, stream: DemoStream, *, bro
 def _page(settings: Settings, processes: Processes) -> str | None:
     """Serve the page, and return its address; None, and a line, if that fails: everything else works."""
     address = f"http://127.0.0.1:{processes.page_port}/"
-    if processes.launched("page"):
-        end = time.monotonic() + _READY_SECONDS
-        while time.monotonic() < end:
-            if _responds(f"{address}version"):
-                return address
-            time.sleep(_POLL_SECONDS)
+    if processes.launched("page") and _becomes(lambda: _responds(f"{address}version")):
+        return address
     typer.echo(f"The page of the lake is not served. Why: {settings.logs / 'page.log'}")
     return None
 
 
 def _until(condition: Callable[[], bool], processes: Processes, program: str) -> None:
+    if not _becomes(condition):
+        processes.fail(program)
+
+
+def _becomes(condition: Callable[[], bool]) -> bool:
+    """Whether a condition is true within a minute."""
     end = time.monotonic() + _READY_SECONDS
     while not condition():
         if time.monotonic() > end:
-            processes.fail(program)
+            return False
         time.sleep(_POLL_SECONDS)
+    return True
 
 
 def _require_same_origin(settings: Settings, stream: DemoStream, *, kafka: bool) -> None:
