@@ -29,8 +29,9 @@ def crates(metadata: Path) -> Iterator[Component]:
 
 def jars(listed: Path) -> Iterator[Component]:
     """The jars of a list of hashes, with the licenses that Ivy has read."""
-    described, info = {}, None
+    described = {}
     for path in _CACHE.glob("*/*/ivy-*.xml"):
+        info = None
         with suppress(ET.ParseError):  # Ivy copies descriptions as they are
             info = ET.parse(path).getroot().find("info")  # noqa: S314 - written by Ivy on this machine
         if info is not None:

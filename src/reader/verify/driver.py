@@ -31,10 +31,10 @@ from reader.verify.check import Result, Scope, Section, Verification
 from reader.verify.checks.sources import contracts_of
 from reader.verify.hold import holding_streams
 
-_TRIES = 3
-
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+
+_TRIES = 3
 
 
 class CannotCheckError(LakeproofError):

@@ -96,7 +96,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
 def _check_folder(
     stream: str, zone: LandingZone, recorded: str | None, tables: TablesOfFiles, landed: AbstractSet[str]
 ) -> None:
-    """Tell an empty landing zone from one that does not exist, or is another one."""
+    """Raise UnavailableError if the landing zone does not exist, or if the tables were filled from a different one."""
     if tables.bookings and not landed and not zone.is_there():
         raise UnavailableError(
             f"The ledger has sources, but the landing zone {local_path(zone.root)} does not exist.",
