@@ -25,8 +25,11 @@ from pathlib import Path
 
 NAMES = ("producer", "consumer", "reader", "lakeproof", "collector")
 _CLIENT = Path(__file__).with_name("program_client.py")
-_IMPORTED_LATER = ("sqlglot", "reader.connect", "reader.verify.driver", "consumer.app.run", "consumer.app.status")
-"""What is long to import (with DuckDB, PyArrow, PyIceberg and PySpark), and imported by many commands once they run."""
+_IMPORTED_LATER = (
+    *("sqlglot", "duckdb", "sqlalchemy.dialects.sqlite", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow", "faker.proxy"),
+    *("reader.connect", "reader.verify.driver", "consumer.app.run", "consumer.app.status", "producer.events"),
+)
+"""What is long to import (with PyArrow and PySpark), and imported by many commands once they run."""
 _MOST_BYTES = 1 << 22
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import yaml
@@ -115,8 +116,9 @@ def _with_whole_decimals(pairs: _Pairs) -> _Pairs:
     return whole
 
 
+@lru_cache(maxsize=64)  # a `reader verify` parses four files 22 times, which was a fifth of its processor time
 def read_source(text: bytes, origin: str) -> Source:
-    """Parse YAML; aliases and duplicate keys are errors."""
+    """Parse YAML; aliases and duplicate keys are errors. Callers share the document: they must not change it."""
     lines: list[str] = []
     try:
         loader = _Loader(text)
