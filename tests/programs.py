@@ -26,7 +26,7 @@ from pathlib import Path
 NAMES = ("producer", "consumer", "reader", "lakeproof", "collector")
 _CLIENT = Path(__file__).with_name("program_client.py")
 _IMPORTED_LATER = (
-    *("sqlglot", "duckdb", "sqlalchemy.dialects.sqlite", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow", "faker.proxy"),
+    *("sqlglot", "duckdb", "sqlalchemy.dialects.sqlite", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"),
     *("reader.connect", "reader.verify.driver", "consumer.app.run", "consumer.app.status", "producer.events"),
 )
 """What is long to import (with PyArrow and PySpark), and imported by many commands once they run."""

@@ -11,8 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Thread
-from typing import Generic
+from typing import Any, Generic
 
+import numpy as np
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -26,12 +28,16 @@ from consumer.row_hashes import row_hashes
 from consumer.sources.envelope import SMALL_BYTES, Envelope, Messages
 from consumer.sources.source import PartT, Reader
 from consumer.spreading import in_tasks
+from lakeproof.contracts import Field
 from lakeproof.install.judges import JudgeName
 from lakeproof.judge.batch import MAX_BYTES, Judge
 from lakeproof.judge.judged import Judged
 from lakeproof.reasons import NOT_READ, reason_sets
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.storage import open_storage
+
+# A call that hashes rows costs as much as hashing some hundred of them, and a file may have fewer.
+_HASHED_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -142,8 +148,9 @@ class _Work(Generic[PartT]):
         self.judge = Judge(task.batch.contract, task.limits, task.judge)
         self.written: JudgedParts[PartT] = JudgedParts()
         self._batch = task.batch
-        self._bronze = writer_for(task.bronze, task.s3)
-        self._dead_letters = writer_for(task.dead_letters, task.s3)
+        sums = self.written.sums
+        self._bronze = _Rows(writer_for(task.bronze, task.s3), sums.bronze, task.batch.contract)
+        self._dead_letters = _Rows(writer_for(task.dead_letters, task.s3), sums.dead_letters)
 
     def take(self, judged: Iterable[Judged], envelope: Envelope) -> None:
         """Take the units of an envelope."""
@@ -165,8 +172,8 @@ class _Work(Generic[PartT]):
 
     def close(self) -> JudgedParts[PartT]:
         """Finish the data files."""
-        self.written.bronze = self._bronze.close() if self._bronze else []
-        self.written.dead_letters = self._dead_letters.close() if self._dead_letters else []
+        self.written.bronze = self._bronze.close()
+        self.written.dead_letters = self._dead_letters.close()
         return self.written
 
     def _take(
@@ -174,25 +181,58 @@ class _Work(Generic[PartT]):
     ) -> None:
         """Count units, and write their rows."""
         good, bad = units.good, units.bad
-        outcomes, drift, sums = self.written.outcomes, self.written.drift, self.written.sums
+        outcomes, drift = self.written.outcomes, self.written.drift
         if len(good):
             parts = origins.parts_of(good_of, len(good))
             outcomes.update({(part, None): units for part, units in Counter(parts).items()})
             if sets := drift_sets(good):
                 drift.update((part, codes) for part, each in zip(parts, sets, strict=True) for codes in each)
-            if self._bronze:
+            if self._bronze.writer:
                 rows = bronze_rows(good, origins.columns_of(good_of, len(good)), self._batch)
-                sums.bronze.update(origins.sums_of(good_of, row_hashes(rows, self._batch.contract)))
-                self._bronze.write(rows)
+                self._bronze.take(rows, origins, good_of)
         if len(bad):
             parts = origins.parts_of(bad_of, len(bad))
             columns, reasons = origins.columns_of(bad_of, len(bad)), reason_sets(bad.reasons)
             outcomes.update(zip(parts, reasons, strict=True))
             note_examples(self.written.examples, bad, reasons, columns)
-            if self._dead_letters:
-                rows = dead_letter_rows(bad, columns, self._batch)
-                sums.dead_letters.update(origins.sums_of(bad_of, row_hashes(rows)))
-                self._dead_letters.write(rows)
+            if self._dead_letters.writer:
+                self._dead_letters.take(dead_letter_rows(bad, columns, self._batch), origins, bad_of)
+
+
+class _Rows:
+    """Rows of a table on their way to its data files, and the sums of their hashes."""
+
+    def __init__(self, writer: DataFileWriter | None, sums: Counter[str], fields: Iterable[Field] = ()) -> None:
+        self.writer = writer
+        self._sums = sums
+        self._fields = fields
+        self._waiting: list[tuple[pa.RecordBatch, Origins, Sequence[int] | None]] = []
+        self._bytes = 0
+
+    def take(self, rows: pa.RecordBatch, origins: Origins, of: Sequence[int] | None) -> None:
+        """Take rows, of which `of` has the batches of their origins; None for the only one."""
+        self._waiting.append((rows, origins, of))
+        self._bytes += rows.nbytes
+        if self._bytes >= _HASHED_BYTES:
+            self._write()
+
+    def close(self) -> list[DataFile]:
+        """Finish the data files."""
+        self._write()
+        return self.writer.close() if self.writer else []
+
+    def _write(self) -> None:
+        if not self._waiting or not self.writer:
+            return
+        table = pa.Table.from_batches([rows for rows, _, _ in self._waiting]).combine_chunks()
+        for rows in table.to_batches():
+            self.writer.write(rows)
+        hashes: Any = np.concatenate([row_hashes(rows, self._fields) for rows in table.to_batches()])
+        begin = 0
+        for rows, origins, of in self._waiting:
+            self._sums.update(origins.sums_of(of, hashes[begin : begin + rows.num_rows]))
+            begin += rows.num_rows
+        self._waiting, self._bytes = [], 0
 
 
 def _nothing(_: int) -> None:

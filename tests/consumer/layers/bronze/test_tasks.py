@@ -19,6 +19,7 @@ from consumer.iceberg.data_files import DataFile, Target
 from consumer.layers.bronze import tasks
 from consumer.layers.bronze.ledger import DRIFT_COUNTS, MicroBatch, ledger_rows
 from consumer.layers.bronze.tasks import Task, write_group
+from consumer.row_hashes import row_hashes, sums_by
 from consumer.sources.files.source import FileReader
 from lakeproof.contracts import DriftPolicy, load_contract
 from lakeproof.landing.zone import LandingZone
@@ -91,6 +92,23 @@ def test_outcomes_count_units_by_source_and_set_of_reasons(task: Task[LandedFile
         ("b.json.gz", None): 1,
         ("c.json", "corrupt_batch"): 1,
     }
+
+
+@pytest.mark.parametrize("hashed_bytes", [0, tasks._HASHED_BYTES], ids=["file by file", "together"])
+def test_sums_are_those_of_the_rows_of_each_file(
+    task: Task[LandedFile], landed: list[LandedFile], hashed_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "_HASHED_BYTES", hashed_bytes)
+    written = write_group(landed, task)
+    for files, sums in ((written.bronze, written.sums.bronze), (written.dead_letters, written.sums.dead_letters)):
+        found = Counter[str]()
+        for file in files:
+            (batch,) = pq.ParquetFile(local_path(file.uri)).read().combine_chunks().to_batches()
+            found.update(sums_by(batch["_source"], row_hashes(batch)))
+        assert found
+        assert {name: value % 2**64 for name, value in found.items()} == {
+            name: value % 2**64 for name, value in sums.items() if value
+        }
 
 
 def test_a_warm_up_makes_a_worker_import_what_judging_takes() -> None:
