@@ -133,6 +133,10 @@ def test_the_catalogs_of_the_guide_are_settings() -> None:
     assert shown.count("postgresql://lake:") == 2
     assert "p%40ss" not in shown
     assert "http://127.0.0.1:8181" in shell(f"{rest}lakeproof settings", {})
+    for login in blocks("docs/catalogs.md", "sh"):
+        shown = shell(f"{login}lakeproof settings", {})
+        assert "https://catalog.example.com" in shown
+        assert "CLIENT_ID:SECRET" not in shown
 
 
 @pytest.mark.long

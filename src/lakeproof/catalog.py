@@ -1,10 +1,12 @@
 """Properties of the Iceberg catalog and of S3 for Spark, PyIceberg and DuckDB. No other module contains them."""
 
 import gzip
+import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
@@ -37,8 +39,6 @@ _MADE_MEANWHILE = ("42P07", "23505", sqlite3.SQLITE_ERROR)
 
 def open_catalog(settings: Settings) -> "Catalog":
     """Open the catalog with PyIceberg; an embedded one is created if missing."""
-    from pyiceberg.catalog import load_catalog
-
     database = settings.catalog.uri
     properties = pyiceberg_properties(settings)
     try:
@@ -46,16 +46,34 @@ def open_catalog(settings: Settings) -> "Catalog":
             path.parent.mkdir(parents=True, exist_ok=True)
         for _ in range(_CATALOG_TABLES):
             try:
-                return load_catalog(CATALOG, **properties)
+                return _loaded(properties)
             except Exception as error:
                 if _code_of(error) not in _MADE_MEANWHILE:
                     raise
-        return load_catalog(CATALOG, **properties)
+        return _loaded(properties)
     except Exception as error:
         raise full_disk(error, *local_places(settings)) or UnavailableError(
             f"Cannot open the catalog {without_password(database)}: {first_line(error)}.",
-            "Check LAKE_CATALOG and LAKE_CATALOG_URI, and that the server is running.",
+            "Check LAKE_CATALOG, LAKE_CATALOG_URI and the login, and that the server is running."
+            if settings.catalog.kind == "rest"
+            else "Check LAKE_CATALOG and LAKE_CATALOG_URI, and that the server is running.",
         ) from error
+
+
+def _loaded(properties: Mapping[str, str]) -> "Catalog":
+    from pyiceberg.catalog import load_catalog
+
+    if properties["type"] == "rest":
+        return _rest_client(os.getpid(), tuple(properties.items()))
+    return load_catalog(CATALOG, **properties)
+
+
+@lru_cache(maxsize=4)
+def _rest_client(_process: int, properties: tuple[tuple[str, str], ...]) -> "Catalog":
+    """The client of a REST catalog: one for each process, since each requests the configuration and a token."""
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog(CATALOG, **dict(properties))
 
 
 def _code_of(error: Exception) -> str | int | None:
@@ -169,7 +187,7 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     """Properties for :func:`pyiceberg.catalog.load_catalog`."""
     database = settings.catalog.uri
     if settings.catalog.kind == "rest":
-        own = {"uri": database} | _rest_warehouse(settings)
+        own = {"uri": database} | _rest_warehouse(settings) | rest_login(settings)
     else:
         uri = database.replace("postgresql://", "postgresql+psycopg://", 1)
         own = {"uri": uri, "warehouse": settings.catalog.warehouse_uri}
@@ -201,7 +219,7 @@ def spark_properties(settings: Settings) -> dict[str, str]:
     on_s3 = {"http-client.type": "urlconnection"} | _s3_file_io(settings.s3)
     if settings.catalog.kind == "rest":
         # Only the server knows the locations of tables: Iceberg resolves the file access by address.
-        catalog |= {"type": "rest", "uri": database} | _rest_warehouse(settings) | on_s3
+        catalog |= {"type": "rest", "uri": database} | _rest_warehouse(settings) | rest_login(settings) | on_s3
     else:
         catalog |= {"type": "jdbc", "warehouse": settings.catalog.warehouse_uri} | _jdbc(database)
         if scheme_of(settings.catalog.warehouse_uri) == "s3":
@@ -246,6 +264,21 @@ def _rest_warehouse(settings: Settings) -> dict[str, str]:
     if "warehouse" not in settings.catalog.model_fields_set:
         return {}
     return {"warehouse": settings.catalog.warehouse.rstrip("/")}
+
+
+def rest_login(settings: Settings) -> dict[str, str]:
+    """How to log in to a REST catalog: properties that Iceberg and PyIceberg share."""
+    own = settings.catalog
+    if own.token:
+        return {"token": own.token.get_secret_value()}
+    if not own.credential:
+        return {}
+    login = {
+        "credential": own.credential.get_secret_value(),
+        "oauth2-server-uri": own.oauth2_uri or f"{own.uri.rstrip('/')}/v1/oauth/tokens",
+        "token-exchange-enabled": str(own.token_exchange).lower(),
+    }
+    return login | ({"scope": own.scope} if own.scope else {})
 
 
 def _jdbc(database: str) -> dict[str, str]:

@@ -294,7 +294,7 @@ class KafkaSettings(_Concern, title="Kafka", alias_generator=_with_prefix("LAKE_
 class CatalogSettings(_InHome, title="Catalog and tables"):
     """Which catalog the tables are in, and where they lie."""
 
-    secrets = ("uri",)
+    secrets = ("uri", "token", "credential")
 
     kind: Literal["sql", "rest"] = Field(
         "sql", alias="LAKE_CATALOG", description="kind of Iceberg catalog: sql (SQLite, Postgres) or rest"
@@ -308,6 +308,26 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
         default_factory=_in_home("warehouse"),
         alias="LAKE_WAREHOUSE",
         description="where Iceberg keeps data and metadata; with a REST catalog, which of its warehouses",
+    )
+    token: SecretStr | None = Field(None, alias="LAKE_CATALOG_TOKEN", description="bearer token for a REST catalog")
+    credential: SecretStr | None = Field(
+        None,
+        alias="LAKE_CATALOG_CREDENTIAL",
+        description="CLIENT_ID:SECRET for a REST catalog, with which tokens are requested (OAuth2)",
+    )
+    oauth2_uri: Annotated[str, _checked(_web)] | None = Field(
+        None,
+        alias="LAKE_CATALOG_OAUTH2_URI",
+        description="where tokens are requested; none: at v1/oauth/tokens of the REST catalog",
+    )
+    scope: str | None = Field(
+        None, alias="LAKE_CATALOG_SCOPE", description="scope of the tokens that are requested; none: catalog"
+    )
+    token_exchange: bool = Field(
+        True,
+        alias="LAKE_CATALOG_TOKEN_EXCHANGE",
+        description="whether Spark exchanges a token for the next one (RFC 8693); false: it requests one with the "
+        "credential, for servers that do not exchange tokens",
     )
 
     @field_validator("uri", mode="before")
@@ -324,6 +344,21 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
                     "Give the catalog's URL, or set LAKE_CATALOG to sql.",
                 )
             return uri
+
+    @field_validator("token", "credential", "oauth2_uri", "scope")
+    @classmethod
+    def _is_of_rest(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is None:
+            return None
+        with _refusal():
+            if info.data.get("kind") != "rest":
+                raise UsageError("it is for a REST catalog only.", "Set LAKE_CATALOG to rest, or leave it unset.")
+            if info.field_name == "credential":
+                if info.data.get("token"):
+                    raise UsageError("LAKE_CATALOG_TOKEN is set, too.", "Set one of them.")
+                if not all(value.get_secret_value().partition(":")):
+                    raise UsageError("expected CLIENT_ID:SECRET.", "Write both, with a colon between them.")
+        return value
 
     @property
     def warehouse_uri(self) -> str:

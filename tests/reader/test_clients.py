@@ -12,17 +12,20 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import duckdb
 import nbformat
 import pytest
 from tests.lakes import changed
+from tests.rest_login import SECRET, LoginProxy
 
 from lakeproof.connect.snippets import Client, snippet
 from lakeproof.settings import Settings, settings_of
+from reader.rest_facade import serve_catalog
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]
@@ -282,6 +285,26 @@ def test_secrets_are_references(s3_lake: Settings) -> None:
                 assert hidden not in text, (client, served)
             assert "AWS_SECRET_ACCESS_KEY" in text
             assert ("LAKE_SERVE_TOKEN" if served or client is Client.DUCKDB else "PGPASSWORD") in text
+
+
+@pytest.mark.parametrize("kind", ["credential", "token"])
+def test_a_login_at_a_rest_catalog_is_a_reference(
+    local_lake: Settings, reader_environment: Environment, kind: str
+) -> None:
+    with serve_catalog(local_lake, []) as endpoint, closing(LoginProxy(endpoint, seconds=600)) as login:
+        own = login.settings | {"LAKE_CATALOG_URI": login.uri + urlsplit(endpoint).path}
+        if kind == "token":
+            own |= {"LAKE_CATALOG_TOKEN": login.new_token(), "LAKE_CATALOG_CREDENTIAL": None}
+        settings = changed(local_lake, LAKE_WAREHOUSE=None, **own)
+        name = f"LAKE_CATALOG_{kind.upper()}"
+        environment = reader_environment(settings) | {name: own[name]}
+        texts = {client: snippet(settings, client, "bronze.events", served=False) for client in Client}
+        for text in texts.values():
+            assert own[name] not in text
+            assert SECRET not in text
+            assert name in text
+        assert shell_of_duckdb(environment, texts[Client.DUCKDB]).count(",purchase,") == 3
+        assert run(environment, sys.executable, "-c", texts[Client.PYICEBERG]).count("'user_id': 'u") == 3
 
 
 def test_the_page_shows_what_is_printed() -> None:

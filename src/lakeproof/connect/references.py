@@ -38,6 +38,10 @@ def referring(settings: Settings) -> Settings:
     catalog = settings.catalog
     if has_password(settings):
         catalog = catalog.model_copy(update={"uri": re.sub(r"(://[^/:@]*):[^@]*@", r"\1@", catalog.uri)})
+    for field in ("token", "credential"):
+        if getattr(catalog, field):
+            name = str(type(catalog).model_fields[field].alias)
+            catalog = catalog.model_copy(update={field: SecretStr(reference(name))})
     return settings.model_copy(
         update={
             "s3": s3.model_copy(update=changes),

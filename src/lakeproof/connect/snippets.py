@@ -9,6 +9,7 @@ from lakeproof.catalog import (
     duckdb_secret,
     pyiceberg_properties,
     quoted,
+    rest_login,
     served_properties,
     spark_properties,
     uses_s3,
@@ -106,10 +107,12 @@ def _duckdb(settings: Settings, table: str, served: bool) -> str:
         attach = f"ATTACH '{CATALOG}' AS {CATALOG} (TYPE iceberg, ENDPOINT '{properties['uri']}', SECRET lake_token);"
     else:
         name = settings.catalog.warehouse if "warehouse" in settings.catalog.model_fields_set else CATALOG
-        attach = (
-            f"ATTACH {quoted(name)} AS {CATALOG} (TYPE iceberg, ENDPOINT {quoted(settings.catalog.uri)}, "
-            "AUTHORIZATION_TYPE 'none');"
-        )
+        login = _login_of_duckdb(found)
+        if login:
+            secrets.append(f"CREATE SECRET lake_login (TYPE iceberg, {', '.join(login)});")
+        authorization = "SECRET lake_login" if login else "AUTHORIZATION_TYPE 'none'"
+        endpoint = quoted(settings.catalog.uri)
+        attach = f"ATTACH {quoted(name)} AS {CATALOG} (TYPE iceberg, ENDPOINT {endpoint}, {authorization});"
     lines = [
         f"-- {_source(settings, served)}",
         "-- For DuckDB's shell, version 1.5 or newer: duckdb -init lake.sql",
@@ -121,6 +124,23 @@ def _duckdb(settings: Settings, table: str, served: bool) -> str:
         f"SELECT * FROM {CATALOG}.{table} LIMIT 5;",  # noqa: S608 - for people to run
     ]
     return _text(lines)
+
+
+def _login_of_duckdb(found: Settings) -> list[str]:
+    """Options of DuckDB's secret for a REST catalog; empty without a login."""
+    own = found.catalog
+    if own.token:
+        return [f"TOKEN {_sql(quoted(own.token.get_secret_value()))}"]
+    if not own.credential:
+        return []
+    credential = _sql(quoted(own.credential.get_secret_value()))
+    login = rest_login(found)
+    return [
+        f"CLIENT_ID split_part({credential}, ':', 1)",
+        f"CLIENT_SECRET substr({credential}, instr({credential}, ':') + 1)",
+        f"OAUTH2_SERVER_URI {quoted(login['oauth2-server-uri'])}",
+        *([f"OAUTH2_SCOPE {quoted(own.scope)}"] if own.scope else []),
+    ]
 
 
 def _jdbc(settings: Settings, table: str, _served: bool) -> str:

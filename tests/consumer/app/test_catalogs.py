@@ -1,9 +1,9 @@
 """The same lake on every catalog: SQLite, Postgres and REST, with the warehouse on local folders and on MinIO."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Barrier
@@ -18,6 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
+from tests.rest_login import LoginProxy
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.app.application import run_queries
@@ -34,6 +35,7 @@ from reader.verify.driver import verify
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[3]
+_MOST_TOKENS = 40
 EVENT = {
     "user_id": "u1",
     "event_timestamp": "2026-11-21T06:00:00Z",
@@ -53,11 +55,27 @@ def on_postgres(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     return changed(settings, LAKE_CATALOG_URI=uri, LAKE_LANDING_LOG_URI=uri)
 
 
+@pytest.fixture
+def logins() -> Iterator[list[LoginProxy]]:
+    """Logins of REST catalogs: each was used, and by few clients, though many places open the catalog."""
+    with ExitStack() as stack:
+        found: list[LoginProxy] = []
+        yield found
+        for login in found:
+            stack.callback(login.close)
+        for login in found:
+            assert login.grants["client_credentials"]
+            assert login.grants["refused"] == 0
+            assert login.grants.total() < _MOST_TOKENS
+
+
 def on_rest(request: pytest.FixtureRequest, settings: Settings) -> Settings:
-    """A server that alone knows where the warehouse is."""
+    """A server that wants a login, with tokens of seconds, and alone knows where the warehouse is."""
     start: Callable[..., RestCatalogServer] = request.getfixturevalue("start_rest_catalog")
     server = start(settings.home / "rest", settings.catalog.warehouse_uri, settings.s3)
-    return changed(settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=server.uri, LAKE_WAREHOUSE=None)
+    login = LoginProxy(server.uri, seconds=10, leeway=5)
+    request.getfixturevalue("logins").append(login)
+    return changed(settings, LAKE_WAREHOUSE=None, **login.settings)
 
 
 CATALOGS = {"sqlite": on_sqlite, "postgres": on_postgres, "rest": on_rest}

@@ -1,0 +1,88 @@
+"""Logins at a REST catalog: a token, or a credential for tokens that expire."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.lakes import changed
+from tests.rest_login import CLIENT, SECRET, TOKEN_PATHS, LoginProxy
+from tests.servers import RestCatalogServer
+
+from lakeproof.catalog import open_catalog, pyiceberg_properties, spark_properties
+from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.settings import Settings, settings_of
+
+REST = {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": "http://catalog"}
+
+
+@pytest.fixture
+def login(start_rest_catalog: Callable[..., RestCatalogServer], tmp_path: Path) -> Iterator[LoginProxy]:
+    proxy = LoginProxy(start_rest_catalog(tmp_path / "rest", (tmp_path / "warehouse").as_uri()).uri, seconds=600)
+    yield proxy
+    proxy.close()
+
+
+def test_both_clients_get_the_login() -> None:
+    own = {
+        "LAKE_CATALOG_CREDENTIAL": "me:a:b",
+        "LAKE_CATALOG_OAUTH2_URI": "https://idp/token",
+        "LAKE_CATALOG_SCOPE": "all",
+    }
+    expected = {"credential": "me:a:b", "oauth2-server-uri": "https://idp/token", "scope": "all"}
+    settings = settings_of(REST | own)
+    assert expected.items() <= pyiceberg_properties(settings).items()
+    of_spark = spark_properties(settings)
+    assert {f"spark.sql.catalog.lake.{name}": value for name, value in expected.items()}.items() <= of_spark.items()
+    assert of_spark["spark.sql.catalog.lake.token-exchange-enabled"] == "true"
+    without = spark_properties(settings_of(REST | own | {"LAKE_CATALOG_TOKEN_EXCHANGE": "false"}))
+    assert without["spark.sql.catalog.lake.token-exchange-enabled"] == "false"
+    assert pyiceberg_properties(settings_of(REST | {"LAKE_CATALOG_TOKEN": "t"}))["token"] == "t"
+    assert not {"token", "credential", "scope"} & pyiceberg_properties(settings_of(REST)).keys()
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"LAKE_CATALOG_TOKEN": "t"}, "LAKE_CATALOG_TOKEN: it is for a REST catalog only"),
+        ({**REST, "LAKE_CATALOG_CREDENTIAL": "me"}, "expected CLIENT_ID:SECRET"),
+        ({**REST, "LAKE_CATALOG_CREDENTIAL": "me:it", "LAKE_CATALOG_TOKEN": "t"}, "LAKE_CATALOG_TOKEN is set, too"),
+        ({**REST, "LAKE_CATALOG_OAUTH2_URI": "idp"}, "LAKE_CATALOG_OAUTH2_URI: 'idp' is not the address"),
+    ],
+)
+def test_a_login_that_makes_no_sense_is_refused(variables: dict[str, str], expected: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        settings_of(variables)
+    assert expected in refused.value.message
+
+
+@pytest.mark.parametrize("path", TOKEN_PATHS)
+def test_a_token_is_renewed_and_shared(login: LoginProxy, lake_settings: Settings, path: str) -> None:
+    own = login.settings | {"LAKE_CATALOG_OAUTH2_URI": None if path == TOKEN_PATHS[0] else login.uri + path}
+    settings = changed(lake_settings, LAKE_WAREHOUSE=None, **own)
+    open_catalog(settings).create_namespace("bronze")
+    first = login.grants.total()  # PyIceberg requests one for the configuration, and one for the rest
+    assert open_catalog(settings).list_namespaces() == [("bronze",)]
+    assert login.grants == {"client_credentials": first}
+    login.expire()
+    assert open_catalog(settings).list_namespaces() == [("bronze",)]
+    assert login.expired == 1
+    assert login.grants == {"client_credentials": first + 1}
+
+
+def test_a_login_that_is_refused_is_said_without_its_secret(login: LoginProxy, lake_settings: Settings) -> None:
+    settings = changed(lake_settings, **login.settings | {"LAKE_CATALOG_CREDENTIAL": f"{CLIENT}:wrong-{SECRET}"})
+    with pytest.raises(UnavailableError) as refused:
+        open_catalog(settings)
+    assert "the login" in refused.value.hint
+    assert SECRET not in f"{refused.value.message} {refused.value.hint}"
+    settings = changed(lake_settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=login.uri, LAKE_CATALOG_TOKEN="made-up")
+    with pytest.raises(UnavailableError) as refused:
+        open_catalog(settings)
+    assert "Not authorized" in refused.value.message
+
+
+def test_a_token_is_enough(login: LoginProxy, lake_settings: Settings) -> None:
+    token = login.new_token()
+    settings = changed(lake_settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=login.uri, LAKE_CATALOG_TOKEN=token)
+    assert open_catalog(settings).list_namespaces() == []
+    assert not login.grants

@@ -1,0 +1,109 @@
+"""A REST catalog that wants a login, in front of one that does not."""
+
+import http
+import itertools
+import json
+import time
+from base64 import b64decode
+from collections import Counter
+from http.server import BaseHTTPRequestHandler
+from urllib.parse import parse_qs
+
+from tests.lost_answers import RestProxy
+
+CLIENT, SECRET, SCOPE = "lakeproof", "secret-of-lakeproof", "PRINCIPAL_ROLE:ALL"
+TOKEN_PATHS = ("/v1/oauth/tokens", "/realms/lake/token")
+"""Where tokens are requested: of the catalog itself, and of an identity provider."""
+_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+
+
+class LoginProxy(RestProxy):
+    """Gives tokens for the credential, and refuses requests without one that has not expired.
+
+    Parameters
+    ----------
+    uri
+        Of the catalog.
+    seconds
+        How long a token is valid, as its holder is told.
+    leeway
+        For how many seconds more it is taken, as most servers do, since a loaded machine renews it late.
+    exchanges
+        Whether a token is given for an earlier one.
+
+    Attributes
+    ----------
+    grants : Counter
+        Requests of tokens that were granted, by kind, and those that were refused, as ``refused``.
+    expired : int
+        Requests with a token that had expired.
+    """
+
+    def __init__(self, uri: str, seconds: float, leeway: float = 0.0, exchanges: bool = True) -> None:
+        self.grants: Counter[str] = Counter()
+        self.expired = 0
+        self._seconds, self._leeway, self._exchanges = seconds, leeway, exchanges
+        self._valid_until: dict[str, float] = {}
+        self._numbers = itertools.count(1)
+        super().__init__(uri, lambda _: None)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Variables of a lake whose catalog this is."""
+        return {
+            "LAKE_CATALOG": "rest",
+            "LAKE_CATALOG_URI": self.uri,
+            "LAKE_CATALOG_CREDENTIAL": f"{CLIENT}:{SECRET}",
+            "LAKE_CATALOG_OAUTH2_URI": self.uri + TOKEN_PATHS[1],
+            "LAKE_CATALOG_SCOPE": SCOPE,
+        }
+
+    def expire(self) -> None:
+        """Let all tokens expire now."""
+        self._valid_until = dict.fromkeys(self._valid_until, 0.0)
+
+    def new_token(self) -> str:
+        """A token, as from an administrator."""
+        token = f"token-{next(self._numbers)}-of-the-test"
+        self._valid_until[token] = time.monotonic() + self._seconds + self._leeway
+        return token
+
+    def _forward(self, request: BaseHTTPRequestHandler) -> None:
+        if request.path in TOKEN_PATHS:
+            self._grant(request)
+            return
+        token = (request.headers.get("Authorization") or "").removeprefix("Bearer ")
+        if self._valid_until.get(token, 0) >= time.monotonic():
+            super()._forward(request)
+            return
+        self.expired += token in self._valid_until
+        request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        message = {"message": "Not authorized", "type": "NotAuthorizedException", "code": 401}
+        _answer(request, http.HTTPStatus.UNAUTHORIZED, {"error": message})
+
+    def _grant(self, request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        asked = {name: values[0] for name, values in parse_qs(body.decode()).items()}
+        kind, scope = asked.get("grant_type", ""), asked.get("scope")
+        # In the body, as Iceberg's clients send it, or in a header, as DuckDB does.
+        scheme, _, encoded = (request.headers.get("Authorization") or "").partition(" ")
+        basic = b64decode(encoded).decode() if scheme == "Basic" else ""
+        is_client = f"{CLIENT}:{SECRET}" in (f"{asked.get('client_id')}:{asked.get('client_secret')}", basic)
+        knows_token = self._exchanges and asked.get("subject_token") in self._valid_until
+        if scope != SCOPE or not (knows_token if kind == _EXCHANGE else is_client):
+            self.grants["refused"] += 1
+            _answer(request, http.HTTPStatus.BAD_REQUEST, {"error": "invalid_client", "error_description": "unknown"})
+            return
+        self.grants[kind] += 1
+        token = {"access_token": self.new_token(), "token_type": "bearer", "expires_in": int(self._seconds)}
+        issued = {"issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "scope": SCOPE}
+        _answer(request, http.HTTPStatus.OK, token | issued)
+
+
+def _answer(request: BaseHTTPRequestHandler, status: int, content: object) -> None:
+    data = json.dumps(content).encode()
+    request.send_response(status)
+    request.send_header("Content-Type", "application/json")
+    request.send_header("Content-Length", str(len(data)))
+    request.end_headers()
+    request.wfile.write(data)
