@@ -43,8 +43,8 @@ def main() -> None:
     ensure_tables(open_catalog(settings), load_contract(settings.contracts, _STREAM))
     names = stream_tables(_STREAM)
     _timed_appends(spark, settings, names.dead_letters, 0, _WARM_UPS)
-    one = _file(spark, settings, names.bronze)
-    append_many(spark, names.bronze, [(marker(number), one) for number in range(snapshots)])
+    history = _files(spark, settings, names.bronze, snapshots)
+    append_many(spark, names.bronze, [(marker(number), files) for number, files in enumerate(history)])
     figures: dict[str, float] = {}
     if "gzip" in options:
         open_table(spark, names.bronze, QUERY).set_property("write.metadata.compression-codec", "gzip")
@@ -93,8 +93,7 @@ def _timed_appends(
     """Seconds of each append, and of a processor in the threads that make it: here, and the one that answers there."""
     threads = java_class(spark, "java.lang.management.ManagementFactory").getThreadMXBean()
     found = []
-    for number in range(first, first + count):
-        files = _file(spark, settings, table)
+    for number, files in enumerate(_files(spark, settings, table, count), start=first):
         began, there, here = time.perf_counter(), threads.getCurrentThreadCpuTime(), time.thread_time()
         if not append_once(open_table(spark, table, QUERY), marker(number), files):
             raise AssertionError(f"{table} has micro-batch {number} already.")
@@ -103,17 +102,21 @@ def _timed_appends(
     return found
 
 
-def _file(spark: SparkSession, settings: Settings, table: str) -> list[DataFile]:
-    """Write a data file of one day; all columns but that of the partition are null."""
+def _files(spark: SparkSession, settings: Settings, table: str, count: int) -> list[list[DataFile]]:
+    """Write data files of one day, for so many appends; all columns but that of the partition are null."""
     opened = open_table(spark, table, "a reader of the schema")
     where = opened.target(marker(0))
     if where is None:
         raise AssertionError(f"{table} has a marker of a query that never was.")
     day = pa.array([datetime(2026, 11, 21, tzinfo=UTC)] * _ROWS, pa.timestamp("us", "UTC"))
     columns = [day if field.name == where.day_of else pa.nulls(_ROWS, field.type) for field in where.schema]
-    writer = DataFileWriter(where, open_storage(where.folder, settings.s3))
-    writer.write(pa.RecordBatch.from_arrays(columns, schema=where.schema))
-    return writer.close()
+    rows = pa.RecordBatch.from_arrays(columns, schema=where.schema)
+    storage, found = open_storage(where.folder, settings.s3), []
+    for _ in range(count):
+        writer = DataFileWriter(where, storage)
+        writer.write(rows)
+        found.append(writer.close())
+    return found
 
 
 if __name__ == "__main__":
