@@ -79,7 +79,7 @@ def _rebuild(settings: Settings, micro_batches: int) -> float:
     place_to_go_on(settings, QUERY, log, ledger, place)
     took = time.perf_counter() - began
     last = _files(micro_batches - 1)[-1].name
-    if not log.knows(last):
+    if not log.known_among([last]):
         raise AssertionError(f"The landing log does not know {last}.")
     return took
 

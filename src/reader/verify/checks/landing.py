@@ -10,16 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from sqlalchemy import select
-
 from lakeproof.checkpoint import Checkpoint, bronze_query, read_checkpoint
 from lakeproof.errors import UnavailableError
 from lakeproof.landing.root import moved
 from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.reasons import NOT_READ, Reason
 from lakeproof.settings import Limits, Settings
-from lakeproof.state.landing_log import Position
-from lakeproof.state.schema import FILES
+from lakeproof.state.landing_log import Position, known_names
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import LANDING_ROOT, MICRO_BATCH_ID, SOURCE
@@ -123,12 +120,11 @@ def _passed(
             f"{behind:,}. The files in between will not be read. Run `consumer reset {stream}`, then the consumer."
         )
     end = max(behind, reached.seq if reached else 0)
-    names: frozenset[str] = frozenset()
+    names: set[str] = set()
     if pending and end:
-        before = select(FILES.c.name).where(FILES.c.stream == stream, FILES.c.seq <= end)
         # Where the database cannot be read, the problem is reported in any case.
-        names = read_state(settings, lambda connection: frozenset(connection.scalars(before)), frozenset())
-    return names & pending, tuple(problems)
+        names = read_state(settings, lambda connection: known_names(connection, stream, [*pending], end), set())
+    return names, tuple(problems)
 
 
 @dataclass
