@@ -4,8 +4,8 @@ A streaming offset is a position in this log, so ``(start, end]`` always selects
 A position carries a digest of all names up to it (a hash chain): a log that was restored from an older copy and
 continued has other digests, so that positions of the lost log are not mistaken for its own.
 
-Names are looked up in the database, never loaded as a whole: a stream may have 15 million files a year. Of files of long
-ago it keeps only hashes of their names.
+Names are looked up in the database, never loaded as a whole: a stream may have 15 million files a year. Of files of
+long ago it keeps only hashes of their names.
 """
 
 import hashlib
