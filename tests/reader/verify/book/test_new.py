@@ -279,7 +279,12 @@ def test_landed_files_that_changed_are_found(lake: BookLake) -> None:
     # Those that were proven and are gone are counted: there are many after years.
     assert [f"{each.place} {each.what}" for each in found.landed.findings] == ["0.json changed", "again.json pending"]
     facts = found.landed.facts
-    assert facts["counts"] == whole["counts"] | {"expired": 1, "changed": 1, "pending": 1, "ok": whole["counts"]["ok"] - 2}
+    assert facts["counts"] == whole["counts"] | {
+        "expired": 1,
+        "changed": 1,
+        "pending": 1,
+        "ok": whole["counts"]["ok"] - 2,
+    }
     assert {facts[name] - whole[name] for name in ("bronze_rows", "dead_letters")} == {0}
     assert facts["resent"] == (("1.json", "again.json"),)
 
