@@ -25,8 +25,9 @@ ABOUT = [
     f"`LAKE_SWEEP_SECONDS={SHORT_SWEEP_SECONDS:g}`. The delay promised is that, a sweep's time and a trigger's.",
     "*Commits*: `append_once` of one data file to `bronze.events` on a table with so many snapshots, none expired, "
     "each with its marker; medians of 30 after 30 on another table. *Lost landing log*: `place_to_go_on` makes it "
-    "anew from a ledger of so many sources, once; no micro-batch asks the ledger after it. Medians of 5. Each size in "
-    "a process of its own.",
+    "anew from a ledger of so many sources, once; no micro-batch asks the ledger after it. Medians of 5. *Look up*: "
+    "1,000 names, half of them new, as a trigger on S3 does; before and after old names were shortened to hashes. "
+    "*Bytes* are those of the state database for each file. Each size in a process of its own.",
 ]
 
 
@@ -132,4 +133,4 @@ def _table(title: str, what: str, found: Mapping[str, Mapping[str, Mapping[str, 
 
 
 def _cell(name: str, figure: float) -> str:
-    return f"{figure:.3f}" if name.endswith("_s") else f"{figure:,}"
+    return f"{figure:.3f}" if name.endswith("_s") else f"{figure:,.0f}"

@@ -1,12 +1,15 @@
-"""What it costs to make a lost landing log anew from a ledger with a given number of sources.
+"""What a long history costs the landing log: to rebuild it from the ledger, to look names up, to keep them.
 
 Run as a side: ``python -m benchmarks.flat_ledger SOURCES``. The ledger is written as the consumer writes it: a data
 file for each micro-batch, of sources whose names sort by time.
 """
 
 import json
+import resource
+import sqlite3
 import sys
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.flat_figures import percentile
@@ -16,6 +19,7 @@ from consumer.iceberg.append import open_table
 from consumer.iceberg.data_files import DataFileWriter
 from consumer.layers.bronze.ledger import MicroBatch, Sums, ledger_rows
 from consumer.sources.files.resume import place_to_go_on
+from lakeproof.addresses import sqlite_path
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, load_settings
@@ -28,10 +32,11 @@ _STREAM = "events"
 _SOURCES_OF_A_MICRO_BATCH = 1_000
 _START = datetime(2026, 11, 1, tzinfo=UTC)
 _REBUILDS = 5
+_LOOK_UPS = 50
 
 
 def main() -> None:
-    """Write the ledger, then make the landing log from it, again and again."""
+    """Write the ledger, then make the landing log from it, again and again; look names up, and shorten it."""
     micro_batches = max(int(sys.argv[1]) // _SOURCES_OF_A_MICRO_BATCH, 1)
     settings = load_settings()
     spark = start_session(settings, "benchmark: ledger", PLANNING_ONLY)
@@ -51,8 +56,10 @@ def main() -> None:
         appends.append((marker(number), writer.close()))
     append_many(spark, name, appends)
     spark.stop()
+    before = _memory()
     seconds = [_rebuild(settings, micro_batches) for _ in range(_REBUILDS)]
-    print(json.dumps({"p50_s": percentile(seconds, 0.5), "p99_s": percentile(seconds, 0.99)}))
+    figures = {"p50_s": percentile(seconds, 0.5), "p99_s": percentile(seconds, 0.99), "more_mib": _memory() - before}
+    print(json.dumps(figures | _kept(settings, micro_batches)))
 
 
 def _files(micro_batch_id: int) -> list[LandedFile]:
@@ -79,9 +86,46 @@ def _rebuild(settings: Settings, micro_batches: int) -> float:
     place_to_go_on(settings, QUERY, log, ledger, place)
     took = time.perf_counter() - began
     last = _files(micro_batches - 1)[-1].name
-    if not log.knows(last):
+    if not log.known_among([last]):
         raise AssertionError(f"The landing log does not know {last}.")
     return took
+
+
+def _kept(settings: Settings, micro_batches: int) -> dict[str, float]:
+    """What a look-up of names takes, half of which are new, and what a file takes in the log, whole and shortened."""
+    log = LandingLog(settings.state.database, _STREAM)
+    names = [file.name for file in _files(micro_batches // 2)]
+    names = [*names[::2], *(f"new-{name}" for name in names[1::2])]
+
+    def looked_up() -> float:
+        took = []
+        for _ in range(_LOOK_UPS):
+            began = time.perf_counter()
+            if len(log.known_among(names)) != len(names) // 2:
+                raise AssertionError("The landing log does not know its files.")
+            took.append(time.perf_counter() - began)
+        return percentile(took, 0.5)
+
+    sources = micro_batches * _SOURCES_OF_A_MICRO_BATCH
+    figures = {"look_up_s": looked_up(), "bytes_of_a_file": _bytes(settings) / sources}
+    while log.shorten(sources, datetime.max.replace(tzinfo=UTC)):
+        pass
+    return figures | {"look_up_shortened_s": looked_up(), "bytes_shortened": _bytes(settings) / sources}
+
+
+def _bytes(settings: Settings) -> int:
+    """Bytes of the state database that are used: SQLite keeps free pages, and uses them again."""
+    with closing(sqlite3.connect(str(sqlite_path(settings.state.database)))) as connection:
+        used, free, size = (
+            int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+    return (used - free) * size
+
+
+def _memory() -> float:
+    """Highest resident memory of this process so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from consumer.app.folders import Folders, folders_of, remove_replaced, sharing
+from consumer.app.landing_logs import shorten_logs
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.expire import expire, expiring, remove_orphans
 from consumer.iceberg.jvm import failed_outside, first_cause, is_missing
@@ -96,6 +97,8 @@ def maintain(
         done = [maintain_table(spark, name, own, shared, dry_run=dry_run) for name, own in tables.items()]
         if not names:
             _remove_replaced(settings, folders, done, dry_run=dry_run)
+        if not dry_run:
+            shorten_logs(settings, names)
         return done
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from consumer.app.application import Query
 from consumer.app.failures import explained
 from consumer.app.following import Following, follow
+from consumer.app.landing_logs import shorten_logs
 from consumer.app.maintain import LEASE, maintain_table, prepare, tables_of
 from consumer.app.retain import lines, retain_all, streams_with_retention
 from consumer.bulletin import Bulletin
@@ -93,6 +94,8 @@ class MaintenanceQuery(Query):
                         return
                     maintain_table(spark, name, own, None)
                     self._seen[name] = self._growth(spark, name, own).newest
+                if is_time:
+                    shorten_logs(self._settings, self._streams, bulletin.stop_file.exists)
             self.micro_batches += 1
         except LeaseHeldError:
             log.info("another maintenance is running")

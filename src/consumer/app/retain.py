@@ -12,9 +12,11 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg import expressions
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
@@ -62,7 +64,8 @@ UNEVEN = "ledger and tables differ: see `reader verify`"
 NEEDED = "dead letters that a replay reads from there"
 TAKEN = "the archive has another file of that name"
 _AT_ONCE = 8  # files; each takes a few requests
-_CLOSED = f"{OUTCOME} = '{ReplayOutcome.CLOSED}'"
+compare: Any = expressions  # mypy does not see the arguments that pydantic takes
+_CLOSED = compare.EqualTo(OUTCOME, str(ReplayOutcome.CLOSED))
 
 
 @dataclass
@@ -291,10 +294,9 @@ def _sources(ledger: Table, wanted: Mapping[str, object]) -> dict[str, _Source]:
     """What the ledger says of some files."""
     columns = ("source", "size", "etag", "content_hash", "bronze", "dead_letters", "landed_at", REPLAY)
     found: dict[str, _Source] = {}
-    for batch in ledger.scan(selected_fields=columns).to_arrow_batch_reader():
-        for row in batch.to_pylist():
-            if row["source"] not in wanted:
-                continue
+    names = pa.array([*wanted], pa.string())
+    for batch in ledger.scan(_between("source", wanted), selected_fields=columns).to_arrow_batch_reader():
+        for row in batch.filter(pc.is_in(batch.column("source"), names)).to_pylist():
             source = found.setdefault(row["source"], _Source())
             source.bronze += row["bronze"]
             source.dead_letters += sum(count for _, count in row["dead_letters"] or ())
@@ -309,14 +311,17 @@ def _whole(
     catalog: Catalog, names: StreamTables, sources: Mapping[str, _Source], before: datetime
 ) -> Callable[[str], str | None]:
     """Say why the tables do not hold all that is needed of a file; None if they do."""
-    old = f"{LANDED_AT} < '{before.isoformat()}'"
+    if not sources:
+        return lambda _: None
+    old = compare.And(compare.LessThan(LANDED_AT, before.isoformat()), _between(SOURCE, sources))
     bronze, letters = catalog.load_table(names.bronze), catalog.load_table(names.dead_letters)
     rows, dead = _rows_of(bronze, old), _rows_of(letters, old)
     _add_removed(catalog, names, rows, dead)
     _add_expired(catalog, names, letters, dead, sources)
     # The bytes of a unit that was too large are in no table.
     key = (SOURCE, POSITION, ATTEMPT)
-    bare = {(row[SOURCE], row[POSITION], row[ATTEMPT] or 1) for row in _rows(letters, f"{old} AND {RAW} IS NULL", key)}
+    without = compare.And(old, compare.IsNull(RAW))
+    bare = {(row[SOURCE], row[POSITION], row[ATTEMPT] or 1) for row in _rows(letters, without, key)}
     if bare and catalog.table_exists(names.attempts):
         attempts = _rows(catalog.load_table(names.attempts), _CLOSED, (SOURCE, POSITION, LETTER))
         bare -= {(row[SOURCE], row[POSITION], row[LETTER]) for row in attempts}
@@ -348,9 +353,10 @@ def _add_expired(
     """Count dead letters that retention removed as if they were there: the attempts have them."""
     if not expired_of(letters.properties).rows or not catalog.table_exists(names.attempts):
         return
-    closed = _rows(catalog.load_table(names.attempts), _CLOSED, (SOURCE, POSITION, LETTER))
+    near = _between(SOURCE, sources)
+    closed = _rows(catalog.load_table(names.attempts), compare.And(_CLOSED, near), (SOURCE, POSITION, LETTER))
     places = {(row[SOURCE], row[POSITION], row[LETTER]) for row in closed if row[SOURCE] in sources}
-    held = _rows(letters, "_source IS NOT NULL", (SOURCE, POSITION, ATTEMPT))
+    held = _rows(letters, near, (SOURCE, POSITION, ATTEMPT))
     places -= {(row[SOURCE], row[POSITION], row[ATTEMPT] or 1) for row in held}
     if catalog.table_exists(names.removals):
         erased = _rows(catalog.load_table(names.removals), "rows > 0", ("table", "source", POSITION, LETTER))
@@ -371,7 +377,13 @@ def remove_archived(settings: Settings, stream: str, archive: str, names: Iterab
     return removed
 
 
-def _rows_of(table: Table, condition: str) -> Counter[str]:
+def _between(column: str, names: Collection[str]) -> Any:
+    """Condition of rows whose sources are near some: names sort by time, so data files of other times are not read."""
+    first, last = min(names), max(names)
+    return compare.And(compare.GreaterThanOrEqual(column, first), compare.LessThanOrEqual(column, last))
+
+
+def _rows_of(table: Table, condition: Any) -> Counter[str]:
     """How many rows of a table each source has."""
     found: Counter[str] = Counter()
     for batch in table.scan(condition, selected_fields=(SOURCE,)).to_arrow_batch_reader():
@@ -380,7 +392,7 @@ def _rows_of(table: Table, condition: str) -> Counter[str]:
     return found
 
 
-def _rows(table: Table, condition: str, columns: tuple[str, ...]) -> list[dict[str, object]]:
+def _rows(table: Table, condition: Any, columns: tuple[str, ...]) -> list[dict[str, object]]:
     reader: pa.RecordBatchReader = table.scan(condition, selected_fields=columns).to_arrow_batch_reader()
     return [row for batch in reader for row in batch.to_pylist()]
 

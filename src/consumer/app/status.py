@@ -480,13 +480,10 @@ def _behind(
     zone = landing_zone(settings, stream, ledger.properties)
     if recent and scheme_of(zone.root) == "s3":
         newest = log.newest_names(_RECENT_FILES)
-        listed = dict(zone.list_recent(newest[0] if newest else None))
-        known = log.known_among([*listed])
-        landed = [
-            file.modified_at for name, file in listed.items() if not zone.ignores(name, file) and name not in known
-        ]
+        listed = zone.list_recent(newest[0] if newest else None)
     else:
-        landed = [file.modified_at for name, file in zone.files() if not log.knows(name)]
+        listed = zone.list()
+    landed = [file.modified_at for name, file in log.new_among(listed) if not zone.ignores(name, file)]
     waiting = len(landed) + max(log.head().seq - seq, 0)
     landed += (file.landed_at for file in log.files(seq, seq + 1))
     return waiting, _age(waiting, min(landed, default=None)), "files"

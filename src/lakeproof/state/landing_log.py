@@ -3,24 +3,31 @@
 A streaming offset is a position in this log, so ``(start, end]`` always selects the same files, whatever lands later.
 A position carries a digest of all names up to it (a hash chain): a log that was restored from an older copy and
 continued has other digests, so that positions of the lost log are not mistaken for its own.
+
+Names are looked up in the database, never loaded as a whole: a stream may have 15 million files a year. Of files of
+long ago it keeps only hashes of their names.
 """
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from itertools import islice
+from statistics import median_low
 
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from lakeproof.state.database import open_database, transaction
-from lakeproof.state.schema import FILES, GIVEN_UP, LOGS
+from lakeproof.state.schema import FILES, GIVEN_UP, LOGS, PASSED_FILES
 from lakeproof.storage import StoredFile
 
 _AT_ONCE = 500  # names in one query
+_ROWS_AT_ONCE = 10_000  # in one insert
+_KEPT_WHOLE = 10_000  # newest files: S3 is listed from the thousandth-newest name on
+SHORTENED_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,13 @@ class LandingLog:
         self._stream = stream
         self._mine = FILES.c.stream == stream
         self._engine = open_database(database)
-        self.base = self._base()
+        self._create()
+
+    @property
+    def base(self) -> Position:
+        """The position that the log begins behind; files up to it have no positions of their own."""
+        with transaction(self._engine) as connection:
+            return self._base(connection)
 
     def append(self, files: Iterable[tuple[str, StoredFile]]) -> int:
         """Append the new files in the given order, and return how many.
@@ -72,7 +85,7 @@ class LandingLog:
         Files are identified by name: an overwritten one is not added again. If another process appends at the same
         time, none is added; the next call finds those that are still new.
         """
-        new: dict[str, StoredFile] = {name: file for name, file in files if name not in self._known}
+        new = dict(self.new_among(files))
         if not new:
             return 0
         try:
@@ -85,23 +98,20 @@ class LandingLog:
                     rows.append(self._row(seq, name, file.size, file.etag, file.modified_at, chain))
                 connection.execute(FILES.insert(), rows)
         except IntegrityError:  # another consumer took over while one of them was suspended
-            del self._known
             return 0
-        self._known.update(new)
         return len(new)
 
-    def knows(self, name: str) -> bool:
-        """Whether the log has the file."""
-        return name in self._known
+    def new_among(self, files: Iterable[tuple[str, StoredFile]]) -> Iterator[tuple[str, StoredFile]]:
+        """Those of some files, with their names, that the log does not have."""
+        rest = iter(files)
+        while some := list(islice(rest, _ROWS_AT_ONCE)):
+            known = self.known_among([name for name, _ in some])
+            yield from (each for each in some if each[0] not in known)
 
     def known_among(self, names: Sequence[str]) -> set[str]:
-        """Those of some names that the log has, without loading all that it has."""
-        found: set[str] = set()
+        """Those of some names that the log has."""
         with transaction(self._engine) as connection:
-            for start in range(0, len(names), _AT_ONCE):
-                some = FILES.c.name.in_(names[start : start + _AT_ONCE])
-                found.update(connection.scalars(select(FILES.c.name).where(self._mine, some)))
-        return found
+            return known_names(connection, self._stream, names)
 
     def newest_names(self, count: int) -> list[str]:
         """The last `count` names in ascending order."""
@@ -161,23 +171,45 @@ class LandingLog:
             return self._given_up(connection)
 
     def rebuild(self, base: Position, accounted: Iterable[LandedFile]) -> None:
-        """Replace the log after `base` with the files of the ledger."""
-        ordered = sorted(accounted, key=lambda file: (file.landed_at, file.name))
-        # There are at most as many as positions up to `base`.
-        first = base.seq - len(ordered) + 1
-        rows = [
-            self._row(seq, file.name, file.size, file.etag, file.landed_at, None)
-            for seq, file in enumerate(ordered, start=first)
-        ]
+        """Replace the log after `base` with the files of the ledger, in any order."""
+        rest = iter(accounted)
+        seq = base.seq  # there are at most as many files as positions up to `base`
         with transaction(self._engine) as connection:
+            self._begin_at(connection, base)  # before all else, see `shorten`
             connection.execute(delete(FILES).where(self._mine))
-            connection.execute(
-                update(LOGS).where(LOGS.c.stream == self._stream).values(base_seq=base.seq, base_chain=base.chain)
-            )
-            if rows:
+            connection.execute(delete(PASSED_FILES).where(PASSED_FILES.c.stream == self._stream))
+            while some := list(islice(rest, _ROWS_AT_ONCE)):
+                rows = [
+                    self._row(seq - index, file.name, file.size, file.etag, file.landed_at, None)
+                    for index, file in enumerate(some)
+                ]
                 connection.execute(FILES.insert(), rows)
-        self.base = base
-        self.__dict__.pop("_known", None)
+                seq -= len(some)
+
+    def shorten(self, end: int, before: datetime) -> int:
+        """Keep only hashes of the names of old files up to the position `end`, which no consumer resumes from before.
+
+        Takes the oldest :data:`SHORTENED_AT_ONCE` files, if most of them landed before a time, and returns how many it
+        took: a consumer that runs beside it does not wait for more.
+        """
+        with transaction(self._engine) as connection:
+            # Locks the log, in SQLite the database: it is not rebuilt between what is read here and what is written.
+            connection.execute(update(LOGS).where(LOGS.c.stream == self._stream).values(base_seq=LOGS.c.base_seq))
+            last = min(end, self._head(connection).seq - _KEPT_WHOLE)
+            oldest = select(FILES).where(self._mine, FILES.c.seq <= last).order_by(FILES.c.seq)
+            rows = connection.execute(oldest.limit(SHORTENED_AT_ONCE)).all()
+            if len(rows) < SHORTENED_AT_ONCE:
+                return 0
+            # Of most: a single file may have any time.
+            if median_low(row.landed_at.replace(tzinfo=UTC) for row in rows) >= before:
+                return 0
+            hashes = [{"stream": self._stream, "name_hash": _hash(row.name)} for row in rows]
+            connection.execute(PASSED_FILES.insert(), hashes)
+            newest = rows[-1]
+            connection.execute(delete(FILES).where(self._mine, FILES.c.seq <= newest.seq))
+            if newest.chain:  # one that is known from the ledger has none
+                self._begin_at(connection, Position(newest.seq, newest.chain))
+            return len(rows)
 
     def _row(
         self, seq: int, name: str, size: int, etag: str, landed_at: datetime, chain: str | None
@@ -197,35 +229,57 @@ class LandingLog:
 
     def _head(self, connection: Connection) -> Position:
         last = connection.scalar(select(func.max(FILES.c.seq)).where(self._mine))
-        found = self._position(connection, max(last or 0, self.base.seq))
-        return found or self.base
+        return self._position(connection, last or 0) or self._base(connection)
 
     def _position(self, connection: Connection, seq: int) -> Position | None:
-        if seq == self.base.seq:
-            return self.base
         chain = connection.scalar(select(FILES.c.chain).where(self._mine, FILES.c.seq == seq))
-        return None if chain is None else Position(seq, chain)
+        if chain is not None:
+            return Position(seq, chain)
+        base = self._base(connection)
+        return base if base.seq == seq else None
 
-    def _base(self) -> Position:
+    def _base(self, connection: Connection) -> Position:
         mine = select(LOGS.c.base_seq, LOGS.c.base_chain).where(LOGS.c.stream == self._stream)
-        with transaction(self._engine) as connection:
-            found = connection.execute(mine).one_or_none()
-        if found is None:
-            # A unique id, so that positions of other logs are not found in this one.
-            row = {"stream": self._stream, "base_seq": 0, "base_chain": uuid.uuid4().hex}
-            try:
-                with transaction(self._engine) as connection:
-                    connection.execute(LOGS.insert(), row)
-            except IntegrityError:
-                pass  # another process was faster
-            with transaction(self._engine) as connection:
-                found = connection.execute(mine).one()
+        found = connection.execute(mine).one()
         return Position(found.base_seq, found.base_chain)
 
-    @cached_property
-    def _known(self) -> set[str]:
+    def _begin_at(self, connection: Connection, base: Position) -> None:
+        values = {"base_seq": base.seq, "base_chain": base.chain}
+        connection.execute(update(LOGS).where(LOGS.c.stream == self._stream).values(values))
+
+    def _create(self) -> None:
+        mine = select(LOGS.c.stream).where(LOGS.c.stream == self._stream)
         with transaction(self._engine) as connection:
-            return set(connection.scalars(select(FILES.c.name).where(self._mine)))
+            if connection.scalar(mine) is not None:
+                return
+        # A unique id, so that positions of other logs are not found in this one.
+        row = {"stream": self._stream, "base_seq": 0, "base_chain": uuid.uuid4().hex}
+        try:
+            with transaction(self._engine) as connection:
+                connection.execute(LOGS.insert(), row)
+        except IntegrityError:
+            pass  # another process was faster
+
+
+def known_names(connection: Connection, stream: str, names: Sequence[str], end: int | None = None) -> set[str]:
+    """Those of some names that the landing log of a stream has, up to the position `end`."""
+    found: set[str] = set()
+    mine, passed = FILES.c.stream == stream, PASSED_FILES.c.stream == stream
+    if end is not None:
+        mine &= FILES.c.seq <= end
+    for start in range(0, len(names), _AT_ONCE):
+        some = names[start : start + _AT_ONCE]
+        # In this order: a file that is shortened meanwhile is in the one or in the other.
+        found.update(connection.scalars(select(FILES.c.name).where(mine, FILES.c.name.in_(some))))
+        rest = {_hash(name): name for name in some if name not in found}
+        if rest:
+            hashes = select(PASSED_FILES.c.name_hash).where(passed, PASSED_FILES.c.name_hash.in_(rest))
+            found.update(rest[each] for each in connection.scalars(hashes))
+    return found
+
+
+def _hash(name: str) -> bytes:
+    return hashlib.blake2b(name.encode(), digest_size=16).digest()
 
 
 def _link(chain: str, name: str) -> str:

@@ -16,12 +16,13 @@ from lakeproof.state.schema import (
     GIVEN_UP,
     GIVEN_UP_OFFSETS,
     LOGS,
+    PASSED_FILES,
     PROOFS,
     PROVEN_FILES,
     SINK_POSITIONS,
 )
 
-OF_STREAMS = (LOGS, FILES, GIVEN_UP, CURRENT_CONTRACTS, BEGUN, GIVEN_UP_OFFSETS, BREAKER_TRIPS)
+OF_STREAMS = (LOGS, FILES, PASSED_FILES, GIVEN_UP, CURRENT_CONTRACTS, BEGUN, GIVEN_UP_OFFSETS, BREAKER_TRIPS)
 """Tables whose rows belong to a stream. Leases and errors of queries are of running programs, and are not copied."""
 BOOK = (PROOFS, PROVEN_FILES)
 """The book of proofs says what was done: it is put back only where it was lost."""

@@ -148,6 +148,15 @@ PROVEN_FILES = Table(
     Column("low", BigInteger),
     Column("high", BigInteger),
 )
+_for_history = MetaData()
+# Files of long ago, of which only hashes of their names are kept: they are not read again.
+PASSED_FILES = Table(
+    "passed_files",
+    _for_history,
+    Column("stream", String, primary_key=True),
+    Column("name_hash", LargeBinary, primary_key=True),  # BLAKE2b, 128 bits
+    sqlite_with_rowid=False,
+)
 LEASES = Table(
     "leases",
     _metadata,
@@ -197,4 +206,5 @@ def _version(connection: Connection) -> int | None:
     return connection.scalar(select(_VERSION.c.version))
 
 
-_STEPS = (_metadata, _for_kafka, _for_publishing, _for_breakers, _for_proofs)  # tables to create, by version
+# Tables to create, by version.
+_STEPS = (_metadata, _for_kafka, _for_publishing, _for_breakers, _for_proofs, _for_history)

@@ -19,6 +19,9 @@ from lakeproof.storage.errors import FileAbsentError, FileChangedError
 
 # Longer than the clock resolution of any file system.
 _TICK_NS = 2_000_000_000
+# A trigger looks at folders that changed since then, and at so many of the others: hourly ones are 8,760 a year.
+_RECENT_NS = 2 * 86_400 * 10**9
+_OLDER_AT_ONCE = 200
 
 
 def connect(root: str, _s3: S3Settings) -> "LocalStorage":
@@ -41,6 +44,7 @@ class LocalStorage:
         self._folder = folder.resolve()
         # Modification times of folders at their last listing by list_recent.
         self._listed: dict[str, int] = {}
+        self._turn = 0  # of the folders that have not changed for long
 
     def list(self) -> Iterator[StoredFile]:
         """List every file; a folder that does not exist yet has none."""
@@ -54,10 +58,10 @@ class LocalStorage:
             yield from files
 
     def list_recent(self, after: str | None) -> Iterator[StoredFile]:  # noqa: ARG002 - names tell nothing here
-        """List the files of folders that changed since the last call."""
+        """List the files of folders that changed since the last call; of folders that are old, after some calls."""
         if self._folder.exists():
             self._listed.setdefault(str(self._folder), 0)
-        pending = list(self._listed)
+        pending = [*self._to_look_at(time.time_ns())]
         while pending:
             folder = pending.pop()
             looked_at = time.time_ns()
@@ -75,6 +79,17 @@ class LocalStorage:
             self._listed.update(dict.fromkeys(new, 0))
             pending += new
             yield from files
+
+    def _to_look_at(self, now: int) -> Iterator[str]:
+        older = []
+        for folder, modified in self._listed.items():
+            if 0 < modified < now - _RECENT_NS and folder != str(self._folder):
+                older.append(folder)
+            else:
+                yield folder
+        start = self._turn if self._turn < len(older) else 0
+        self._turn = start + _OLDER_AT_ONCE
+        yield from older[start : self._turn]
 
     def stat(self, uri: str) -> StoredFile | None:
         """Look at one file; see the protocol."""

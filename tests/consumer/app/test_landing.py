@@ -3,8 +3,9 @@
 import gzip
 import json
 import os
+import shutil
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,23 @@ from tests.lakes import changed
 from tests.selection import only_with_all
 from typer.testing import CliRunner
 
+from consumer.app import landing_logs
+from consumer.app.landing_logs import shorten_logs
+from consumer.app.status import status as status_of
 from consumer.iceberg.jvm import first_cause
 from lakeproof.catalog import open_catalog
+from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import UnavailableError
 from lakeproof.install.judges import judge_choice
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
+from lakeproof.state import landing_log
+from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage import open_storage
+from lakeproof.storage.local import local_path
 from producer.cli import app as producer
 from reader.connect import connect
+from reader.verify.driver import verify
 
 pytestmark = pytest.mark.spark
 
@@ -280,6 +289,43 @@ def test_later_runs_go_on_where_the_first_ended(lake_settings: Settings, landing
         drain(lake_settings)
     found = rows(lake_settings, "bronze.events")
     assert sorted((row["event_id"], row["_micro_batch_id"]) for row in found) == [("0", 0), ("1", 1), ("2", 2)]
+
+
+def test_a_file_whose_name_was_shortened_is_not_read_again(
+    lake_settings: Settings, landing: Path, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by a run that resumes, nor by one whose checkpoint was lost, nor by one whose landing log was lost."""
+    names = [f"{number}.json" for number in range(5)]
+    settings = changed(lake_settings, LAKE_MAX_FILES_PER_MICRO_BATCH=1)
+    monkeypatch.setattr(landing_log, "SHORTENED_AT_ONCE", 1)
+    monkeypatch.setattr(landing_log, "_KEPT_WHOLE", 1)
+    for name in names:
+        (landing / name).write_bytes(b"[%s]" % event())
+    shorten_logs(settings, ["events"])  # before there are tables
+    drain(settings)
+    log = LandingLog(settings.state.database, "events")
+    shorten_logs(settings, is_ending=lambda: True)
+    shorten_logs(settings)  # they are too young
+    assert len(log.files(0, 9)) == 5
+    monkeypatch.setattr(landing_logs, "KEPT_WHOLE", timedelta(0))
+    shorten_logs(settings)
+    # The newest micro-batch began at 4, and one before it may be as large as the limit.
+    assert [file.name for file in log.files(0, 9)] == names[3:]
+    [status] = status_of(settings, ["events"])
+    assert status.lag == 0
+    for lost in (None, checkpoint_folder(settings, "bronze-events"), settings.state.database):
+        if lost and lost.startswith("file:"):
+            shutil.rmtree(local_path(lost))
+        elif lost:
+            shutil.rmtree(local_path(checkpoint_folder(settings, "bronze-events")))
+            for file in settings.home.glob("landing-log.db*"):
+                file.unlink()
+        (landing / f"new-{bool(lost)}-{len(str(lost))}.json").write_bytes(b"[%s]" % event())
+        (landing / names[0]).unlink()
+        (landing / names[0]).write_bytes(b"[%s]" % event())  # it comes back
+        drain(settings)
+    assert [len(found) for found in units(settings).values()] == [1] * 8
+    assert not any(each.faults for each in verify(settings, "events"))
 
 
 def test_a_start_before_anything_has_landed(lake_settings: Settings, landing: Path, drain: Drain) -> None:

@@ -361,8 +361,8 @@ def test_tables_that_came_later(lake: Settings) -> None:
     assert sorted((lake.home / "warehouse").rglob("*.parquet")) == files
     assert positions.get("silver.events-to-t") is None
     assert positions.get("silver.other-to-t") is not None
-    assert not LandingLog(lake.state.database, "events").knows("later.json")
-    assert LandingLog(lake.state.database, "other").knows("later.json")
+    assert not LandingLog(lake.state.database, "events").known_among(["later.json"])
+    assert LandingLog(lake.state.database, "other").known_among(["later.json"])
 
 
 def test_what_is_missing_is_found_before_anything_is_changed(lake: Settings) -> None:
@@ -444,7 +444,7 @@ def test_a_restore_that_is_killed_is_repeated(any_lake: Settings, monkeypatch: p
     restore(any_lake, folder)
     assert numbers(any_lake, "bronze.events") == [1]
     assert numbers(any_lake, "gold.answers") == [1]
-    assert not LandingLog(any_lake.state.database, "events").knows("later.json")
+    assert not LandingLog(any_lake.state.database, "events").known_among(["later.json"])
 
 
 @pytest.mark.all
@@ -492,7 +492,7 @@ def test_sinks_are_saved_before_tables_and_the_landing_log_after(
     land(lake, "2.json")
     restore(lake, folder)
     assert positions.get("silver.events-to-t") is None  # it would be ahead of its table
-    assert LandingLog(lake.state.database, "events").knows("2.json")
+    assert LandingLog(lake.state.database, "events").known_among(["2.json"])
 
 
 def test_a_backup_that_is_killed_is_none(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """The landing log: positions never change, whatever lands later."""
 
 import sqlite3
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from tests.servers import PostgresServer
 
 from lakeproof.errors import UnavailableError
+from lakeproof.state import landing_log
 from lakeproof.state.landing_log import LandedFile, LandingLog, Position
 from lakeproof.storage import StoredFile
 
 NOW = datetime(2026, 11, 21, 6, 0, 0, 123456, tzinfo=UTC)
 
 
-def stored(name: str, etag: str = "1") -> tuple[str, StoredFile]:
-    return name, StoredFile(f"file:///landing/{name}", 10, etag, NOW)
+def stored(name: str, etag: str = "1", at: datetime = NOW) -> tuple[str, StoredFile]:
+    return name, StoredFile(f"file:///landing/{name}", 10, etag, at)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -43,13 +44,14 @@ def test_a_file_is_known_by_its_name(database: str) -> None:
     assert [file.etag for file in log.files(0, 9)] == ["1"]
 
 
-def test_two_that_discover_the_same_files_add_each_once(database: str) -> None:
+def test_two_that_discover_the_same_files_add_each_once(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A consumer that was suspended and the one that took over, for a moment."""
     woken, successor = LandingLog(database, "events"), LandingLog(database, "events")
-    for log in (woken, successor):
-        assert not log.knows("a")
-    assert successor.append([stored("a"), stored("b")]) == 2
-    assert woken.append([stored("b"), stored("c")]) == 0
+    assert successor.append([stored("a")]) == 1
+    with monkeypatch.context() as patched:
+        patched.setattr(woken, "known_among", lambda _: set())  # it looked before the other appended
+        assert successor.append([stored("b")]) == 1
+        assert woken.append([stored("b"), stored("c")]) == 0
     assert woken.append([stored("b"), stored("c")]) == 1
     assert [(file.seq, file.name) for file in successor.files(0, 9)] == [(1, "a"), (2, "b"), (3, "c")]
 
@@ -69,6 +71,69 @@ def test_reopened_it_is_the_same_log(database: str) -> None:
     assert (again.base, again.head()) == (log.base, log.head())
     assert again.files(0, 1) == log.files(0, 1)
     assert again.files(0, 1)[0].landed_at == NOW
+
+
+def test_old_files_are_shortened_to_hashes_and_still_known(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some at once, up to where no consumer resumes from before, and never the newest."""
+    monkeypatch.setattr(landing_log, "SHORTENED_AT_ONCE", 2)
+    monkeypatch.setattr(landing_log, "_KEPT_WHOLE", 2)
+    old, log, other = NOW - timedelta(days=31), LandingLog(database, "events"), LandingLog(database, "sensors")
+    names = [f"{number}.json" for number in range(9)]
+    for start in (0, 3, 6):
+        log.append(stored(name, at=old) for name in names[start : start + 3])
+    other.append([stored("0.json", at=old)])
+    positions = [log.position(seq) for seq in range(10)]
+    assert log.shorten(9, before=old) == 0  # none is that old
+    assert log.shorten(1, before=NOW) == 0  # fewer than are taken at once
+    assert log.shorten(5, before=NOW) == 2
+    assert [file.name for file in log.files(0, 9)] == names[2:]
+    assert [log.position(seq) for seq in range(10)] == [None, None, *positions[2:]]
+    assert log.shorten(5, before=NOW) == 2
+    assert log.shorten(5, before=NOW) == 0
+    assert (log.base, log.head()) == (positions[4], positions[9])
+    assert log.shorten(9, before=NOW) == 2  # the newest stay whole
+    assert log.shorten(9, before=NOW) == 0
+    again = LandingLog(database, "events")
+    assert again.known_among([*names, "9.json"]) == set(names)
+    assert again.append([stored("0.json", etag="2"), stored("9.json")]) == 1
+    assert [(file.seq, file.name) for file in again.files(6, 99)] == [
+        (7, "6.json"),
+        (8, "7.json"),
+        (9, "8.json"),
+        (10, "9.json"),
+    ]
+    assert (len(other.files(0, 9)), other.known_among(names)) == (1, {"0.json"})
+    log.rebuild(Position(3, "chain"), [LandedFile(0, "1.json", 1, "e", NOW)])
+    assert log.known_among(names) == {"1.json"}
+
+
+def test_a_file_with_a_wrong_time_does_not_keep_others_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landing_log, "SHORTENED_AT_ONCE", 3)
+    monkeypatch.setattr(landing_log, "_KEPT_WHOLE", 0)
+    log, old = LandingLog("sqlite://", "events"), NOW - timedelta(days=31)
+    log.append([stored("a", at=NOW + timedelta(days=9_999)), stored("b", at=old), stored("c", at=old)])
+    log.append([stored("d", at=old), stored("e", at=NOW), stored("f", at=NOW)])
+    assert [log.shorten(9, before=NOW), log.shorten(9, before=NOW)] == [3, 0]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["append", "shorten", "rebuild"]), st.sets(st.integers(0, 30))), max_size=12))
+def test_no_file_is_taken_twice_whatever_is_shortened_or_rebuilt(steps: list[tuple[str, set[int]]]) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(landing_log, "SHORTENED_AT_ONCE", 2)
+        patched.setattr(landing_log, "_KEPT_WHOLE", 1)
+        log, taken = LandingLog("sqlite://", "events"), list[str]()
+        for step, numbers in steps:
+            head = log.head()
+            if step == "append":
+                log.append(stored(str(number)) for number in sorted(numbers))
+                taken += [file.name for file in log.files(head.seq, 99)]
+            elif step == "shorten":
+                log.shorten(head.seq, NOW + timedelta(days=1))
+            else:  # lost, and rebuilt from the ledger
+                log.rebuild(head, [LandedFile(0, name, 1, "e", NOW) for name in taken])
+            assert log.has(log.head())
+            assert log.known_among([str(number) for number in range(31)]) == set(taken)
+        assert len(taken) == len(set(taken)) == log.head().seq
 
 
 @given(st.lists(st.lists(st.integers(0, 30), max_size=8), max_size=8))
@@ -132,8 +197,7 @@ def test_made_anew_it_goes_on_behind_what_was_accounted_for(database: str) -> No
     for found in (log, LandingLog(database, "events")):
         assert found.head() == base
         assert found.has(base)
-        assert found.knows("a")
-        assert not found.knows("x")
+        assert found.known_among(["a", "x"]) == {"a"}
     assert log.append([stored("a"), stored("x")]) == 1
     assert [(file.seq, file.name) for file in log.files(base.seq, 99)] == [(8, "x")]
     assert log.position(6) is None  # positions before that are nobody's

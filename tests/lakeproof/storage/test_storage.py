@@ -1,6 +1,7 @@
 """One behaviour, over every backend."""
 
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -12,7 +13,7 @@ from botocore.exceptions import ConnectionClosedError
 
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import S3Settings
-from lakeproof.storage import Storage, open_storage
+from lakeproof.storage import Storage, local, open_storage
 from lakeproof.storage.errors import FileAbsentError, FileChangedError
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import S3Storage, check_bucket, s3_client
@@ -207,3 +208,35 @@ def test_a_file_is_replaced_whole_and_removed(storage, name_of):
     storage.remove(name_of("a"))
     storage.remove(name_of("a"))
     assert list(storage.list()) == []
+
+
+def test_folders_that_have_not_changed_for_days_are_looked_at_in_turn(tmp_path, monkeypatch):
+    """There are more of them every hour; the root and those that changed are looked at each time."""
+    monkeypatch.setattr(local, "_OLDER_AT_ONCE", 2)
+    long_ago = time.time() - 10 * 86_400
+
+    def land(folder: str, name: str, at: float) -> None:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_bytes(b"[]")
+        os.utime(tmp_path / folder, (at, at))
+
+    for hour in range(5):
+        land(f"hour-{hour}", "a.json", long_ago)
+    storage = open_storage(tmp_path.as_uri(), NO_S3)
+
+    def listed() -> set[str]:
+        return {local_path(file.uri).relative_to(tmp_path).as_posix() for file in storage.list_recent(None)}
+
+    assert listed() == {f"hour-{hour}/a.json" for hour in range(5)}
+    for hour in range(5):
+        land(f"hour-{hour}", "late.json", long_ago + 60)
+    os.utime(tmp_path, (long_ago, long_ago))
+    land("new", "b.json", time.time())
+    first = listed()
+    land("new", "c.json", time.time())
+    second = listed()
+    assert "new/b.json" in first
+    assert "new/c.json" in second
+    late = [{each for each in found if each.endswith("late.json")} for found in (first, second, listed())]
+    assert max(map(len, late)) == 2
+    assert set().union(*late) == {f"hour-{hour}/late.json" for hour in range(5)}

@@ -5,10 +5,10 @@ name; a sweep looks at everything, now and then, and takes what came in late und
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from heapq import nlargest
+from heapq import heappush, heappushpop
 from threading import Lock
 
 from lakeproof.landing.zone import LandingZone
@@ -36,6 +36,8 @@ class Discovery:
         self._is_sweeping = False
         # What stands so many places before the end of the listing: a bucket may have many files that are not read.
         self._swept = ""
+        # Names of the last look at recent files that the log has: the next look finds most of them again.
+        self._known: set[str] = set()
 
     def recent(self) -> int:
         """Take new files among the recent ones; return how many."""
@@ -43,22 +45,27 @@ class Discovery:
         after = max(newest[0] if newest else "", self._swept)
         if not after and self._is_sweeping and self._zone.storage.shows_whole_files:
             return 0  # it would list all, as the sweep does
-        return self._take(self._zone.list_recent(after or None))
+        found = dict(self._zone.list_recent(after or None))
+        new = dict(self._log.new_among(each for each in found.items() if each[0] not in self._known))
+        if found:
+            self._known = found.keys() - new.keys()
+        return self._take(new.items())
 
     def sweep(self) -> int:
         """Take new files wherever they are; return how many."""
         self._is_sweeping = True
         try:
-            found = list(self._zone.list())
+            last: list[str] = []  # a heap of the last names
+            new = list(self._log.new_among(_noting(self._zone.list(), last)))
         finally:
             self._is_sweeping = False
-        self._swept = min(nlargest(_RECENT_FILES, (name for name, _ in found)), default="")
-        return self._take(found)
+        self._swept = last[0] if last else ""
+        return self._take(new)
 
     def named(self, uris: Iterable[str]) -> int:
         """Take new files that notifications name, if they exist; return how many."""
         names = {self._zone.name_of(uri) for uri in uris if self._zone.contains(uri) and not uri.endswith("/")}
-        new = [name for name in names if not self._log.knows(name)]
+        new = names - self._log.known_among([*names])
         if not new:
             return 0
         with ThreadPoolExecutor(_STATS_AT_ONCE) as pool:
@@ -73,12 +80,12 @@ class Discovery:
             self._take(())
         return sorted(self._young)
 
-    def _take(self, listed: Iterable[tuple[str, StoredFile]]) -> int:
-        found = list(listed)
+    def _take(self, new: Iterable[tuple[str, StoredFile]]) -> int:
+        """Take files that the log did not have when they were looked up."""
         with self._lock:
             candidates = {name: seen for name in self._young if (seen := self._zone.stat(name))}
-            for name, file in found:
-                if not self._log.knows(name) and not self._zone.ignores(name, file):
+            for name, file in new:
+                if not self._zone.ignores(name, file):
                     candidates.setdefault(name, file)
             whole, young = [], {}
             for name, file in candidates.items():
@@ -98,3 +105,13 @@ class Discovery:
         # The second clock is for files whose modification time lies in the future.
         age = (datetime.now(UTC) - file.modified_at).total_seconds()
         return max(age, time.monotonic() - since) >= self._settle
+
+
+def _noting(listed: Iterable[tuple[str, StoredFile]], last: list[str]) -> Iterator[tuple[str, StoredFile]]:
+    """Pass files on, and keep the last of their names in a heap."""
+    for name, file in listed:
+        if len(last) < _RECENT_FILES:
+            heappush(last, name)
+        else:
+            heappushpop(last, name)
+        yield name, file

@@ -22,6 +22,7 @@ from reader.verify.tables.removals import qualified
 from reader.views import MEMORY
 
 _AGAIN = f"{MEMORY}.main.verify_old_sources_again"
+_SINCE = f"{MEMORY}.main.verify_sources_since"
 _VIEW = f"{MEMORY}.main.verify_new_"
 _PARTITION = r"regexp_replace({}, '/[0-9]+$', '')"
 
@@ -68,15 +69,14 @@ def since_views(
     return replace(names, **views)
 
 
-def old_sources(session: Session, tables: StreamTables, proven: Reach) -> set[str]:
-    """Landed files that were proven, and of which nothing has come since; `tables` are those of the views."""
-    then = f"{_landed(session, tables)} NOT {proven.is_beyond('micro_batch_id')}"
-    rows = session.fetch(
-        f"SELECT DISTINCT source FROM {tables.ledger} WHERE {then} "  # noqa: S608
-        f"EXCEPT (SELECT source FROM {_AGAIN} UNION ALL SELECT {SOURCE} FROM {tables.dead_letters} "
-        f"UNION ALL SELECT {SOURCE} FROM {tables.bronze})"
+def sources_since(session: Session, tables: StreamTables, proven: Reach) -> str:
+    """Name of a table of the landed files of which something has come since; `tables` are those of the views."""
+    session.fetch(
+        f"CREATE OR REPLACE TABLE {_SINCE} AS SELECT source FROM {tables.ledger} "  # noqa: S608
+        f"WHERE {proven.is_beyond('micro_batch_id')} UNION SELECT source FROM {_AGAIN} "
+        f"UNION SELECT {SOURCE} FROM {tables.dead_letters} UNION SELECT {SOURCE} FROM {tables.bronze}"
     )
-    return {str(source) for (source,) in rows}
+    return _SINCE
 
 
 def messages_again(session: Session) -> list[tuple[int, int]]:

@@ -10,21 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from sqlalchemy import select
-
 from lakeproof.checkpoint import Checkpoint, bronze_query, read_checkpoint
 from lakeproof.errors import UnavailableError
 from lakeproof.landing.root import moved
 from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.reasons import NOT_READ, Reason
 from lakeproof.settings import Limits, Settings
-from lakeproof.state.landing_log import Position
-from lakeproof.state.schema import FILES
+from lakeproof.state.landing_log import Position, known_names
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import LANDING_ROOT, MICRO_BATCH_ID, SOURCE
 from lakeproof.wording import count_of
-from reader.verify.book.since import old_sources
 from reader.verify.check import Check, Finding, Result, Scope, Status
 from reader.verify.checks.sources import (
     ROWS_AT_ONCE,
@@ -57,15 +53,17 @@ def check(scope: Scope) -> tuple[Result, ...]:
     zone = landing_zone(settings, stream, ledger)
     marker = marker_in(ledger, bronze_query(stream))
     accounted = Position.parse(marker["end"]) if marker else None  # before the first micro-batch
-    tables = TablesOfFiles(scope.session, scope.book.tables, replays := replays_of(scope))
+    since = scope.book.proven if scope.book.since else None
+    tables = TablesOfFiles(scope.session, scope.book.tables, replays := replays_of(scope), since)
     settle(tables)
     if replays.is_lost:
         return (result_of([], [lost_attempts(stream)]),)
-    proven = old_sources(scope.session, scope.book.tables, scope.book.proven) if scope.book.since else set()
-    tables.trust(proven)
-    listed = dict(zone.list())
+    listed, erased = dict(zone.list()), scope.book.removals.erased()
+    proven = tables.trust(listed.keys() | erased.keys())
+    old = tables.old()
     ignored = {name: why for name, file in listed.items() if (why := zone.ignores(name, file))}
-    _check_folder(stream, zone, ledger.get(LANDING_ROOT), tables, listed.keys() - ignored.keys())
+    has_read = bool(tables.bookings or old.files)
+    _check_folder(stream, zone, ledger.get(LANDING_ROOT), listed.keys() - ignored.keys(), has_read=has_read)
     pending = listed.keys() - tables.bookings.keys() - tables.accounts.keys()
     passed, problems = _passed(settings, stream, checkpoint, accounted, pending)
     # A file that was read, or should have been, is compared whatever is ignored now.
@@ -80,12 +78,13 @@ def check(scope: Scope) -> tuple[Result, ...]:
     accounts = tables.accounts.values()
     return (
         result_of(
-            _findings(tables, found, passed, scope.book.removals.erased()),
+            _findings(tables, found, passed, erased),
             problems,
             units=sum(found.expected(name, units.count) for name, units in found.units.items())
-            + sum(tables.bookings[name].units for name in proven & found.landed.keys() - found.units.keys()),
-            bronze=sum(account.bronze for account in accounts),
-            dead_letters=sum(account.rows - account.bronze for account in accounts),
+            + sum(tables.bookings[name].units for name in found.landed.keys() & proven - found.units.keys()),
+            bronze=old.bronze + sum(account.bronze for account in accounts),
+            dead_letters=old.units - old.bronze + sum(account.rows - account.bronze for account in accounts),
+            expired=old.files,
             sampled=compared.rows,
             ignored=Counter(why for name, why in ignored.items() if name not in expected),
             resent=found.resent(),
@@ -94,10 +93,10 @@ def check(scope: Scope) -> tuple[Result, ...]:
 
 
 def _check_folder(
-    stream: str, zone: LandingZone, recorded: str | None, tables: TablesOfFiles, landed: AbstractSet[str]
+    stream: str, zone: LandingZone, recorded: str | None, landed: AbstractSet[str], *, has_read: bool
 ) -> None:
     """Raise UnavailableError if the landing zone does not exist, or if the tables were filled from a different one."""
-    if tables.bookings and not landed and not zone.is_there():
+    if has_read and not landed and not zone.is_there():
         raise UnavailableError(
             f"The ledger has sources, but the landing zone {local_path(zone.root)} does not exist.",
             "Check LAKE_LANDING, and that its disk is mounted.",
@@ -123,12 +122,11 @@ def _passed(
             f"{behind:,}. The files in between will not be read. Run `consumer reset {stream}`, then the consumer."
         )
     end = max(behind, reached.seq if reached else 0)
-    names: frozenset[str] = frozenset()
+    names: set[str] = set()
     if pending and end:
-        before = select(FILES.c.name).where(FILES.c.stream == stream, FILES.c.seq <= end)
         # Where the database cannot be read, the problem is reported in any case.
-        names = read_state(settings, lambda connection: frozenset(connection.scalars(before)), frozenset())
-    return names & pending, tuple(problems)
+        names = read_state(settings, lambda connection: known_names(connection, stream, [*pending], end), set())
+    return names, tuple(problems)
 
 
 @dataclass
@@ -218,12 +216,17 @@ class _Recount:
         for name, booking in self.gone.items():
             if booking.content_hash in copies:
                 copies[booking.content_hash].append(name)
+        for name, content_hash in self.tables.old_with("content_hash", copies):
+            if name not in self.landed and name not in self.gone:
+                copies[content_hash].append(name)
         return tuple(sorted(tuple(sorted(names)) for names in copies.values() if len(names) > 1))
 
     def _plan(self) -> tuple[dict[str, AbstractSet[int]], set[str]]:
         """The positions whose bytes are needed, by file to be counted; and the files to be hashed."""
         wanted: dict[str, AbstractSet[int]] = {}
         sizes = {booking.size for booking in self.gone.values() if booking.content_hash}
+        new = {file.size for name, file in self.landed.items() if name not in self.proven}
+        sizes |= {size for _, size in self.tables.old_with("size", new)}
         hashed = same_size(self.landed) | {name for name, file in self.landed.items() if file.size in sizes}
         hashed = self._without_proven(hashed)
         for name, file in self.landed.items():

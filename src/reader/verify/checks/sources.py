@@ -36,13 +36,15 @@ def result_of(
     bronze: int = 0,
     dead_letters: int = 0,
     sampled: int = 0,
+    expired: int = 0,
     ignored: Mapping[Ignored, int] | None = None,
     resent: tuple[tuple[str, ...], ...] = (),
 ) -> Result:
     """What was found between what landed and the tables.
 
     There are `units` in what landed, and rows in `bronze` and among the `dead_letters`; `sampled` rows were compared
-    by value. Of files, some are `ignored`, and `resent` ones have the same bytes under several names.
+    by value. Of files, some are `ignored`, and `resent` ones have the same bytes under several names; beside those of
+    the findings, some have `expired`.
     """
     remarks = []
     if sampled:
@@ -56,6 +58,7 @@ def result_of(
     for why, count in (ignored or {}).items():
         remarks.append(f"ignored {count_of(count, 'file')} {_IGNORED[why]}.")
     counts = Counter(finding.what for finding in findings)
+    counts[Status.EXPIRED] += expired
     facts = {
         "landed_units": units,
         "bronze_rows": bronze,

@@ -1,6 +1,12 @@
-"""What the tables and the ledger hold of landed files. Everything is counted by DuckDB."""
+"""What the tables and the ledger hold of landed files. Everything is counted by DuckDB.
 
-from collections.abc import Iterable, Iterator, Mapping
+A ledger has millions of files, most of which were proven and left the landing zone long ago. After a proof, only those
+are looked at one by one that are in the landing zone, or of which something has come since.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from lakeproof.tables.names import (
     ATTEMPT,
@@ -14,6 +20,8 @@ from lakeproof.tables.names import (
     StreamTables,
 )
 from reader.connect import Session
+from reader.verify.book.hashes import Reach
+from reader.verify.book.since import sources_since
 from reader.verify.check import SHOWN_EXAMPLES
 from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
 from reader.verify.tables.removals import not_removed
@@ -27,13 +35,26 @@ Positions = tuple[int, list[int]]
 """How many, and the first few."""
 
 
-class TablesOfFiles:
-    """The tables of a stream, by source, as of the last :meth:`load`."""
+@dataclass(frozen=True)
+class Old:
+    """Files that were proven, that are not looked at one by one: how many, and what the ledger says of them."""
 
-    def __init__(self, session: Session, tables: StreamTables, replays: Replays) -> None:
+    files: int = 0
+    units: int = 0
+    bronze: int = 0
+
+
+class TablesOfFiles:
+    """The tables of a stream, by source, as of the last :meth:`load`.
+
+    If some micro-batches are `proven`, their files are left out, unless something has come of them since.
+    """
+
+    def __init__(self, session: Session, tables: StreamTables, replays: Replays, proven: Reach | None = None) -> None:
         self._session = session
         self._tables = tables
         self._replays = replays
+        self._proven = proven
         self.bookings: dict[str, Booking] = {}  # of what landed
         self.accounts: dict[str, Account] = {}  # without the dead letters that were closed
         self.landed: dict[str, Account] = {}  # as it was before any replay: what the bookings count
@@ -41,21 +62,58 @@ class TablesOfFiles:
 
     def load(self) -> float | None:
         """Read the ledger, then the tables; return when the newest row beyond the ledger was judged, in seconds."""
-        self.bookings = self._bookings()
+        if self._proven:
+            since = sources_since(self._session, self._tables, self._proven)
+            self.bookings = self._bookings(f"source IN (FROM {since})")
+        else:
+            self.bookings = self._bookings()
         newest = self._replays.load()
         self.recovered = self._replays.recovered()
         newest = max(filter(None, (newest, self._load_accounts())), default=newest)
         beyond = self.accounts.keys() - self.bookings.keys()
+        if self._proven and beyond:  # of some, something may have come a moment ago
+            self.bookings |= self._bookings("source IN (SELECT unnest(?::VARCHAR[]))", [[*beyond]])
+            beyond -= self.bookings.keys()
         return max((self.accounts[source].ingested_at or 0.0 for source in beyond), default=newest)
 
-    def trust(self, sources: Iterable[str]) -> None:
-        """Take what the ledger says of sources that were proven for what the tables have."""
-        for name in sources:
-            booking = self.bookings[name]
+    def trust(self, sources: Collection[str]) -> set[str]:
+        """Take what the ledger says of files that were proven for what the tables have; return those of `sources`."""
+        if not self._proven:
+            return set()
+        names = [name for name in sources if name not in self.bookings and name not in self.accounts]
+        old = self._bookings(f"{self._is_old()} AND source IN (SELECT unnest(?::VARCHAR[]))", [names]) if names else {}
+        for name, booking in old.items():
             units = booking.units
             first, last = (0, units - 1) if units else (None, None)
             whole = Account(units, booking.bronze, units, first, last, booking.dead, booking.rescued)
             self.accounts[name] = self.landed[name] = whole
+        self.bookings |= old
+        return set(old)
+
+    def old(self) -> Old:
+        """The files that were proven, without those of the bookings."""
+        if not self._proven:
+            return Old()
+        ((files, units, bronze),) = self._session.fetch(
+            "SELECT count(*), coalesce(sum(units), 0)::BIGINT, coalesce(sum(bronze), 0)::BIGINT "  # noqa: S608
+            f"FROM {self._tables.ledger} WHERE {self._is_old()} AND source NOT IN (SELECT unnest(?::VARCHAR[]))",
+            [[*self.bookings]],
+        )
+        return Old(files, units, bronze)
+
+    def old_with(self, column: str, values: Collection[str] | Collection[int]) -> list[tuple[str, Any]]:
+        """Files that were proven and have one of some values of a column of the ledger, with the value."""
+        if not self._proven or not values or "content_hash" not in self._session.columns(self._tables.ledger):
+            return []
+        return self._session.fetch(
+            f"SELECT any_value(source), {column} FROM {self._tables.ledger} WHERE {self._is_old()} "  # noqa: S608
+            f"AND content_hash IS NOT NULL AND {column} IN (SELECT unnest(?)) GROUP BY {column}",
+            [[*values]],
+        )
+
+    def _is_old(self) -> str:
+        landed = f"{REPLAY} IS NULL AND " if REPLAY in self._session.columns(self._tables.ledger) else ""
+        return f"{landed}NOT {(self._proven or Reach()).is_beyond('micro_batch_id')}"
 
     def letters(self) -> Iterator[tuple[str, int, str | None]]:
         """Source, position and SHA-256 of the bytes of each dead letter that has them."""
@@ -89,7 +147,7 @@ class TablesOfFiles:
             {source: (count, positions) for source, count, positions in extra},
         )
 
-    def _bookings(self) -> dict[str, Booking]:
+    def _bookings(self, condition: str = "true", parameters: Sequence[object] = ()) -> dict[str, Booking]:
         # A ledger that is older than the policies has no columns of them.
         known = self._session.columns(self._tables.ledger)
         drift = ", ".join(
@@ -97,11 +155,12 @@ class TablesOfFiles:
             for name in ("rescued", "discarded")
         )
         content_hash = "any_value(content_hash)" if "content_hash" in known else "NULL"
-        landed = f"WHERE {REPLAY} IS NULL" if REPLAY in known else ""
+        landed = f"{REPLAY} IS NULL AND" if REPLAY in known else ""
         rows = self._session.fetch(
             "SELECT source, count(*), any_value(size), any_value(etag), any_value(units), any_value(bronze), "  # noqa: S608
             f"any_value(dead_letters), {drift}, {content_hash}, any_value(micro_batch_id) "
-            f"FROM {self._tables.ledger} {landed} GROUP BY source"
+            f"FROM {self._tables.ledger} WHERE {landed} {condition} GROUP BY source",
+            parameters,
         )
         return {
             str(source): Booking(

@@ -270,10 +270,23 @@ def test_landed_files_that_changed_are_found(lake: BookLake) -> None:
         assert f"{name} changed" in told(lake.proven())
         lake.overwrite(name, content)  # a restored copy has another time, and the same bytes
     assert told(lake.proven()) == ""
+    whole, content = lake.proven().landed.facts, lake.storage.read(lake.uri("1.json"))
     lake.overwrite("0.json", b" ")
     lake.remove("1.json")
+    lake.land({"again.json": content})
     found = lake.proven()
-    assert [f"{each.place} {each.what}" for each in found.landed.findings] == ["0.json changed", "1.json expired"]
+    lake.remove("again.json")
+    # Those that were proven and are gone are counted: there are many after years.
+    assert [f"{each.place} {each.what}" for each in found.landed.findings] == ["0.json changed", "again.json pending"]
+    facts = found.landed.facts
+    assert facts["counts"] == whole["counts"] | {
+        "expired": 1,
+        "changed": 1,
+        "pending": 1,
+        "ok": whole["counts"]["ok"] - 2,
+    }
+    assert {facts[name] - whole[name] for name in ("bronze_rows", "dead_letters")} == {0}
+    assert facts["resent"] == (("1.json", "again.json"),)
 
 
 def test_compactions_are_proven_without_landed_files(lake: BookLake) -> None:
