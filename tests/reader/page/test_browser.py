@@ -128,8 +128,7 @@ def test_each_number_on_the_page_is_that_of_its_sql(browser: Browser, lake: Lake
     page = opened(browser, lake.file.as_uri())
     rows = page.eval_on_selector_all(
         "table.sql tbody tr",
-        "rows => rows.map(row => [row.querySelector('th').innerText, row.querySelector('.num').innerText,"
-        " row.querySelector('code').innerText])",
+        "rows => rows.map(row => ['th', '.num', 'code'].map(each => row.querySelector(each).textContent))",
     )
     page.context.close()
     assert bool(rows) == (lake.name != "empty")
