@@ -98,6 +98,8 @@ def opened(browser: Browser, address: str, *, width: int = 1200, dark: bool = Fa
 def test_axe_finds_nothing(browser: Browser, lake: Lake, dark: bool) -> None:
     page = opened(browser, lake.file.as_uri(), dark=dark)
     page.screenshot(path=SCREENSHOTS / f"{lake.name}-{'dark' if dark else 'light'}.png", full_page=True)
+    reasons = page.locator("[role=region][aria-label^=Reasons]")
+    assert all(reasons.evaluate_all("all => all.map(each => each.scrollWidth <= each.clientWidth)"))
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     found = Axe().run(page)
     assert found.response["violations"] == [], found.generate_report()
