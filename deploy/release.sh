@@ -44,6 +44,9 @@ pythons() {
   done
 }
 
+# consume: twice, if a busy machine is too slow for Spark's ten seconds.
+consume() { consumer run events --available-now || consumer run events --available-now; }
+
 # try_wheels PYTHON: from an empty environment and an empty folder to a verified lake, first without the native judge.
 try_wheels() {
   local python=$1 name env folder
@@ -51,9 +54,11 @@ try_wheels() {
   env=$WORK/python-$name folder=$WORK/lake-$name
   rm -rf "$env" "$folder"
   "$BIN/uv" venv --quiet --python "$python" "$env"
-  "$BIN/uv" pip install --quiet --python "$env" --find-links "$DIST" --constraints deploy/requirements/all.txt \
+  # Bytecode, as pip makes it: Spark waits ten seconds for a Python worker, which then compiles what it imports.
+  "$BIN/uv" pip install --quiet --compile-bytecode --python "$env" --find-links "$DIST" --constraints deploy/requirements/all.txt \
     --build-constraints deploy/requirements/bootstrap.txt "lakeproof[all]==$VERSION"
   mkdir "$folder"
+  # Not `( … ) || …`: then bash would ignore errors within.
   (
     cd "$folder"
     PATH=$env/bin:$PATH LAKE_SPARK_UI_PORT=0 LAKE_JARS=${LAKE_JARS:-$ROOT/target/jars/spark}
@@ -62,16 +67,17 @@ try_wheels() {
     for program in producer collector consumer reader; do "$program" --help >/dev/null; done
     lakeproof init >/dev/null
     producer events --batches 3 --invalid-schema-chance 0.3 --seed 1 >/dev/null
-    consumer run events --available-now
+    consume
     reader page >/dev/null
     if compgen -G "$DIST/lakeproof_native_judge-*.whl" >/dev/null; then
       "$BIN/uv" pip install --quiet --python "$env" --no-index --no-deps --find-links "$DIST" "lakeproof-native-judge==$VERSION"
       lakeproof --version | grep -F "(judge: native $VERSION)"
       producer events --batches 3 --invalid-schema-chance 0.3 --seed 2 >/dev/null
-      consumer run events --available-now
+      consume
     fi
-    reader verify events
-  ) >"$WORK/python-$name.log" 2>&1 || {
+    reader verify events | tee /dev/stderr | grep -F "Clean:" >/dev/null
+  ) >"$WORK/python-$name.log" 2>&1 &
+  wait $! || {
     tail -n 20 "$WORK/python-$name.log" >&2
     fail "The wheels do not work with Python $name." "Log: $WORK/python-$name.log"
   }

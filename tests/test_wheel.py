@@ -110,10 +110,11 @@ def test_from_the_wheel_to_a_verified_lake(run: Run, tmp_path: Path, monkeypatch
 
 @pytest.mark.long  # a minute: the demo of the wheel waits for the rows of a producer
 @pytest.mark.spark
-def test_the_demo_in_an_empty_folder(run: Run, tmp_path: Path) -> None:
+def test_the_demo_in_an_empty_folder(run: Run, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     lake = tmp_path / "empty"
     lake.mkdir()
     jars = {"LAKE_JARS": str(ROOT / "target" / "jars" / "spark"), "LAKE_SPARK_UI_PORT": "0"}
+    request.addfinalizer(lambda: run("lakeproof demo stop", lake, **jars))  # it runs on where rows took too long
     said = run("lakeproof demo", lake, **jars)
     assert "Records: bronze.events" in said
     assert "user_activity" in said

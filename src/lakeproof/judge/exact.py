@@ -123,7 +123,7 @@ class ExactJudge:
             value = self._decode(text)
         except json.JSONDecodeError as error:
             byte = len(text[: error.pos].encode("utf-8", "surrogateescape"))
-            faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error.msg} at byte {byte}")
+            faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error.msg.removesuffix(' at')} at byte {byte}")
         except _ConstantError as error:
             faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error} is not valid JSON")
         except RecursionError:  # the caller's own stack is nearly full

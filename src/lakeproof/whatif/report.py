@@ -32,31 +32,44 @@ def show(found: Forecast, console: "Console") -> None:
     def say(text: str) -> None:
         console.print(escape(printable(text)), highlight=False)
 
-    say(f"{found.contract.stream}: {_scope(found)}")
-    if found.sampled:
-        say("The sample is evenly spaced, and the same as long as the tables are. ≈ is the count scaled to the table.")
-    moves = list(_moves(found))
-    if moves:
-        table = Table(
-            "change", "reasons", "units", *(["≈"] if found.sampled else []), "example", box=None, pad_edge=False
-        )
-        for counts, move, tally in moves:
-            example = _example(tally.examples[0]) if tally.examples else ""
-            scaled = [f"{counts.scaled(tally.units):,}"] if found.sampled else []
-            cells = [_WORDS[move[0]], _reasons(move), f"{tally.units:,}", *scaled, example]
+    for line in scope(found):
+        say(line)
+    columns, rows = changes(found)
+    if rows:
+        table = Table(*columns, box=None, pad_edge=False)
+        for cells in rows:
             table.add_row(*(escape(printable(cell)) for cell in cells))
         console.print(table)
+    for line in _of_batches(found):
+        say(line)
+    if len(days := found.days()) > 1 and any(change is not Change.STAYS for each in days.values() for change in each):
+        console.print(_days(found))
+    for line in _summary(found):
+        say(line)
+
+
+def changes(found: Forecast) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of a table of what would change; of dead letters, also of what would not."""
+    columns = ["change", "reasons", "units", *(["≈"] if found.sampled else []), "example"]
+    rows = []
+    for counts, move, tally in _moves(found):
+        example = _example(tally.examples[0]) if tally.examples else ""
+        scaled = [f"{counts.scaled(tally.units):,}"] if found.sampled else []
+        rows.append([_WORDS[move[0]], _reasons(move), f"{tally.units:,}", *scaled, example])
+    return columns, rows
+
+
+def conclusion(found: Forecast) -> list[str]:
+    """What follows from a forecast, in sentences."""
+    return [*_of_batches(found), *_summary(found)]
+
+
+def _of_batches(found: Forecast) -> Iterator[str]:
     if found.dead_letters.split_units:
         units = dict(found.dead_letters.split_units)
         good = units.pop("", 0)
         bad = f", {count_of(sum(units.values()), 'dead letter')} ({_listed(units)})" if units else ""
-        say(f"The batches would be split into {count_of(good, 'row')} of bronze{bad}.")
-    if len(days := found.days()) > 1 and any(change is not Change.STAYS for each in days.values() for change in each):
-        console.print(_days(found))
-    for text in found.unseen:
-        say(f"Not seen: {text}.")
-    for line in _summary(found):
-        say(line)
+        yield f"The batches would be split into {count_of(good, 'row')} of bronze{bad}."
 
 
 def as_json(found: Forecast) -> str:
@@ -102,13 +115,16 @@ def _counts(counts: Counts) -> dict[str, Any]:
     return {"rows": counts.rows, "sampled": counts.sampled, "judged": counts.judged}
 
 
-def _scope(found: Forecast) -> str:
+def scope(found: Forecast) -> Iterator[str]:
+    """What was judged, in sentences."""
     words = []
     for counts, one in ((found.bronze, "row of bronze"), (found.dead_letters, "open dead letter")):
         several = one.replace("row", "rows").replace("letter", "letters")
         whole = f" (a sample of {counts.rows:,})" if counts.sampled else ""
         words.append(f"{count_of(counts.judged, one, several)}{whole}")
-    return f"{' and '.join(words)} judged by {found.contract.version}."
+    yield f"{found.contract.stream}: {' and '.join(words)} judged by {found.contract.version}."
+    if found.sampled:
+        yield "The sample is evenly spaced, and the same as long as the tables are. ≈ is the count scaled to the table."
 
 
 def _reasons(move: Move) -> str:
@@ -136,6 +152,7 @@ def _days(found: Forecast) -> Table:
 
 
 def _summary(found: Forecast) -> Iterator[str]:
+    yield from (f"Not seen: {text}." for text in found.unseen)
     if not found.bronze.judged and not found.dead_letters.judged:
         yield f"Nothing has landed of {found.contract.stream}."
         return

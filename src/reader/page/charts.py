@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from reader.dead_letters.places import shown
+from reader.page.model import Hour
 from reader.plot.series import Panel, Plot
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _WIDTH, _HEIGHT = 300, 110
 _LABEL = 20  # characters
 _COLORS = ("#3b82c4", "#d9822b", "#3f9e6e", "#a368c9", "#c2566b")
 _BAD, _REST = "#d0453f", "#7f97ad"
+_APART = {"duplicates": "#a8a29a", "conflicts": "#d9822b", "late": "#8f6fc4"}
 _INK = "currentColor"
 _CONFIG = {
     "aria": False,  # one role and one title for the whole, and a table of its numbers beside it
@@ -35,7 +37,14 @@ _CONFIG = {
     },
     "range": {"category": list(_COLORS)},
 }  # fmt: skip
-_TIME = {"labelAngle": 0, "tickCount": 3, "title": None, "labelOverlap": "greedy", "format": "%m-%d %H:%M"}
+_TIME = {
+    "labelAngle": 0,
+    "tickCount": 3,
+    "title": None,
+    "labelOverlap": "greedy",
+    "labelSeparation": 12,
+    "format": "%m-%d %H:%M",
+}
 _ROLES = re.compile(r' (?:role|aria-[a-z]+)="[^"]*"')  # of parts; the whole has one
 _SIZE = re.compile(r' width="(\d+(?:\.\d+)?)" height="(\d+(?:\.\d+)?)"')
 
@@ -54,17 +63,27 @@ def available() -> bool:
     return _vega() is not None
 
 
-def by_hour(hours: Sequence[tuple[datetime, int, int]], key: str) -> Markup:
-    """Units by hour, those that became dead letters apart."""
-    values = [
-        {"t": hour.isoformat(), "n": count, "k": kind}
-        for hour, units, letters in hours
-        for kind, count in (("bronze", units - letters), ("dead letters", letters))
-    ]
-    domain = {"domain": ["bronze", "dead letters"], "range": [_REST, _BAD]}
+def by_hour(hours: Sequence[Hour], key: str) -> Markup:
+    """Units by hour, those that are not kept apart."""
+    kinds = {name: color for name, color in _APART.items() if any(getattr(each, name) for each in hours)}
+    rest = "rest of bronze" if kinds else "bronze"
+    colors = {rest: _REST, **kinds, "dead letters": _BAD}
+    values = []
+    for each in hours:
+        apart = {name: getattr(each, name) for name in kinds}
+        counts = [max(each.units - each.letters - sum(apart.values()), 0), *apart.values(), each.letters]
+        values += [
+            {"t": each.begin.isoformat(), "n": count, "k": kind, "o": order}
+            for order, (kind, count) in enumerate(zip(colors, counts, strict=True))
+        ]
+    domain = {"domain": list(colors), "range": list(colors.values())}
     spec = _spec(values, {"type": "bar"}, "units")
-    spec["encoding"] |= {"color": {"field": "k", "type": "nominal", "scale": domain}, "order": {"field": "k"}}
-    spec["encoding"]["x"] |= {"timeUnit": {"unit": "utcyearmonthdatehours"}, "bandPosition": 0}
+    spec["encoding"] |= {"color": {"field": "k", "type": "nominal", "scale": domain}, "order": {"field": "o"}}
+    spec["encoding"]["x"] |= {
+        "timeUnit": {"unit": "utcyearmonthdatehours"},
+        "bandPosition": 0,
+        "axis": _TIME | {"tickMinStep": 3_600_000},
+    }
     return _svg(spec, key, "Units by hour of landing", f"{len(hours)} hours; the numbers are in the table below.")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from lakeproof.gold.product_file import load_products
 from lakeproof.gold.samples import DETECTED_AT, Samples
 from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.history.applied import Applied, applied_contracts
+from lakeproof.judge.batch import Judge
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings
 from lakeproof.state.lease import gold_lease, silver_lease
@@ -58,6 +60,7 @@ from reader.page.model import (
     Reasons,
     StreamPage,
 )
+from reader.page.outlook import after_replay
 from reader.plot.device import device_plot
 from reader.plot.series import NothingToDrawError, newest_windows
 from reader.tables import table_facts
@@ -402,8 +405,20 @@ class _Lake:
         path, detail = first.get("path") or "", first.get("detail") or ""
         part = None if raw is None else excerpt(raw, find_place(raw, path, detail), _EXCERPT)
         return replace(
-            reasons, detail=detail, path=path, source=source or "", position=position, size=size, excerpt=part
+            reasons,
+            detail=detail,
+            path=path,
+            source=source or "",
+            position=position,
+            size=size,
+            excerpt=part,
+            after_replay=after_replay(self._judge, reasons.codes, raw, size),
         )
+
+    @cached_property
+    def _judge(self) -> Judge:
+        contract = load_contract(self.settings.contracts, self.stream)
+        return Judge(contract, self.settings.limits, self.settings.judge)
 
     def _product(self, session: Session, product: Product) -> ProductFacts:
         name = gold_table(product.name)
@@ -445,21 +460,25 @@ class _Lake:
         return Number(f"gold-{key}", f"{what} of {key}", session.count(self.rows(table)), f"SELECT * FROM {table}")  # noqa: S608
 
     def _growth(self) -> Sequence[Growth]:
-        rows = []
+        found = []
         for _, table in sorted(self.tables.items()):
             if table is None:
                 continue
             facts = table_facts(table)
             begin = facts.last_commit - timedelta(days=1) if facts.last_commit else None
-            before = next((each for each in table.snapshots() if begin and _time(each.timestamp_ms) >= begin), None)
-            had = before.summary.additional_properties if before and before.summary else {}
-            # What the first commit of the day had added is part of what came within it.
-            grown = [
-                now - int(had.get(f"total-{key}") or 0) + int(had.get(f"added-{key}") or 0)
-                for key, now in (("records", facts.rows), ("files-size", facts.bytes))
-            ]
-            rows.append(Growth(facts, *grown))
-        return rows
+            new = [each for each in table.snapshots() if begin and _time(each.timestamp_ms) >= begin]
+            had = new[0].summary.additional_properties if new and new[0].summary else {}
+            # What the first commit of the day changed is part of what came within it.
+            rows, files, size = (
+                now + sum(sign * int(had.get(key) or 0) for sign, key in zip((-1, 1, -1), keys, strict=True))
+                for now, *keys in (
+                    (facts.rows, "total-records", "added-records", "deleted-records"),
+                    (facts.data_files, "total-data-files", "added-data-files", "deleted-data-files"),
+                    (facts.bytes, "total-files-size", "added-files-size", "removed-files-size"),
+                )
+            )
+            found.append(Growth(facts, rows, files, size, len(new)))
+        return found
 
 
 def _among(sets: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from reader.page.state import Waiting
 _PATIENCE = timedelta(minutes=1)  # for what has landed to be taken
 _SILVER_PATIENCE = timedelta(minutes=5)
 _PROOF_AGE = timedelta(days=1)
+_LONGEST = 120  # characters of the name of a source
 _WORDS = {
     "duplicates": "Duplicates: {0:,} of {1:,} rows ({2:.0%}) were sent again",
     "conflicts": "Conflicts: {0:,} of {1:,} rows ({2:.0%}) have a known key and other content",
@@ -60,6 +61,7 @@ def problems(facts: Facts) -> Sequence[Problem]:
 
 
 def _lost(facts: Facts) -> Iterator[Problem]:
+    verify = f"Run `reader verify {facts.contract.stream}`"
     for name in facts.missing:
         yield Problem(f"The table {name} is missing: restore it, or run the consumer")
     for name, why in facts.broken.items():
@@ -69,15 +71,23 @@ def _lost(facts: Facts) -> Iterator[Problem]:
             what = "missing" if has < counted else "too many"
             yield Problem(
                 f"{name} has {count_of(has, 'row')}, and the ledger counted {counted:,}: "
-                f"{are(abs(has - counted), 'row')} {what}. Run `reader verify {facts.contract.stream}`"
+                f"{are(abs(has - counted), 'row')} {what}. {verify}"
             )
-    for names, text in (
-        (facts.waiting.lost, "lost: the consumer has passed it, and no table has its records"),
-        (facts.waiting.gone, "gone: it disappeared before it was read, and the consumer waits for it"),
+    for names, text, since in (
+        (
+            facts.waiting.lost,
+            f"lost: the consumer has passed it, and no table has its records. {verify}",
+            facts.waiting.lost_since,
+        ),
+        (
+            facts.waiting.gone,
+            "gone: it disappeared before it was read, and the consumer waits for it",
+            facts.waiting.since,
+        ),
     ):
         if names:
             more = f" and {count_of(len(names) - 1, 'other file')}" if len(names) > 1 else ""
-            yield Problem(f"The file {names[0]}{more} is {text}", facts.waiting.since if "gone" in text else None)
+            yield Problem(f"The file {names[0][:_LONGEST]}{more} is {text}", since)
 
 
 def _proof(facts: Facts) -> Iterator[Problem]:
@@ -113,12 +123,17 @@ def _storms(facts: Facts) -> Iterator[Problem]:
         most = f", most often for {facts.worst}" if facts.worst else ""
         yield Problem(
             f"Too many bad units: {facts.bad.part:,} of {facts.bad.whole:,} "
-            f"({facts.bad.part / facts.bad.whole:.0%}) became dead letters{most}",
+            f"({facts.bad.part / facts.bad.whole:.0%}) became dead letters{most}{_first(facts.bad)}",
             facts.bad.since,
         )
     for name, storm in facts.verdicts.items():
         if storm:
-            yield Problem(_WORDS[name].format(storm.part, storm.whole, storm.part / storm.whole), storm.since)
+            text = _WORDS[name].format(storm.part, storm.whole, storm.part / storm.whole)
+            yield Problem(f"{text}{_first(storm)}", storm.since)
+
+
+def _first(storm: Storm) -> str:
+    return f"; first in {storm.source[:_LONGEST]}" if storm.source else ""
 
 
 def _notes(facts: Facts) -> Iterator[Problem]:

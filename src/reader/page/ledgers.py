@@ -18,7 +18,7 @@ from lakeproof.tables.names import (
     StreamTables,
 )
 from reader.connect import Session
-from reader.page.model import Ledger, MicroBatchRow
+from reader.page.model import Hour, Ledger, MicroBatchRow
 from reader.verify.tables.removals import unfinished
 from reader.views import MEMORY
 
@@ -55,6 +55,7 @@ class Storm:
     part: int
     whole: int
     since: datetime
+    source: str | None  # the first
 
 
 def load(session: Session, ledger: str, columns: set[str], silver: str | None) -> None:
@@ -127,12 +128,14 @@ def _recent() -> str:
     return f"arrived >= (SELECT max(arrived) FROM {LEDGER}) - {_TREND}"  # noqa: S608
 
 
-def hours(session: Session) -> Sequence[tuple[datetime, int, int]]:
-    """Units and dead letters by the hour in which they landed, the oldest first."""
-    return session.fetch(
-        "SELECT date_trunc('hour', arrived) AS hour, sum(units)::BIGINT, sum(letters)::BIGINT "  # noqa: S608
-        f"FROM {LEDGER} WHERE {REPLAY} IS NULL AND {_recent()} GROUP BY ALL ORDER BY hour DESC"
-    )[::-1]
+def hours(session: Session) -> Sequence[Hour]:
+    """What landed by hour, the oldest first."""
+    sums = ", ".join(f"coalesce(sum({name})::BIGINT, 0)" for name in ("units", "letters", *_VERDICTS[1:]))
+    rows = session.fetch(
+        f"SELECT date_trunc('hour', arrived) AS hour, {sums} FROM {LEDGER} LEFT JOIN {SILVER} "  # noqa: S608
+        f"USING (source, micro_batch_id, arrived) WHERE {REPLAY} IS NULL AND {_recent()} GROUP BY ALL ORDER BY hour"
+    )
+    return [Hour(*row) for row in rows]
 
 
 def reasons(session: Session, removals: str | None) -> Mapping[str, tuple[int, Sequence[tuple[datetime, int]]]]:
@@ -195,11 +198,12 @@ def storm(session: Session, rows: str, part: str, whole: str, share: Decimal, le
     parts, wholes = sum(each[1] for each in run), sum(each[2] for each in run)
     if not parts or wholes < least:
         return None
-    ((since,),) = session.fetch(
-        f"SELECT min(arrived) FROM {rows} WHERE arrived >= ? AND {part} > 0 AND {part} >= {share} * {whole}",  # noqa: S608
+    ((since, source),) = session.fetch(
+        f"SELECT min(arrived), arg_min(source, arrived) FROM {rows} "  # noqa: S608
+        f"WHERE arrived >= ? AND {part} > 0 AND {part} >= {share} * {whole}",
         [run[-1][0]],
     )
-    return Storm(parts, wholes, since or run[-1][0])
+    return Storm(parts, wholes, since or run[-1][0], source)
 
 
 def micro_batches(session: Session, committed: Mapping[int, datetime]) -> Sequence[MicroBatchRow]:

@@ -73,6 +73,18 @@ class Ledger:
 
 
 @dataclass(frozen=True)
+class Hour:
+    """What landed within an hour: units, those of them that became dead letters, and verdicts of the others."""
+
+    begin: datetime
+    units: int
+    letters: int
+    duplicates: int
+    conflicts: int
+    late: int
+
+
+@dataclass(frozen=True)
 class Reasons:
     """Dead letters with a set of reasons, and the newest of them as an example."""
 
@@ -85,6 +97,7 @@ class Reasons:
     position: int | None = None
     size: int | None = None  # bytes; None if they were not kept
     excerpt: Excerpt | None = None
+    after_replay: str | None = None  # the reasons that a replay would find; empty for none, None if not known
 
 
 @dataclass(frozen=True)
@@ -146,7 +159,9 @@ class Growth:
 
     facts: TableFacts
     rows: int
+    files: int
     bytes: int
+    snapshots: int
 
 
 @dataclass(frozen=True)
@@ -175,7 +190,7 @@ class StreamPage:
     products: Sequence[ProductFacts] = ()
     reasons: Sequence[Reasons] = ()
     more_reasons: int = 0
-    hours: Sequence[tuple[datetime, int, int]] = ()  # units and dead letters by hour
+    hours: Sequence[Hour] = ()
     contract: ContractFacts | None = None
     layers: Sequence[LayerRow] = ()
     proof: Proof | None = None

@@ -22,6 +22,7 @@ from reader.catalogs import catalog_of
 from reader.connect import connect
 from reader.page.collect import collect
 from reader.page.model import Page
+from reader.page.outlook import outlook
 from reader.page.render import policy, render, render_rows
 from reader.page.way import way
 
@@ -120,6 +121,14 @@ class _Server(ThreadingHTTPServer):
         title = f"{stream}: {numbers[key].what}, {numbers[key].value:,}"
         return render_rows(title=title, text="", sql=numbers[key].rows, home="../..", parts=[part])
 
+    def outlook(self, stream: str) -> str | None:
+        """The page of what a replay and the contract in the file would do."""
+        if stream not in [each.name for each in self.page().streams]:
+            return None
+        text, parts = outlook(self.settings, stream)
+        title = f"{stream}: what a replay would do, by the contract in the file"
+        return render_rows(title=title, text=text, sql="", home="..", parts=parts)
+
     def event(self, stream: str, value: str) -> str | None:
         """The page of the way of an event."""
         if stream not in [each.name for each in self.page().streams]:
@@ -171,6 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return self.server.version()
             case ["rows", stream, key]:
                 return self.server.rows(stream, key)
+            case ["outlook", stream]:
+                return self.server.outlook(stream)
             case ["event", stream] if "id" in asked:
                 return self.server.event(stream, asked["id"][0])
             case _:

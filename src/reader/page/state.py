@@ -34,6 +34,7 @@ class Waiting:
     count: int | None  # files or messages; None if that is not known
     since: datetime | None = None  # when the oldest landed
     lost: Sequence[str] = ()  # files that the consumer has passed, and that the ledger does not have
+    lost_since: datetime | None = None  # when the first of them landed
     gone: Sequence[str] = ()  # files that the consumer found, and that disappeared before they were read
     removed: int | None = None  # files in the ledger that are no longer in the landing zone
     problem: str = ""  # why that is not known
@@ -121,17 +122,18 @@ def _files(
     newest = max((name for _, name, _ in files), default=None)
     listing = zone.list() if is_local else zone.list_recent(newest)
     listed = {name: file.modified_at for name, file in islice(listing, _MOST_FILES + 1) if not zone.ignores(name, file)}
-    lost = [name for seq, name, _ in files if seq <= passed and name not in accounted]
+    passed_by = {name: at for seq, name, at in files if seq <= passed and name not in accounted}
     found = {name: at for _, name, at in files if name not in accounted}
     landed = {name: at for name, at in chain(found.items(), listed.items()) if name not in accounted}
-    for name in lost:
+    for name in passed_by:
         landed.pop(name, None)
     absent = (name for name in found if name in landed and name not in listed)
     gone = [name for name in islice(absent, None if is_local else _LOOKED_AT) if is_local or not zone.stat(name)]
     return Waiting(
         len(landed),
         min(landed.values(), default=None),
-        lost,
+        list(passed_by),
+        min(passed_by.values(), default=None),
         gone,
         len(accounted - listed.keys()) if is_local else None,
     )

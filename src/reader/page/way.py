@@ -1,5 +1,6 @@
 """The way of one event, from what landed to gold: asked for one at a time, since it reads bronze."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,13 +17,15 @@ from reader.page.collect import key_of
 from reader.views import identifier
 
 _MOST = 20
+_RECEIPT = re.compile(r'(?:\{"topic": ?")?([\w.-]+)(?:/|", ?"partition": ?)(\d+)(?:/|, ?"offset": ?)(\d+)\}?')
+_OF_MESSAGE = re.compile(rf"(.+)/(\d+)/(\d{{{OFFSET_DIGITS}}})")
 
 Part = Mapping[str, Any]
 """A table: its title, columns and rows, and what is said if it has none."""
 
 
 def way(settings: Settings, session: Session, stream: str, value: str) -> Sequence[Part]:
-    """Where the records with a value of the key are, layer by layer."""
+    """Where the records with a value of the key are, layer by layer; the value may be a receipt of the collector."""
     contract = load_contract(settings.contracts, stream)
     key = key_of(contract)
     if not key:
@@ -32,6 +35,16 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
         catalog = open_catalog(settings)
         known = {f"{space[0]}.{name}" for space in catalog.list_namespaces() for _, name in catalog.list_tables(space)}
     products = load_products(settings.gold, [stream], lambda _: contract)
+    if receipt := _RECEIPT.fullmatch(value.strip()):
+        topic, partition, offset = receipt.groups()
+        here = f"_source = {quoted(f'{topic}/{partition}/{offset:0>{OFFSET_DIGITS}}')}"
+        keys = session.fetch(f"SELECT {identifier(key)}::VARCHAR FROM {names.bronze} WHERE {here}")  # noqa: S608
+        if not keys:
+            columns = "array_to_string(codes, ' + ') AS reasons, state, raw, _position, _micro_batch_id, _landed_at"
+            letters = f"SELECT {columns} FROM dead_letters_text.{stream} WHERE {here}"  # noqa: S608
+            nothing = "Neither in bronze nor a dead letter: it waits, or the receipt is of another topic."
+            return [_part(session, f"In {names.dead_letters}", letters) | {"empty": nothing}]
+        value = keys[0][0]
     of_range = f"CASE WHEN regexp_matches(source, '/[0-9]{{{OFFSET_DIGITS}}}$') THEN source[:-{OFFSET_DIGITS + 2}] END"
     same = f"{identifier(key)}::VARCHAR = {quoted(value)}"
     time = ".".join(map(identifier, contract.event_time.split(".")))
@@ -40,6 +53,10 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
         place = f"_source, _position, _micro_batch_id, _landed_at, _ingested_at, {time} AS event_time"
         rows = f"SELECT {place} FROM {names.bronze} WHERE {same} ORDER BY 3, 1, 2"  # noqa: S608
         found = _part(session, f"In {names.bronze}", rows)
+        messages = [(match, row) for row in found["rows"] if (match := _OF_MESSAGE.fullmatch(row[0]))]
+        if messages:
+            receipts = [[match[1], match[2], str(int(match[3])), row[3]] for match, row in messages]
+            yield {"title": "Receipts", "columns": ["topic", "partition", "offset", "time"], "rows": receipts}
         yield found | {"empty": "Not in bronze: it has not come, waits, or is a dead letter, which has no key."}
         numbers = ", ".join(str(row[2]) for row in found["rows"]) or "-1"
         # Of a topic, the ledger has a range of messages for each partition in a micro-batch.

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.lakes import changed
 from tests.reader.lake import rows
 from tests.reader.page.lake import Day, Text, clock, event
 from tests.reader.verify.replays import Replayer
@@ -16,6 +17,7 @@ from lakeproof.settings import Settings, settings_of
 from reader.connect import Session, connect
 from reader.page.collect import collect
 from reader.page.model import Page, StreamPage
+from reader.page.outlook import outlook
 from reader.page.render import policy, render
 from reader.page.way import way
 
@@ -100,6 +102,29 @@ def test_it_says_why_with_the_newest_example_and_its_place(stream: StreamPage, h
     assert len(wrong.excerpt.marked) < 200
     assert "<mark>&#34;user_id&#34;: " in html
     assert "1,000," in html
+    assert [each.after_replay for each in stream.reasons] == [each.codes for each in stream.reasons]
+    assert "By the contract in the file, a replay would take 0 of 4 examples." in Text(html).text
+
+
+def test_it_says_what_a_replay_by_another_contract_would_do(settings: Settings, tmp_path: Path) -> None:
+    text = (ROOT / "contracts" / "events.yaml").read_text()
+    assert text.count("value: event_timestamp\n") == 1
+    rescuing = text.replace(
+        "value: event_timestamp\n", "value: event_timestamp\n  - property: driftPolicy\n    value: rescue\n"
+    )
+    (tmp_path / "events.yaml").write_text(rescuing)
+    of_others = changed(settings, LAKE_CONTRACTS=str(tmp_path))
+    page = collect(of_others, [])
+    assert [each.codes for each in page.streams[0].reasons if each.after_replay == ""] == ["unknown_field"]
+    text = Text(render(page)).text
+    assert "By the contract in the file, a replay would take 1 of 4 examples: consumer replay events" in text
+    assert text.count("A replay would take it.") == 1
+    said, (moves, follows) = outlook(of_others, "events")
+    assert said == "events: 27 rows of bronze and 4 open dead letters judged by 1.1.0."
+    assert ["dead letters → bronze", "unknown_field", "1"] in [row[:3] for row in moves["rows"]]
+    assert "1 dead letter would go to bronze: apply the contract, then run `consumer replay events`." in [
+        row[0] for row in follows["rows"]
+    ]
 
 
 def test_what_came_from_data_is_escaped(html: str) -> None:
@@ -150,7 +175,13 @@ def test_it_has_contract_layers_tables_and_micro_batches(stream: StreamPage, htm
     assert {each.name for each in stream.contract.fields if each.differs} == set()
     assert [each.number for each in stream.micro_batches] == [3, 2, 1, 0]
     assert [each.is_replay for each in stream.micro_batches] == [True, False, False, False]
-    assert {each.facts.name: each.facts.rows for each in stream.tables}["bronze.events"] == 27
+    bronze = next(each for each in stream.tables if each.facts.name == "bronze.events")
+    assert (bronze.facts.rows, bronze.rows, bronze.files, bronze.snapshots) == (
+        27,
+        27,
+        bronze.facts.data_files,
+        bronze.facts.snapshots,
+    )
     text = Text(html).text
     assert "gold.user_activity does not exist yet: consumer run events fills it." in text
     assert "Nothing was proven yet" in text

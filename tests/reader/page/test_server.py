@@ -52,13 +52,18 @@ def test_numbers_link_to_their_first_rows_and_events_are_followed(address: str) 
     letters = Text(get(address, "rows/events/open")[1]).text
     assert r"<b>\u202e" in letters.replace(r"\\u202e", r"\u202e")
     assert "SELECT * FROM dead_letters_text.events WHERE state <> 'closed'" in letters
+    outlook = Text(get(address, "outlook/events")[1]).text
+    assert "events: 1 row of bronze and 1 open dead letter judged by 1.1.0." in outlook
+    assert "Nothing would change sides." in outlook
     way = Text(get(address, "event/events?id=one")[1]).text
     assert "In bronze.events" in way
     assert "kept" in way
     assert "000.json" in way
 
 
-@pytest.mark.parametrize("path", ["rows/events/nope", "rows/nope/open", "event/nope?id=1", "event/events", "a/b/c"])
+@pytest.mark.parametrize(
+    "path", ["rows/events/nope", "rows/nope/open", "event/nope?id=1", "outlook/nope", "event/events", "a/b/c"]
+)
 def test_what_is_not_there(address: str, path: str) -> None:
     assert get(address, path)[0] == 404
 

@@ -59,7 +59,13 @@ def test_a_stream_from_a_topic(kafka: KafkaServer, lake_settings: Settings, monk
     assert reasons.source == f"{lake.topic}/0/{2:019}"
 
     with connect(settings) as session:
-        bronze, ledgers = way(settings, session, "events", "2")
+        receipts, bronze, ledgers = way(settings, session, "events", "2")
+        receipt = f'{{"topic":"{lake.topic}","partition":0,"offset":1}}'
+        assert way(settings, session, "events", receipt) == [receipts, bronze, ledgers]
+        ((letter,), (waits,)) = (way(settings, session, "events", f"{lake.topic}/0/{at}") for at in (2, 9))
+    assert [row[:3] for row in receipts["rows"]] == [[lake.topic, "0", "1"]]
+    assert [row[:2] for row in letter["rows"]] == [["corrupt_batch", "open"]]
+    assert (waits["rows"], waits["empty"][:36]) == ([], "Neither in bronze nor a dead letter:")
     assert [row[0] for row in bronze["rows"]] == [f"{lake.topic}/0/{1:019}"]
     assert [row[:4] for row in ledgers["rows"]] == [[f"{lake.topic}/0/{0:019}", "0", "3", "2"]]
 
