@@ -30,6 +30,7 @@ from lakeproof.kafka.offsets import source_name
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import lease
+from lakeproof.storage import open_storage
 from reader.verify.check import Verification
 from reader.verify.driver import verify as verify_streams
 
@@ -101,6 +102,10 @@ def batch(*records: bytes) -> bytes:
 
 def land(settings: Settings, name: str, value: bytes, stream: str = STREAM) -> None:
     """Land a file."""
+    if settings.landing.uri.startswith("s3:"):
+        uri = f"{settings.landing.uri}/{stream}/{name}"
+        open_storage(settings.landing.uri, settings.s3).write_new(uri, value)
+        return
     path = settings.home / "landing" / stream / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_suffix(".tmp").write_bytes(value)

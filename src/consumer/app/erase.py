@@ -25,26 +25,35 @@ from pyspark.sql import SparkSession
 
 from consumer.app.folders import abandoned, folders_of, orphans, remove_folder, sharing, why_left
 from consumer.app.maintain import LEASE, prepare
-from consumer.app.retain import NEEDED, remove_archived, retain
+from consumer.app.retain import NEEDED, archive_of, remove_files, retain
 from consumer.asked import asked_to_run
 from consumer.erasure.account import Account, Entry, Key, new_request, read_account, write_account
 from consumer.erasure.condition import Condition
 from consumer.erasure.search import Match, find_rows, is_in_file
+from consumer.erasure.topics import InTopic, forget_in_topic
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.expire import expire, expiring
 from consumer.iceberg.jvm import first_cause
+from consumer.iceberg.newest import standing
 from consumer.iceberg.remove import removal_errors, remove
-from consumer.layers.rebuild import drop_begun, rebuild
+from consumer.layers.base import take
+from consumer.layers.rebuild import drop_begun, exists, rebuild
 from consumer.layers.registry import layers_of
+from consumer.layers.sinks.files import FileSink
+from consumer.layers.sinks.topic import sink_name
 from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import UsageError
+from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.gold.product_file import load_products
 from lakeproof.holds import named, references
 from lakeproof.kafka.recorded import recorded_topic
-from lakeproof.landing.zone import landing_zone
+from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.settings import Settings
+from lakeproof.state.breaker_log import BreakerLog
 from lakeproof.state.lease import lease
-from lakeproof.storage import StoredFile, open_storage
+from lakeproof.state.sink_positions import SinkPositions
+from lakeproof.storage import Storage, StoredFile, open_storage
 from lakeproof.storage.errors import FileAbsentError
 from lakeproof.tables.names import POSITION, SOURCE, Removal, StreamTables, silver_tables, stream_tables
 from lakeproof.tables.of_stream import tables_of_stream
@@ -57,6 +66,8 @@ INCOMPLETE = 6
 _QUERY = "erasure"
 _KEPT_BY_PROPERTY = "its snapshots stay, since its property gc.enabled is false. Set it to true."
 _AT_ONCE = 4  # files that are searched
+_TOPIC = "kafka:"
+_METADATA = ".metadata.json"
 _KEY_OF = {SOURCE: f"row.{SOURCE}", POSITION: f"row.{POSITION}"}
 
 
@@ -83,6 +94,10 @@ class Erased:
     landed_files: int = 0
     """Landed files that were removed."""
     archived_files: int = 0
+    published_files: int = 0
+    """Parquet files of sinks that were removed, and written again from what was filled again."""
+    topics: dict[str, InTopic] = field(default_factory=dict)
+    """What the topics of sinks, and the one that the stream reads, have of it."""
     folders: list[str] = field(default_factory=list)
     """Folders of replaced tables that were removed."""
     searched: dict[str, int] = field(default_factory=dict)
@@ -134,6 +149,7 @@ class _Erasure:
         self._names: StreamTables = stream_tables(stream)
         self._catalog: Catalog = open_catalog(settings)
         self._start = start
+        self._clean: set[tuple[str, str]] = set()  # files that were searched, by their tags
         packages = ("lakeproof", "pyiceberg", "pyspark")
         self._done = Erased(stream, None, None, datetime.now(UTC), {each: version(each) for each in packages})
 
@@ -142,6 +158,13 @@ class _Erasure:
         with catalog_errors():
             if not self._catalog.table_exists(names.ledger):
                 raise UsageError(f"{self._stream} has no tables yet.", f"Run `consumer run {self._stream}` first.")
+            found = standing(self._catalog, names, bronze_query(self._stream), lambda _: True)
+        if (found.unfinished or found.is_replaying) and not dry_run:
+            # What it finishes is what the tables have of it: an erased row would be missing in the ledger.
+            raise UsageError(
+                f"The last run of {self._stream}, or a replay, was interrupted: the ledger lacks what it has begun.",
+                f"Run `consumer run {self._stream} --available-now` first, then this again.",
+            )
         account = read_account(self._catalog, self._stream)
         done.keyed_hash = self._condition.keyed_hash(key) if key else None
         known = account.of(done.keyed_hash) if done.keyed_hash else []
@@ -155,6 +178,10 @@ class _Erasure:
         if dry_run:
             return done
         if not matches and not unfinished:
+            self._remove_landed(set(), keep_landed, in_source)
+            if self._is_in({*astuple(names)}):  # older snapshots have rows that have expired
+                self._forget(spark, {names.attempts})
+            self._forget_in_topics(in_source=in_source)
             self._search(keep_landed=keep_landed)
             return done
         done.request = unfinished[-1] if unfinished else new_request()
@@ -164,13 +191,16 @@ class _Erasure:
         entries = _to_remove(account, matches)
         done.rows = {table: len(found) for table, found in entries.items()}
         done.snapshots = {name: {"before": at} for name, at in self._snapshots().items()}
-        if matches or not set(unfinished) <= account.rebuilt:
+        follow = tables_of_stream(self._settings, self._stream).keys() - {*astuple(names)}
+        if matches or not set(unfinished) <= account.rebuilt or self._is_in(follow):
             self._remove_rows(spark, entries)
             if entries.get(names.bronze):
                 self._rebuild(spark)
             self._account(spark, Removal.REBUILT, [])
+        self._forget_examples({(each.source, each.position) for found in entries.values() for each in found})
         self._remove_landed({each.source for found in entries.values() for each in found}, keep_landed, in_source)
         self._forget(spark, entries)
+        self._forget_in_topics(in_source=in_source)
         for name, at in self._snapshots().items():
             done.snapshots.setdefault(name, {"before": None})["after"] = at
         self._search(keep_landed=keep_landed)
@@ -215,39 +245,61 @@ class _Erasure:
         settings, catalog = self._settings, self._catalog
         if not self._contract.silver:
             return
+        asked = asked_to_run(settings, [self._stream], None)
         with catalog_errors():
-            existing = [name for name in tables_of_stream(settings, self._stream) if catalog.table_exists(name)]
-        silver = silver_tables(self._stream)
-        if silver.kept not in existing:
+            # Silver first, then what follows it: the order of the layers.
+            layers = [each for each in layers_of(asked) if each.tables and exists(catalog, each)]
+        if not any(silver_tables(self._stream).kept in each.tables for each in layers):
             return
-        # Silver first, then what follows it: the order of the layers.
-        for layer in [each for each in layers_of(asked_to_run(settings, [self._stream], None)) if each.tables]:
-            if not any(name in existing for name in layer.tables):
-                continue
+        for layer in layers:
             with lease(settings.state.database, layer.lease_name), catalog_errors():
                 drop_begun(catalog, layer)
             rebuild(settings, layer, lambda: spark)
             self._done.rebuilt += layer.tables
+        for sink in FileSink.asked(asked):
+            with lease(settings.state.database, sink.lease_name) as held:
+                removed = sink.clear()
+                self._done.published_files += removed
+                while removed and take(sink, spark, held):
+                    pass
         index = Path(settings.silver.index)
         for folder in [index / self._stream, *index.glob(f"{self._stream}.*")]:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def _forget_examples(self, places: Container[tuple[str, int]]) -> None:
+        """Remove examples of bad units, which the breaker has noted."""
+        BreakerLog(self._settings.state.database, self._stream).forget_examples(
+            lambda each: (each["source"], each["position"]) in places or self._condition.is_in_values(each.items())
+        )
+
     def _remove_landed(self, sources: set[str], keep_landed: bool, in_source: bool) -> None:
-        """Remove landed files that have what was erased, as retention does, or say why they stay."""
+        """Remove landed files that have what was erased, as retention does, or say why they stay.
+
+        Beside those of rows, these are files with values that the contract discards: no table has them.
+        """
         settings, done = self._settings, self._done
-        if not sources or recorded_topic(self._ledger_properties()):
+        if recorded_topic(self._ledger_properties()):
             return
-        zone = landing_zone(settings, self._stream, self._ledger_properties())
-        retention = self._contract.retention
-        if retention and retention.archive:
-            done.archived_files = remove_archived(settings, self._stream, retention.archive, sources)
+        zone, archive = self._zones()
+        if archive:
+            found = {archive.name_of(uri) for uri in self._with_it(archive.storage.read, archive.storage.list())}
+            done.archived_files = remove_files(archive, sources | found)
         if keep_landed or (zone.is_own and not in_source):
             return  # the search names them
-        kept = retain(settings, self._stream, timedelta(0), in_source=in_source, only=sources)
+        found = {zone.name_of(uri) for uri in self._with_it(zone.storage.read, (file for _, file in zone.list()))}
+        if not sources | found:
+            return
+        kept = retain(settings, self._stream, timedelta(0), in_source=in_source, only=sources | found)
         done.landed_files = kept.removed
         for why, count in kept.kept.items():
             hint = f" Run `consumer replay {self._stream}` first." if why == NEEDED else ""
             done.remains.append(f"{count_of(count, 'landed file')} could not be removed: {why}.{hint}")
+
+    def _zones(self) -> tuple[LandingZone, LandingZone | None]:
+        """Where files land, and where the contract archives them."""
+        zone = landing_zone(self._settings, self._stream, self._ledger_properties())
+        retention = self._contract.retention
+        return zone, archive_of(self._settings, self._stream, retention.archive if retention else None)
 
     def _forget(self, spark: SparkSession, entries: Container[str]) -> None:
         """Remove all older snapshots of the tables, files that no snapshot needs, and folders of replaced tables."""
@@ -300,53 +352,94 @@ class _Erasure:
             for uri in orphans(self._settings, loaded):
                 storage.remove(uri)
 
+    def _forget_in_topics(self, *, in_source: bool) -> None:
+        """Send tombstones to compacted topics, and say what others have."""
+        settings, done = self._settings, self._done
+        recorded = recorded_topic(self._ledger_properties())
+        for name in sorted(self._topics() | ({recorded.topic} if recorded else set())):
+            is_read = recorded is not None and name == recorded.topic
+            try:
+                found = forget_in_topic(settings.kafka, name, self._condition, is_ours=in_source or not is_read)
+            except LakeproofError as error:
+                done.elsewhere.append(f"The topic {name} could not be searched: {error.message}")
+                continue
+            done.topics[name] = found
+            if found.messages:
+                done.elsewhere.append(f"The topic {name}{' that the stream reads' * is_read}: {found}")
+
+    def _topics(self) -> set[str]:
+        """Topics that the tables of the stream were ever sent to, or will be."""
+        settings = self._settings
+        positions = SinkPositions(settings.state.database)
+        names = tables_of_stream(settings, self._stream)
+        sent = {sink.removeprefix(sink_name(name, "")) for name in names for sink in positions.sinks_of(name)}
+        asked = asked_to_run(settings, [self._stream], None)
+        sent |= {each.alerts.topic for each in asked.samples if each.alerts}
+        writes = (place for layer in layers_of(asked) for place in layer.writes)
+        return sent | {place.removeprefix(_TOPIC) for place in writes if place.startswith(_TOPIC)}
+
     def _search(self, *, keep_landed: bool) -> None:
-        """Search all files of the tables, and the landed ones."""
+        """Search all files of the tables, those that sinks have published, and the landed and archived ones."""
         done, settings = self._done, self._settings
         with catalog_errors():
             existing = [name for name in tables_of_stream(settings, self._stream) if self._catalog.table_exists(name)]
             places = {name: self._catalog.load_table(name).location() for name in existing}
         for name, location in places.items():
             storage = open_storage(location, settings.s3)
-            self._search_in(name, storage.read, storage.list())
+            self._search_in(name, storage.read, _values_of(storage))
+        for product in load_products(settings.gold, [self._stream], lambda _: self._contract):
+            storage = open_storage(f"{settings.sinks.files}/{product.name}", settings.s3)
+            if found := self._search_in(f"published files of {product.name}", storage.read, storage.list()):
+                done.remains.append(f"{count_of(found, 'file')} of a former sink of {product.name}: remove them.")
         if recorded_topic(self._ledger_properties()):
             return
-        zone = landing_zone(settings, self._stream, self._ledger_properties())
-        place = f"landing zone {zone.root}"
-        before = len(done.found_in)
-        self._search_in(place, zone.storage.read, (file for _, file in zone.list()))
-        if found := len(done.found_in) - before:
+        zone, archive = self._zones()
+        if archive:
+            self._search_in(f"archive {archive.root}", archive.storage.read, archive.storage.list())
+        if found := self._search_in(f"landing zone {zone.root}", zone.storage.read, (file for _, file in zone.list())):
             retention = self._contract.retention
             after = f", or retention takes them after {retention.landed}" if retention and retention.landed else ""
             how = "with --in-source" if zone.is_own else "once they are read"
             how = "without --keep-landed" if keep_landed else how
             done.remains.append(f"{count_of(found, 'landed file')} stay: run this again {how}{after}.")
 
-    def _search_in(self, place: str, read: Callable[[str], bytes], files: Iterable[StoredFile]) -> None:
+    def _is_in(self, names: Iterable[str]) -> bool:
+        """Whether files of tables have it."""
+        with catalog_errors():
+            found = [self._catalog.load_table(name).location() for name in names if self._catalog.table_exists(name)]
+        storages = [open_storage(each, self._settings.s3) for each in found]
+        return any(self._with_it(each.read, _values_of(each)) for each in storages)
+
+    def _search_in(self, place: str, read: Callable[[str], bytes], files: Iterable[StoredFile]) -> int:
+        """Search files, and return how many have it."""
+        listed = list(files)
+        found = self._with_it(read, listed)
+        self._done.found_in += found
+        self._done.searched[place] = len(listed) - len(found)
+        return len(found)
+
+    def _with_it(self, read: Callable[[str], bytes], files: Iterable[StoredFile]) -> list[str]:
+        """The addresses of files that have it."""
+
         def look(file: StoredFile) -> str | None:
+            if (file.uri, file.etag) in self._clean:
+                return None
             try:
-                return file.uri if is_in_file(self._condition, read(file.uri)) else None
+                if is_in_file(self._condition, read(file.uri)):
+                    return file.uri
             except FileAbsentError:
                 return None
+            self._clean.add((file.uri, file.etag))
+            return None
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            results = list(pool.map(look, files))
-        found = [each for each in results if each]
-        self._done.found_in += found
-        self._done.searched[place] = len(results) - len(found)
+            return [each for each in pool.map(look, files) if each]
 
     def _name_elsewhere(self) -> None:
         """Say where copies may be that this does not reach."""
-        settings, done = self._settings, self._done
-        recorded = recorded_topic(self._ledger_properties())
-        if recorded:
-            done.elsewhere.append(
-                f"The topic {recorded.topic} keeps its messages for its retention.ms; where it is compacted, send a "
-                "message without a value for the key."
-            )
-        for topic in filter(None, (settings.sinks.silver_topic, settings.sinks.dead_letter_topic)):
-            done.elsewhere.append(f"The topic {topic} of a sink: as for any topic, by its retention or a tombstone.")
+        done = self._done
         done.elsewhere.append("Copies of the bucket, and backups with `lakeproof backup`, whose tags are named above.")
+        done.elsewhere.append("Logs of the consumer, which have the first bytes of some bad units.")
 
     def _snapshots(self) -> dict[str, int | None]:
         with catalog_errors():
@@ -360,6 +453,11 @@ class _Erasure:
     def _ledger_properties(self) -> Mapping[str, str]:
         with catalog_errors():
             return self._catalog.load_table(self._names.ledger).properties
+
+
+def _values_of(storage: Storage) -> Iterator[StoredFile]:
+    """The files of a table that have values: metadata has sizes and counts, which may look like a person's number."""
+    return (file for file in storage.list() if not file.uri.endswith(_METADATA))
 
 
 def _to_remove(account: Account, matches: Sequence[Match]) -> dict[str, list[Entry]]:
@@ -398,6 +496,8 @@ def lines(done: Erased, *, dry_run: bool) -> Iterator[str]:
         yield f"Filled again: {', '.join(done.rebuilt)}."
     if done.landed_files or done.archived_files:
         yield f"Landed files removed: {done.landed_files:,}; of the archive: {done.archived_files:,}."
+    if done.published_files:
+        yield f"Published files written again: {done.published_files:,}."
     yield f"{count_of(sum(done.searched.values()), 'file')} were searched, and have nothing of it."
     for uri in done.found_in[:20]:
         yield f"  Still in {uri}"

@@ -121,7 +121,7 @@ def retain(
     With an `archive`, each is copied below it first, under the name of the stream and its own. `is_ending` is asked
     before each file. Where the stream has an address of its own, files are removed with `in_source` only.
     """
-    zone, target = landing_zone(settings, stream), _archive(settings, stream, archive)
+    zone, target = landing_zone(settings, stream), archive_of(settings, stream, archive)
     if zone.is_own and not in_source:
         raise NotOursError(
             f"The files of {stream} are in {zone.root}, which may be somebody else's: none is removed there without "
@@ -258,7 +258,7 @@ def lines(done: Sequence[Retained], *, dry_run: bool) -> Iterator[str]:
         yield "Nothing was changed."
 
 
-def _archive(settings: Settings, stream: str, archive: str | None) -> LandingZone | None:
+def archive_of(settings: Settings, stream: str, archive: str | None) -> LandingZone | None:
     """Where the files of a stream are archived."""
     if archive is None:
         return None
@@ -357,18 +357,23 @@ def _add_expired(
     closed = _rows(catalog.load_table(names.attempts), compare.And(_CLOSED, near), (SOURCE, POSITION, LETTER))
     places = {(row[SOURCE], row[POSITION], row[LETTER]) for row in closed if row[SOURCE] in sources}
     held = _rows(letters, near, (SOURCE, POSITION, ATTEMPT))
-    places -= {(row[SOURCE], row[POSITION], row[ATTEMPT] or 1) for row in held}
+    gone = {(row[SOURCE], row[POSITION], row[ATTEMPT] or 1) for row in held}
     if catalog.table_exists(names.removals):
-        erased = _rows(catalog.load_table(names.removals), "rows > 0", ("table", "source", POSITION, LETTER))
-        places -= {(row["source"], row[POSITION], row[LETTER]) for row in erased if row["table"] == names.dead_letters}
+        for row in _rows(
+            catalog.load_table(names.removals), "rows > 0", ("table", "source", POSITION, LETTER, "facts")
+        ):
+            place = row["source"], row[POSITION], row[LETTER]
+            if row["table"] == names.dead_letters:
+                gone.add(place)
+            elif row["table"] == names.attempts and json.loads(str(row["facts"]))[OUTCOME] == ReplayOutcome.CLOSED:
+                places.update({place} if row["source"] in sources else ())
+    places -= gone
     dead.update(str(source) for source, _, _ in places)
 
 
-def remove_archived(settings: Settings, stream: str, archive: str, names: Iterable[str]) -> int:
-    """Remove copies of landed files from an archive; return how many there were."""
-    zone, removed = _archive(settings, stream, archive), 0
-    if zone is None:
-        return removed
+def remove_files(zone: LandingZone, names: Iterable[str]) -> int:
+    """Remove files of an archive, if they are there; return how many there were."""
+    removed = 0
     for name in names:
         uri = zone.uri_of(name.lstrip("/"))
         if zone.storage.stat(uri):

@@ -22,6 +22,7 @@ from sqlglot.errors import SqlglotError
 
 from lakeproof.contracts import Contract, DecimalType, Field, ObjectType, PrimitiveType, Type
 from lakeproof.errors import UsageError
+from lakeproof.tables.names import KEY
 from lakeproof.wording import first_line
 
 Value = str | int | Decimal | bool
@@ -42,6 +43,7 @@ _CONTROLS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _GZIP = b"\x1f\x8b"
 _WORD = rb"[0-9A-Za-z_]"
 _MOST_UNPACKED = 1 << 30
+_KEYS = ("key", KEY)
 
 
 @dataclass(frozen=True)
@@ -233,13 +235,23 @@ def _equal(found: Any, value: Value) -> bool:
 
 
 def _needle(path: str, value: Value) -> re.Pattern[bytes]:
-    """Find a text where it is no part of a longer word, and another value behind the name of its field."""
-    text = _text(value)
+    """Find a text where it is no part of a longer word, and another value behind the name of its field.
+
+    Sizes and counts look like a text of digits: that has to be a text of JSON, or behind its name.
+    """
+    text, names = _text(value), [path.rpartition(".")[2], *_KEYS * isinstance(value, str)]
+    named = rb'"(?:%s)"\s*:\s*"?%s(?![0-9A-Za-z_.])' % (_any_of(names), re.escape(text.encode()))
     if not isinstance(value, str):
-        name = re.escape(path.rpartition(".")[2].encode())
-        return re.compile(rb'"' + name + rb'"\s*:\s*"?' + re.escape(text.encode()) + rb"(?![0-9A-Za-z_.])")
-    forms = {text.encode(), text.encode("utf-16-le"), text.encode("utf-16-be")}
-    return re.compile(rb"(?<!" + _WORD + rb")(?:" + b"|".join(map(re.escape, sorted(forms))) + rb")(?!" + _WORD + rb")")
+        return re.compile(named)
+    is_number = text.isascii() and text.isdigit()
+    written = f'"{text}"' if is_number else text
+    forms = _any_of([written], "utf-8", "utf-16-le", "utf-16-be")
+    found = rb"(?<!%s)(?:%s)(?!%s)" % (_WORD, forms, _WORD)
+    return re.compile(found + b"|" + named if is_number else found)
+
+
+def _any_of(texts: Sequence[str], *encodings: str) -> bytes:
+    return b"|".join(re.escape(each.encode(form)) for each in texts for form in encodings or ("utf-8",))
 
 
 def _text(value: Value) -> str:

@@ -18,11 +18,11 @@ from pyspark.sql import functions as sf
 from consumer.iceberg.append import ATTEMPTS, OpenTable, commit_prepared, identifier_of
 from consumer.iceberg.jvm import elements, first_cause, java_class
 from consumer.iceberg.rewrite import (
-    BRANCH,
     CollisionError,
     Groups,
     NotEqualError,
     drop_branches,
+    make_branch,
     only_in,
     read_groups,
     tasks_of,
@@ -32,7 +32,7 @@ from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 
 REMOVED = "lakeproof.removed"
 """In the summary of a snapshot that removed rows: for which request."""
-_MODULO = 1 << 64
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,25 @@ def remove(
     NotEqualError if other rows would go or change, and CollisionError if another writer changed the files or the
     account meanwhile; the table then stays as it is.
     """
+    for left in reversed(range(_TRIES)):
+        try:
+            return _remove(table, keys, on, request, account)
+        except PySparkException as error:
+            # Where the catalog's answer to Spark's own commit was lost, Iceberg takes what landed for a collision, and
+            # deletes its manifests. It was on the branch, which is dropped.
+            if not left:
+                raise CollisionError(first_cause(error)) from error
+    return None
+
+
+def _remove(
+    table: OpenTable, keys: DataFrame, on: Mapping[str, str], request: str, account: Accounted | None
+) -> Removed | None:
     drop_branches(table)
     start = table.loaded.currentSnapshot()
     if start is None:
         return None
-    branch = f"{BRANCH}-{uuid.uuid4().hex[:12]}"
-    table.loaded.manageSnapshots().createBranch(branch, start.snapshotId()).commit()
+    branch = make_branch(table, start.snapshotId())
     view = f"removed_{uuid.uuid4().hex}"
     keys.createOrReplaceTempView(view)
     try:
@@ -113,8 +126,6 @@ def remove(
         if account and account.rows != rows:
             raise NotEqualError(f"{table.name}: {rows:,} rows would be removed, and {account.rows:,} accounted for")
         return Removed(rows, len(old), _publish(table, branch, old, new, request, account))
-    except PySparkException as error:
-        raise CollisionError(first_cause(error)) from error
     finally:
         table.spark.catalog.dropTempView(view)
         drop_branches(table, branch)

@@ -111,9 +111,7 @@ def compact(table: OpenTable, options: Mapping[str, str]) -> Compacted | None:
     if start is None:
         return None
     snapshot_id = start.snapshotId()
-    # A name of its own: a second maintainer, whose leases are in another database, drops it but never continues it.
-    branch = f"{BRANCH}-{uuid.uuid4().hex[:12]}"
-    table.loaded.manageSnapshots().createBranch(branch, snapshot_id).commit()
+    branch = make_branch(table, snapshot_id)
     try:
         _rewrite(table, branch, options)
         table.loaded.refresh()
@@ -135,12 +133,34 @@ def compact(table: OpenTable, options: Mapping[str, str]) -> Compacted | None:
     return found
 
 
+def make_branch(table: OpenTable, snapshot_id: int) -> str:
+    """Make a branch for a rewrite, and return its name.
+
+    It has a name of its own: a second maintainer, whose leases are in another database, drops it but never continues
+    it.
+    """
+    branch = f"{BRANCH}-{uuid.uuid4().hex[:12]}"
+    try:
+        table.loaded.manageSnapshots().createBranch(branch, snapshot_id).commit()
+    except Py4JJavaError:
+        # Where the answer to its commit was lost, Iceberg tries again, and finds that there is one of this name.
+        table.loaded.refresh()
+        if not table.loaded.refs().containsKey(branch):
+            raise
+    return branch
+
+
 def drop_branches(table: OpenTable, prefix: str = BRANCH) -> None:
     """Drop branches where files were rewritten. Files that only these have go with the snapshots that expire."""
     table.loaded.refresh()
     for name in [str(name) for name in elements(table.loaded.refs().keySet())]:
         if name.startswith(prefix):
-            table.loaded.manageSnapshots().removeBranch(name).commit()
+            try:
+                table.loaded.manageSnapshots().removeBranch(name).commit()
+            except Py4JJavaError:  # as above: Iceberg may not find it, since the first try has dropped it
+                table.loaded.refresh()
+                if table.loaded.refs().containsKey(name):
+                    raise
 
 
 def _rewrite(table: OpenTable, branch: str, options: Mapping[str, str]) -> None:

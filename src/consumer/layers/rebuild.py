@@ -53,6 +53,11 @@ def new_suffix() -> str:
     return f"{REBUILDING}{datetime.now(UTC):%Y%m%d%H%M%S}"
 
 
+def exists(catalog: Catalog, layer: Layer[Any]) -> bool:
+    """Whether a layer was ever filled: a REST catalog lacks a table for a moment while another one replaces it."""
+    return any(catalog.table_exists(name) or _begun_suffixes(catalog, name) for name in layer.tables)
+
+
 def drop_begun(catalog: Catalog, layer: Layer[Any]) -> None:
     """Drop the tables of interrupted rebuilds of a layer."""
     for name in layer.tables:

@@ -14,6 +14,7 @@ from lakeproof.settings import KafkaSettings
 
 Headers = list[tuple[str, str | bytes | None]]
 
+_BY_KEY = -1  # the partition of a message: as its key says
 _POLL_SECONDS = 0.1
 _MORE_SECONDS = 5.0
 _OPTIONS: dict[str, Any] = {
@@ -35,6 +36,7 @@ class Outgoing:
     value: bytes | None
     key: bytes | None = None
     headers: Headers = field(default_factory=list)
+    partition: int = _BY_KEY
 
 
 @dataclass(slots=True)
@@ -106,7 +108,12 @@ class Sending:
         while True:
             try:
                 self._producer.produce(
-                    self.topic, message.value, message.key, headers=message.headers, on_delivery=delivered
+                    self.topic,
+                    message.value,
+                    message.key,
+                    message.partition,
+                    headers=message.headers,
+                    on_delivery=delivered,
                 )
             except BufferError:  # the queue is full until messages are acknowledged or time out
                 if time.monotonic() > deadline:

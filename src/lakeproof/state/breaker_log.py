@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -90,6 +90,17 @@ class BreakerLog:
     def warning(self) -> Trip | None:
         """The newest warning."""
         return next(iter(self._trips(_T.action == BreakerAction.WARN)), None)
+
+    def forget_examples(self, is_wanted: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Remove the wanted examples of bad units from all trips."""
+        for trip in self._trips():
+            examples = trip.found.get("examples", [])
+            left = [each for each in examples if not is_wanted(each)]
+            if left == examples:
+                continue
+            with transaction(self._engine) as connection:
+                row = update(BREAKER_TRIPS).where(self._mine, _T.number == trip.number)
+                connection.execute(row.values(found=json.dumps({**trip.found, "examples": left})))
 
     def _insert(
         self, query: Query, action: BreakerAction, holds: tuple[str, str, str], found: Mapping[str, Any]

@@ -1,28 +1,24 @@
 """``consumer erase``: a person is gone from every file, and all the rest is as if they had never landed."""
 
-import gzip
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from tests.consumer.erasures import PERSON, STREAM, TABLES, Lakes, batch, lakes_of, same, traces, visit
 from tests.consumer.lake import SessionOf
-from tests.consumer.replays import Landing, check_clean, content, drain, drain_files, verify
+from tests.consumer.replays import check_clean, verify
 from tests.lakes import changed
-from tests.servers import KafkaServer
 
 from consumer.app import erase as module
 from consumer.app.erase import Erased, as_json, erase, lines
-from consumer.erasure.condition import Condition, read_condition
+from consumer.app.maintain import LEASE
+from consumer.erasure.condition import Condition
 from lakeproof.catalog import open_catalog
-from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.holds import hold, release
-from lakeproof.settings import Settings, settings_of
+from lakeproof.settings import Settings
 from lakeproof.state.lease import LeaseHeldError, lease
 from lakeproof.state.proofs import Kind
 from reader.connect import connect
@@ -32,134 +28,6 @@ from reader.verify.check import Status
 from reader.verify.checks.removals import STILL_THERE
 
 pytestmark = pytest.mark.spark
-
-STREAM = "visits"
-PERSON = "wanda-4711-ü"
-WHERE = f"user_id = '{PERSON}'"
-_CONTRACT = """\
-apiVersion: v3.2.0
-kind: DataContract
-id: visits
-version: 1.0.0
-status: active
-customProperties:
-  - {property: eventTime, value: at}
-  - {property: silverHorizon, value: 1 hour}
-  - {property: driftPolicy, value: rescue}
-schema:
-  - name: visits
-    properties:
-      - {name: id, logicalType: string, required: true, primaryKey: true}
-      - {name: user_id, logicalType: string, required: true}
-      - {name: at, logicalType: timestamp, required: true}
-      - {name: amount, logicalType: integer}
-"""
-_PRODUCT = """\
-name: spent
-silver: visits
-description: What was spent.
-keys: [user_id]
-window:
-  size: 1 hour
-measures:
-  visits: count(*)
-  amount: sum(amount)
-"""
-_AT = {"_micro_batch_id", "_landed_at", "_ingested_at", "_decided_at", "_updated_at"}
-TABLES = ("bronze.visits", "dead_letters.visits", "silver.visits", "silver.visits_conflicts", "silver.visits_late")
-
-
-def visit(number: int, user: str = "karl", at: str = "06:00", **fields: Any) -> bytes:
-    whole = {"id": f"v{number}", "user_id": user, "at": f"2026-11-21T{at}:00Z", "amount": number} | fields
-    return json.dumps(whole).encode()  # with ü escaped
-
-
-def batch(*records: bytes) -> bytes:
-    return b"[" + b", ".join(records) + b"]"
-
-
-# What landed, in two runs: of others, and of the person, who comes last in each batch, so that positions are the same.
-_LATE = visit(90, at="01:00")
-FIRST = [
-    ([visit(1), visit(2, "lisa")], [visit(10, PERSON, "06:10"), visit(11, PERSON, "09:00")]),
-    ([visit(3), visit(3, amount=30)], [visit(12, PERSON), visit(12, PERSON, amount=5)]),  # conflicts
-    ([visit(4), visit(5, at="not a time")], [visit(13, PERSON, amount="much"), visit(14, "lisa", friend=PERSON)]),
-    ([visit(6), visit(6)], [visit(15, PERSON, "no time"), visit(16, PERSON), visit(16, PERSON)]),
-]
-SECOND = [([visit(7, at="08:30"), _LATE], [visit(17, PERSON, "01:00")]), ([visit(8, at="07:30")], [])]
-CUT = batch(visit(20), visit(21, PERSON))[:-9]
-
-
-@dataclass
-class Lakes:
-    """A lake that has the person, and one that never had them."""
-
-    settings: Settings
-    control: Settings
-    landing: Landing
-    session_of: SessionOf
-
-    def fill(self) -> None:
-        for number, run in enumerate((FIRST, SECOND)):
-            for settings, with_person in ((self.settings, True), (self.control, False)):
-                whole = [batch(*others, *(person if with_person else ())) for others, person in run]
-                landing = self.landing if with_person else self._of_control
-                more = [CUT, gzip.compress(CUT)] if with_person and not number else []
-                landing.land([settings], *whole, *(more if landing.kafka else more[:1]))
-                self.drain(settings, landing)
-
-    def __post_init__(self) -> None:
-        topic = self.landing.kafka.new_topic() if self.landing.kafka else ""
-        self._of_control = Landing(self.landing.kafka, topic, STREAM)
-
-    def drain(self, settings: Settings, landing: Landing | None = None) -> None:
-        """Take what has landed through all layers."""
-        landing = landing or self.landing
-        settings = landing.of(settings)
-        if landing.kafka:
-            drain(settings, self.session_of, landing.source, STREAM)
-            return
-        drain_files(settings, self.session_of, STREAM)
-
-    def erase(self, where: str = WHERE, **options: Any) -> Erased:
-        settings = self.landing.of(self.settings)
-        condition = read_condition(where, load_contract(settings.contracts, STREAM))
-        return erase(settings, STREAM, condition, lambda: self.session_of(settings), **options)
-
-
-def lakes_of(folder: Path, session_of: SessionOf, kafka: KafkaServer | None) -> Lakes:
-    made = []
-    for name in ("lake", "control"):
-        settings = settings_of(
-            {
-                "LAKE_HOME": folder / name,
-                "LAKE_CONTRACTS": folder / "contracts",
-                "LAKE_GOLD": folder / "gold",
-                "LAKE_ERASURE_KEY": "a key of the operator",
-            }
-        )
-        made.append(settings)
-    made[0].contracts.mkdir()
-    made[0].gold.mkdir()
-    (made[0].contracts / f"{STREAM}.yaml").write_text(_CONTRACT)
-    (made[0].gold / "spent.yaml").write_text(_PRODUCT)
-    landing = Landing(kafka, kafka.new_topic() if kafka else "", STREAM)
-    return Lakes(made[0], made[1], landing, session_of)
-
-
-def traces(settings: Settings) -> list[str]:
-    """Files of a lake that have the person."""
-    found = []
-    for path in settings.home.rglob("*"):
-        if not path.is_file():
-            continue
-        raw = path.read_bytes()
-        if raw.startswith(b"PAR1"):
-            raw = json.dumps(pq.read_table(path).to_pylist(), default=str, ensure_ascii=False).encode()
-        text = raw.decode("utf-8", "replace")
-        if any(each in text for each in (PERSON, "wanda-4711", "wanda")):
-            found.append(str(path.relative_to(settings.home)))
-    return found
 
 
 class Killed(BaseException):
@@ -244,12 +112,6 @@ def test_everything_else_is_as_if_they_had_never_landed(erased: tuple[Lakes, Era
         assert same(lakes.settings, table) == same(lakes.control, table), table
     assert same(lakes.settings, "silver.visits_conflicts")
     assert same(lakes.settings, "silver.visits_late")
-
-
-def same(settings: Settings, table: str) -> list[str]:
-    found = content(settings, table, but=frozenset(_AT | {"_source", "_winner_source"}))
-    assert found or table == "silver.visits_late"
-    return found
 
 
 def test_verify_says_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
@@ -338,5 +200,6 @@ def test_mistakes_have_hints(lake_settings: Settings) -> None:
         erase(lake_settings, STREAM, condition, _kill)  # type: ignore[arg-type]
     assert "keep it" in refused.value.hint
     settings = changed(lake_settings, LAKE_ERASURE_KEY="a key of the operator")
-    with lease(settings.state.database, STREAM), pytest.raises(LeaseHeldError):
-        erase(settings, STREAM, condition, _kill)  # type: ignore[arg-type]
+    for held in (STREAM, LEASE):  # by a run, a replay or another erasure; by a maintenance
+        with lease(settings.state.database, held), pytest.raises(LeaseHeldError):
+            erase(settings, STREAM, condition, _kill)  # type: ignore[arg-type]

@@ -1,11 +1,15 @@
 """``consumer retain --of``: rows that have expired are gone and accounted for, and all the rest is as it was."""
 
+import itertools
 import json
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
+from py4j.protocol import Py4JError
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.replays import (
@@ -22,13 +26,18 @@ from tests.consumer.replays import (
     verify,
     write_contract,
 )
-from tests.servers import KafkaServer
+from tests.lakes import changed
+from tests.lost_answers import PostgresProxy
+from tests.servers import PASSWORD, KafkaServer, Minio, PostgresServer
 
+from consumer.app.erase import erase
 from consumer.app.retain import Retained, as_json, lines, retain_all
 from consumer.app.retain_rows import UNEVEN
 from consumer.asked import asked_to_run
+from consumer.erasure.condition import Condition, read_condition
 from consumer.iceberg import append as appending
 from consumer.iceberg import remove as removing
+from consumer.layers.bronze.letters import Choice
 from consumer.layers.bronze.replay import Replay
 from consumer.layers.bronze.transform import read_transform
 from consumer.layers.rebuild import rebuild
@@ -37,8 +46,9 @@ from lakeproof.backup.manifest import folder_at
 from lakeproof.backup.restore import restore
 from lakeproof.backup.take import back_up
 from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
 from lakeproof.contracts.model import Removable
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import Settings, settings_of
 from lakeproof.state.lease import LeaseHeldError, lease
 from lakeproof.state.proofs import Kind
@@ -113,9 +123,14 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A lake of each source, before anything has expired."""
     kafka: KafkaServer | None = request.getfixturevalue("kafka") if request.param == "kafka" else None
     home = tmp_path_factory.mktemp("retained")
-    landing = Landing(kafka, kafka.new_topic() if kafka else "")
-    folders = {"LAKE_HOME": home, "LAKE_CONTRACTS": home / "contracts", "LAKE_GOLD": home / "gold"}
-    made = Lake(landing.of(settings_of(folders)), landing, session_of)
+    return filled_lake({"LAKE_HOME": home}, Landing(kafka, kafka.new_topic() if kafka else ""), session_of)
+
+
+def filled_lake(own: dict[str, Any], landing: Landing, session_of: SessionOf) -> Lake:
+    """Make a lake, let it judge and replay."""
+    home = own["LAKE_HOME"]
+    folders = {"LAKE_CONTRACTS": home / "contracts", "LAKE_GOLD": home / "gold"}
+    made = Lake(landing.of(settings_of(own | folders)), landing, session_of)
     settings = made.settings
     write_contract(settings, right=False)
     cut = batch(order(10), order(11, kind="broken"), order(12))[:-9]
@@ -131,6 +146,8 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             made.replay()
     # Attempts have closed them, but their records are not in bronze.
     assert made.removed(Removable.DEAD_LETTERS) == {LETTERS: 0}
+    with pytest.raises(UsageError, match="was interrupted"):
+        erase(changed(settings, LAKE_ERASURE_KEY="a" * 16), STREAM, Condition(({"id": "o2"},)), _kill)  # type: ignore[arg-type]
     made.replay()
     fix = home / "fix.py"
     fix.write_text("def transform(raw, letter):\n    return raw.replace(b'broken', b'used')\n")
@@ -260,3 +277,87 @@ def test_an_older_backup_brings_it_back(lake: Lake) -> None:
     found = verify(settings)
     assert not [each for each in found.of("replays") if not each.clean]
     assert lake.removed() == EXPIRED
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_an_erasure_takes_what_has_expired_into_account(tmp_path: Path, session_of: SessionOf) -> None:
+    """One of them was a dead letter that has expired, the bytes of the other one are in the attempts alone."""
+    own = {"LAKE_HOME": tmp_path / "lake", "LAKE_ERASURE_KEY": "a key of the operator"}
+    made = filled_lake(own, Landing(), session_of)
+    settings = made.settings
+    assert made.removed() == EXPIRED
+    condition = read_condition("id IN ('o2', 'o11')", load_contract(settings.contracts, STREAM))
+    done = erase(settings, STREAM, condition, lambda: session_of(settings))
+    assert done.rows == {f"bronze.{STREAM}": 2, f"{LETTERS}_attempts": 1}
+    assert (done.found_in, done.remains) == ([], [])
+    assert done.landed_files == 2
+    assert made.expired() == {LETTERS: 4, CONFLICTS: 0, LATE: 0}
+    for kind in (Kind.NEW, Kind.ALL):
+        assert not {(place, what) for place, what in made.faults()}, kind
+    assert made.removed() == {LETTERS: 0, CONFLICTS: 1, LATE: 1}
+    made.landing.land([settings], batch(order(40), order(41, kind="broken")))
+    made.drain()
+    made.replay()
+    assert made.faults() == set()
+
+
+@pytest.mark.long
+@pytest.mark.s3
+@pytest.mark.timeout(3600)
+def test_retention_in_a_bucket_beside_a_replay_while_answers_are_lost(
+    minio: Minio, bucket: str, postgres: PostgresServer, tmp_path: Path, session_of: SessionOf
+) -> None:
+    """A replay commits between the proof and the commit of each table; every third answer of the catalog is lost."""
+    losing, counted = False, itertools.count()
+    proxy = PostgresProxy(postgres.port, lambda _: losing and next(counted) % 3 == 0)
+    own = {
+        "LAKE_HOME": tmp_path / "lake",
+        "LAKE_LANDING": f"s3://{bucket}/landing",
+        "LAKE_WAREHOUSE": f"s3://{bucket}/warehouse",
+        "LAKE_CATALOG_URI": proxy.through(postgres.new_database(PASSWORD)),
+        **minio.environment(),
+    }
+    made = filled_lake(own, Landing(), session_of)
+    publish, fix = removing._publish, tmp_path / "mend.py"
+    fix.write_text("def transform(raw, letter):\n    return raw.replace(b'broken', b'used')\n")
+    for each in range(3):
+        made.landing.land([made.settings], batch(order(50 + each, kind="broken"), order(60 + each)))
+    made.drain()
+    replayed = 0
+
+    def beside_a_replay(*arguments: Any) -> int:
+        nonlocal replayed, losing
+        losing = False
+        made.replay(Replay(Choice(limit=1), transform=read_transform(fix)))
+        replayed += 1
+        losing = True
+        return publish(*arguments)
+
+    refused: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(removing, "_publish", beside_a_replay)
+        for _ in range(10):
+            losing = True
+            try:
+                done = made.retain()
+                if not done.problem and {each.kept for each in done.rows} == {""}:
+                    break
+                refused.append(done.problem)
+            except Py4JError as error:
+                refused.append(str(error))
+            finally:
+                losing = False
+        else:
+            raise AssertionError(refused)
+    structlog.get_logger().info("retained", replayed=replayed, lost=len(proxy.lost), refused=refused)
+    assert replayed >= 3
+    assert len(proxy.lost) > 3
+    expired = made.expired()
+    assert expired[LETTERS] in range(4, 4 + replayed + 1)
+    assert (expired[CONFLICTS], expired[LATE]) == (1, 1)
+    assert made.faults() == set()
+    made.removed()
+    assert made.expired()[LETTERS] == 4 + replayed
+    assert made.faults() == set()
+    proxy.close()

@@ -115,3 +115,15 @@ def test_values_of_several_fields_must_be_in_one_record() -> None:
     records = [{"tenant": "t1", "user_id": "u2"}, {"tenant": "t2", "user_id": "u1"}]
     assert not is_in_file(both, json.dumps(records).encode())
     assert is_in_file(both, json.dumps([*records, {"tenant": "t1", "user_id": "u1"}]).encode())
+
+
+def test_a_text_of_digits_is_no_number_of_others() -> None:
+    person = of_person("4711")
+    for raw in (b'{"friend": "4711"}', b'{"user_id" :4711, "a": 1}', b'[{"a": 1}, {"user_id": "4711"}'):
+        assert person.is_in_bytes(raw)
+    assert person.is_in_bytes('{"friend": "4711"'.encode("utf-16"))
+    assert person.is_in_values([("user_id", "4711")])
+    assert person.is_in_values([("_key", b"4711")])
+    for raw in (b'{"amount": 4711}', b'{"user_id": "47110"}', b"\x084711\x02", b"4711"):
+        assert not person.is_in_bytes(raw)
+    assert not person.is_in_values([("amount", 4711), ("user_id", "1")])

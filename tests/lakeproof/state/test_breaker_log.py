@@ -66,3 +66,15 @@ def test_only_the_newest_warning_is_kept_and_streams_are_apart(breakers: Breaker
     assert breakers.accept() == []
     other = BreakerLog(f"sqlite:///{tmp_path / 'state.db'}", "clicks")
     assert (other.warning(), other.paused()) == (None, [])
+
+
+def test_examples_are_forgotten(breakers: BreakerLog) -> None:
+    examples = [{"source": "a", "position": 0, "raw": "karl"}, {"source": "b", "position": 1, "raw": "lisa"}]
+    breakers.pause(Query.STREAM, HOLDS, {"bad": 2, "examples": examples}, None)
+    breakers.warn({"bad": 1})
+    breakers.forget_examples(lambda each: each["raw"] == "karl")
+    (trip,) = breakers.paused()
+    assert trip.found == {"bad": 2, "examples": examples[1:]}
+    warning = breakers.warning()
+    assert warning
+    assert warning.found == {"bad": 1}

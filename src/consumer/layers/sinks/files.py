@@ -97,6 +97,14 @@ class FileSink(Layer[_Work]):
         yield write
         return {"table": self._table, "file": work.file, "windows": work.windows.num_rows}
 
+    def clear(self) -> int:
+        """Remove all files, the newest first: a crash leaves those up to some horizon. Return how many there were."""
+        named = {file.uri: _NAME.fullmatch(file.uri.rpartition("/")[2]) for file in self._storage.list()}
+        starts = {uri: -1 if name[2] == "first" else int(name[2]) for uri, name in named.items() if name}
+        for uri in sorted(starts, key=starts.__getitem__, reverse=True):
+            self._storage.remove(uri)
+        return len(starts)
+
     def _end(self) -> int | None:
         """The horizon of the newest file; None without files."""
         starts: dict[int | None, str] = {}
