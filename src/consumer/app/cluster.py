@@ -90,7 +90,8 @@ def adopt_submitted() -> None:
 
 def check_executors(context: SparkContext, settings: Settings) -> None:
     """Wait for the executors that were asked for, and refuse a Python of theirs that is not like ours."""
-    wanted = settings.spark.executors or 1
+    # By Spark's properties: spark-submit may say it as well.
+    wanted = int(context.getConf().get("spark.executor.instances") or 1)
     if context.getConf().get("spark.dynamicAllocation.enabled") != "true":
         deadline = time.monotonic() + _WAIT_SECONDS
         while (found := _executors(context)) < wanted and time.monotonic() < deadline:
@@ -103,7 +104,7 @@ def check_executors(context: SparkContext, settings: Settings) -> None:
             )
         if found < wanted:
             log.warning("executors are missing", found=found, asked_for=wanted, master=settings.spark.master)
-    python = settings.spark.python_of_executors
+    python = str(context.pythonExec)
     try:
         found_there = _probe(context, python)
     except Py4JJavaError as error:
