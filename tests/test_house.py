@@ -388,6 +388,7 @@ def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 PRIVATE_ROOMS = {
     "consumer/iceberg": "tests/consumer/iceberg/test_contracts.py",
+    "consumer/app/cluster.py": "tests/consumer/app/test_contracts.py",
     "consumer/app/session.py": "tests/consumer/app/test_contracts.py",
     "collector/server.py": "tests/collector/test_contracts.py",
 }

@@ -26,6 +26,7 @@ from consumer.asked import (
 from consumer.condition import COLUMNS, spark_condition, spark_expression
 from consumer.erasure.condition import read_condition
 from consumer.mode_options import option_of, with_mode_options
+from lakeproof.cluster import check_reachable, is_submitted
 from lakeproof.command import application, run
 from lakeproof.contracts import load_contract
 from lakeproof.contracts.duration import read_option
@@ -569,6 +570,7 @@ def _accept_bad(settings: Settings, streams: list[str], *, of_past: bool) -> Non
 
 def _run_mode(name: ModeName, config: Path | None, fields: Mapping[str, str], trigger: Trigger) -> None:
     settings, mode = load_mode(name, config, fields)
+    check_reachable(settings, mode.places | {"LAKE_LANDING_LOG_URI": settings.state.database})
     check_environment(settings, Program.CONSUMER, lake=False)
     from consumer.app.run import run_mode
 
@@ -588,6 +590,14 @@ def _mode_of(streams: list[str]) -> ModeName | None:
     return ModeName(modes[0])
 
 
+def _as_submitted(**options: Any) -> Any:
+    """Run in the JVM that spark-submit has started."""
+    from consumer.app.cluster import adopt_submitted
+
+    adopt_submitted()
+    return app(**options)
+
+
 def main() -> None:
     """Run the program."""
-    run(app, logs=["run", "rebuild", "replay"])
+    run(_as_submitted if is_submitted() else app, logs=["run", "rebuild", "replay"])

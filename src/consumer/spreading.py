@@ -2,9 +2,11 @@
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceRegistration
 
 from lakeproof.errors import LakeproofError
 
@@ -27,6 +29,23 @@ def in_tasks(context: SparkContext, items: Sequence[ItemT], work: Callable[[Item
     """Let a task work on each item; return what they return, in the same order, or raise what one failed with."""
     # An RDD, not a DataFrame: a task takes an item and gives a result, so there are no rows to plan, encode, decode.
     return succeeded(context.parallelize(items, len(items)).map(attempted(work)).collect()) if items else []
+
+
+class _With:
+    """Something with other attributes."""
+
+    def __init__(self, whole: object, **own: object) -> None:
+        self.__dict__.update(own, whole=whole)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["whole"], name)
+
+
+def register_beside_driver(spark: SparkSession, source: type[DataSource], python: str | None) -> None:
+    """Register a Python data source, which Spark runs beside the driver: on a cluster, in another Python than tasks."""
+    own = {"pythonExec": python} if python else {}
+    session: Any = _With(spark, sparkContext=_With(spark.sparkContext, **own))
+    DataSourceRegistration(session).register(source)
 
 
 def attempted(work: Callable[[ItemT], ResultT]) -> Callable[[ItemT], ResultT | LakeproofError]:

@@ -16,6 +16,7 @@ import structlog
 
 from lakeproof.addresses import sqlite_path, without_password
 from lakeproof.catalog import open_catalog
+from lakeproof.cluster import check_reachable, places_of
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.install.judges import judge_choice
 from lakeproof.settings import Settings
@@ -86,6 +87,8 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None,
         locations["warehouse"] = settings.catalog.warehouse_uri
     if program is Program.CONSUMER:
         locations["checkpoints"] = settings.state.checkpoints
+        if lake and settings.spark.is_remote:
+            checks.insert(0, Check("cluster", lambda: check_reachable(settings, places_of(settings))))
         checks += [
             Check("Java", _java),
             Check("jars", lambda: _jars(settings.spark.jars)),

@@ -8,6 +8,7 @@ description.
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -90,6 +91,10 @@ def _memory(text: str) -> str:
             "Write a whole number with m or g, like 2g or 1500m.",
         )
     return text
+
+
+def _folders(text: str) -> str:
+    return ",".join(str(folder(part.strip()).absolute()) for part in text.split(","))
 
 
 def _shortcuts(text: str) -> str:
@@ -245,11 +250,12 @@ class LandingSettings(_InHome, title="Landing zone"):
     max_files_per_micro_batch: int = Field(
         10_000, ge=1, alias="LAKE_MAX_FILES_PER_MICRO_BATCH", description="files that one micro-batch takes at most"
     )
-    max_bytes_per_micro_batch: int = Field(
-        512 * 1024**2,
+    max_bytes_per_micro_batch: int | None = Field(
+        None,
         ge=1,
         alias="LAKE_MAX_BYTES_PER_MICRO_BATCH",
-        description="bytes of files that one micro-batch takes at most, or one file",
+        description="bytes of files that one micro-batch takes at most, or one file; none: 512 MiB, and on more than "
+        "16 cores 32 MiB for each",
     )
 
 
@@ -518,10 +524,57 @@ class SparkSettings(_Concern, title="Spark"):
         alias="LAKE_SPARK_WITHOUT",
         description=f"shortcuts of Spark's start to leave out: some of {', '.join(_SHORTCUTS)}, or all",
     )
+    python: str | None = Field(
+        None,
+        min_length=1,
+        alias="LAKE_SPARK_PYTHON",
+        description="Python of the executors of a cluster, a path on their machines; none: the same path as the "
+        "driver's, or python3.11 with LAKE_SPARK_ENVIRONMENT, if that is the driver's version",
+    )
+    environment: _Location | None = Field(
+        None,
+        alias="LAKE_SPARK_ENVIRONMENT",
+        description="archive of Python packages that is sent to the executors; `lakeproof cluster pack` makes it",
+    )
+    shared: Annotated[str, _checked(_folders)] | None = Field(
+        None,
+        alias="LAKE_SPARK_SHARED",
+        description="folders that the driver and all executors see at the same path, separated by commas",
+    )
+    executors: int | None = Field(
+        None,
+        ge=1,
+        alias="LAKE_EXECUTORS",
+        description="executors to ask a cluster for, and to wait for at the start; none: what it gives",
+    )
+    executor_cores: int | None = Field(
+        None, ge=1, alias="LAKE_EXECUTOR_CORES", description="cores of an executor; none: the cluster's default"
+    )
+    executor_memory: Annotated[str, _checked(_memory)] = Field(
+        "1g",
+        alias="LAKE_EXECUTOR_MEMORY",
+        description="heap of an executor; its Python processes, which do the work, are not in it",
+    )
+    executor_overhead: Annotated[str, _checked(_memory)] | None = Field(
+        None,
+        alias="LAKE_EXECUTOR_OVERHEAD",
+        description="memory of an executor beside its heap, for its Python processes; none: 1g for each core",
+    )
 
     def takes(self, shortcut: str) -> bool:
         """Whether Spark starts with one of the shortcuts."""
         return self.without is None or not {shortcut, "all"} & set(self.without.split(","))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether tasks run on other machines than the driver's."""
+        return not self.master.startswith("local")
+
+    @property
+    def python_of_executors(self) -> str:
+        """The Python that tasks run in on the machines of a cluster."""
+        of_version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        return self.python or (of_version if self.environment else sys.executable)
 
 
 class TopicSettings(_Concern, title="Kafka topics", alias_generator=_with_prefix("LAKE_TOPIC_")):
@@ -783,16 +836,24 @@ def load_settings(defaults: Mapping[str, str] | None = None, options: Mapping[st
         ) from None
 
 
-def export_secrets(settings: Settings) -> None:
-    """Export secrets to the environment of child processes, see :class:`_Concern`."""
+def secrets_of(settings: Settings) -> dict[str, str | None]:
+    """Values of the variables that a process needs beside pickled settings, see :class:`_Concern`; None is unset."""
+    found: dict[str, str | None] = {}
     for name in filter(None, CONCERNS):
         concern = getattr(settings, name)
         for field in concern.secrets if concern.holds_secrets() else ():
             value, variable = getattr(concern, field), str(type(concern).model_fields[field].alias)
-            if value is None:
-                os.environ.pop(variable, None)
-            else:
-                os.environ[variable] = value.get_secret_value() if isinstance(value, SecretStr) else value
+            found[variable] = value.get_secret_value() if isinstance(value, SecretStr) else value
+    return found
+
+
+def export_secrets(settings: Settings) -> None:
+    """Export secrets to the environment of child processes."""
+    for variable, value in secrets_of(settings).items():
+        if value is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = value
 
 
 def settings_of(variables: Mapping[str, Any]) -> Settings:

@@ -64,6 +64,18 @@ def land(settings: Settings, first: int, count: int) -> None:
         ),
         (["run", "events"], {"LAKE_SPARK_UI_PORT": "x"}, 2, ["LAKE_SPARK_UI_PORT"]),
         (
+            ["run", "events"],
+            {"LAKE_SPARK_MASTER": "spark://a:1"},
+            2,
+            ["which do not see LAKE_LANDING", "LAKE_SPARK_SHARED"],
+        ),
+        (
+            ["run", "dedupe", "--parquet", "/o"],
+            {"LAKE_SPARK_MASTER": "spark://a:1"},
+            2,
+            ["do not see parquet (/o), aside"],
+        ),
+        (
             ["run", "events", "--to", "gold"],
             {"LAKE_GOLD": "/no"},
             2,

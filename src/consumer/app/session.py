@@ -11,7 +11,6 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from importlib.resources import files
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from xml.sax.saxutils import quoteattr
@@ -25,9 +24,19 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from consumer.app.cluster import check_executors, java_property, submitted_gateway
 from consumer.iceberg.jvm import first_cause
 from consumer.iceberg.memory import MEMORY
 from lakeproof.catalog import HIDDEN, spark_properties
+from lakeproof.cluster import (
+    QUICK_PYTHON,
+    class_paths,
+    executor_defaults,
+    executor_properties,
+    find_jars,
+    log_options,
+    quoted_option,
+)
 from lakeproof.errors import UnavailableError
 from lakeproof.logs import logs_are_json
 from lakeproof.settings import Settings, export_secrets
@@ -65,17 +74,11 @@ def start_session(
     if there are any, Python workers on this machine leave the processor to the JVM. Other pools share the cores by
     their `weights`, or evenly.
     """
-    jars = [str(jar) for jar in sorted(settings.spark.jars.absolute().glob("*.jar"))]
-    if not jars:
-        raise UnavailableError(
-            f"There are no jars in {settings.spark.jars}.", "Run `lakeproof setup`, or set LAKE_JARS."
-        )
+    gateway, own, takes = submitted_gateway(), settings.spark, settings.spark.takes
+    is_new = running_context() is None
+    jars = find_jars(settings)
     settings.logs.mkdir(parents=True, exist_ok=True)
-    local, takes = settings.spark.master.startswith("local"), settings.spark.takes
     options = {
-        "spark.driver.memory": settings.spark.driver_memory,
-        "spark.driver.extraJavaOptions": " ".join(map(_quoted, _of_jvm(settings, java_options, archive_to))),
-        "spark.ui.port": str(settings.spark.ui_port),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -83,21 +86,32 @@ def start_session(
         "spark.scheduler.mode": "FAIR",
         # Of what Spark's page and event logs show: names of settings, and addresses with a password.
         "spark.redaction.regex": rf"{HIDDEN}|://[^/\s:]*:[^/\s]*@",
-        # On one machine there is nothing to distribute.
-        **({"spark.driver.extraClassPath": os.pathsep.join(jars)} if local else {"spark.jars": ",".join(jars)}),
     }
+    if not gateway:
+        options |= {
+            "spark.master": own.master,
+            "spark.app.name": name,
+            "spark.driver.memory": own.driver_memory,
+            "spark.driver.extraJavaOptions": " ".join(map(quoted_option, _of_jvm(settings, java_options, archive_to))),
+            "spark.ui.port": str(own.ui_port),
+            **class_paths(jars, is_remote=own.is_remote),
+        }
+        if own.is_remote:
+            options |= executor_properties(settings)
     if takes("workers"):
         options["spark.python.daemon.module"] = "consumer.app.worker_daemon"
-    if local and takes("files"):
+    if not own.is_remote and takes("files"):
         # Sets a file's permissions by a call; Hadoop's own class starts a process (chmod), 24 for a micro-batch.
         options["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
-    conf = SparkConf().setAppName(name).setMaster(settings.spark.master).setAll(list(options.items()))
+    conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     try:
         with _environment(settings, _of_workers(settings, bool(urgent))), tempfile.TemporaryDirectory() as folder:
             pools = Path(folder) / "pools.xml"  # read once, at the start
             pools.write_text(pools_with(urgent, weights or {}))
             conf.set("spark.scheduler.allocation.file", pools.as_uri())
-            return _session(conf, spark_properties(settings), quiet=takes("gateway"))
+            session = _session(settings, conf, gateway)
+        if own.is_remote and is_new:
+            check_executors(session.sparkContext, settings)
     except PySparkRuntimeError as error:
         raise UnavailableError(
             f"Spark's JVM did not start: {str(error).rstrip('.')}.",
@@ -108,6 +122,7 @@ def start_session(
             f"Spark did not start: {first_cause(error)}",
             f"Check LAKE_SPARK_MASTER and LAKE_DRIVER_MEMORY. Details: {settings.logs / 'spark.log'}",
         ) from error
+    return session
 
 
 def end_session() -> None:
@@ -117,13 +132,7 @@ def end_session() -> None:
 
 def _of_jvm(settings: Settings, more: Sequence[str], archive_to: Path | None) -> list[str]:
     """Options of the driver's JVM."""
-    jvm = [
-        f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
-        f"-Dlakeproof.logs={settings.logs}",
-        f"-Dlakeproof.logs.pattern={str(settings.logs).replace('%', '%%')}",
-        "-XX:+UseParallelGC",
-        *more,
-    ]
+    jvm = [*log_options(settings), "-XX:+UseParallelGC", *more]
     if archive_to:
         return [*jvm, f"-XX:ArchiveClassesAtExit={archive_to}", "-Xlog:disable"]
     archive = class_archive(settings)
@@ -135,13 +144,18 @@ def _of_jvm(settings: Settings, more: Sequence[str], archive_to: Path | None) ->
 
 def _of_workers(settings: Settings, urgent: bool) -> dict[str, str]:
     """Variables that Spark's workers are started by; what somebody set stays."""
-    local = settings.spark.master.startswith("local")
-    defaults, own = {"PYSPARK_PYTHON": sys.executable}, {}
-    if local:
-        defaults["SPARK_LOCAL_IP"] = "127.0.0.1"  # one machine: nobody else's business
-    if local and settings.spark.takes("workers"):
-        defaults["PYSPARK_PYTHON"] = str(files("consumer") / "worker.sh")
+    defaults, own, spark = {"PYSPARK_PYTHON": sys.executable}, dict[str, str](), settings.spark
+    if spark.takes("workers"):
         own = {"LAKEPROOF_PYTHON": sys.executable, "LAKEPROOF_NICENESS": str(_NICENESS if urgent else 0)}
+    if spark.is_remote:
+        # What Spark runs beside the driver has the Python of the driver.
+        defaults = {"PYSPARK_PYTHON": spark.python_of_executors}
+        own |= {"PYSPARK_DRIVER_PYTHON": sys.executable}
+        own |= {"PYSPARK_PYTHON": spark.python} if spark.python else {}
+    else:
+        defaults["SPARK_LOCAL_IP"] = "127.0.0.1"  # one machine: nobody else's business
+        if spark.takes("workers"):
+            defaults["PYSPARK_PYTHON"] = str(QUICK_PYTHON)
     return {name: value for name, value in defaults.items() if name not in os.environ} | own
 
 
@@ -177,17 +191,23 @@ def pools_with(urgent: Sequence[str], weights: Mapping[str, int]) -> str:
     return f"<allocations>{inner}</allocations>"
 
 
-def _session(conf: SparkConf, properties: Mapping[str, str], *, quiet: bool) -> SparkSession:
-    """Start Spark, or take the one that runs.
+def _session(settings: Settings, conf: SparkConf, gateway: JavaGateway | None) -> SparkSession:
+    """Start Spark, with the gateway of a JVM that was submitted, or take the one that runs.
 
     What the JVM is launched with is on its command line, where every user of the machine sees it. So the properties,
     which hold secrets, follow through Py4J.
     """
+    properties = spark_properties(settings)
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.config(conf=conf.setAll(list(properties.items()))).getOrCreate()
     end_session()  # what is left of one that was stopped
     interrupted = signal.getsignal(signal.SIGINT)
-    gateway: JavaGateway = _launched_apart(conf) if quiet else launch_gateway(conf)  # type: ignore[no-untyped-call]
+    quiet = settings.spark.takes("gateway")
+    if gateway is None:
+        gateway = _launched_apart(conf) if quiet else launch_gateway(conf)  # type: ignore[no-untyped-call]
+    if settings.spark.is_remote:
+        # After the JVM has read Spark's own files: what they say stands.
+        conf.setAll([each for each in executor_defaults(settings).items() if java_property(gateway, each[0]) is None])
     context = SparkContext(conf=conf.setAll(list(properties.items())), gateway=gateway)
     if current_thread() is main_thread():
         signal.signal(signal.SIGINT, interrupted)  # Spark would raise KeyboardInterrupt from there
@@ -203,8 +223,9 @@ def _end_jvm(gateway: JavaGateway, session: SparkSession) -> None:
     with suppress(Py4JError, OSError):  # it may have ended before
         session.stop()
         gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(_EXIT_SECONDS)
+    if gateway.proc:  # not of one that was submitted
+        gateway.proc.stdin.close()
+        gateway.proc.wait(_EXIT_SECONDS)
     SparkContext._gateway = SparkContext._jvm = None
 
 
@@ -264,8 +285,3 @@ def _forward(stream: int) -> None:
 def class_archive(settings: Settings) -> Path:
     """Path of the archive of the JVM classes that a start loads; it lies beside the folder of the jars."""
     return settings.spark.jars.absolute().parent / "spark.jsa"
-
-
-def _quoted(option: str) -> str:
-    """A JVM's option as Spark splits a list of them."""
-    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from lakeproof.addresses import without_password
 from lakeproof.cli.backup import backup, restore
+from lakeproof.cli.cluster import cluster_commands
 from lakeproof.cli.connect import connect
 from lakeproof.cli.contract import contract_commands
 from lakeproof.cli.demo import demo_commands
@@ -39,6 +40,7 @@ app.command()(backup)
 app.command()(restore)
 app.command(hidden=True)(jars)
 app.add_typer(demo_commands, name="demo")
+app.add_typer(cluster_commands, name="cluster")
 app.add_typer(contract_commands, name="contract")
 app.add_typer(gold_commands, name="gold")
 app.add_typer(landing_commands, name="landing")

@@ -58,6 +58,13 @@ class Mode:
     aside_topic: str | None
     time: TimeForm = ISO_8601  # how the event time is written
 
+    @property
+    def places(self) -> dict[str, str]:
+        """The folders that it uses, by the fields of its settings."""
+        aside = None if self.aside_topic else self.aside
+        places = {"parquet": self.parquet, "aside": aside, "checkpoint": self.checkpoint}
+        return {field: place for field, place in places.items() if place}
+
 
 def fields_of(name: ModeName) -> dict[str, FieldInfo]:
     """The fields of a mode's settings, in the order of its model."""
@@ -111,12 +118,7 @@ def _check(mode: Mode) -> None:
     if len(set(names)) < len(names):
         raise UsageError(f"Two fields of a message have the same name: {', '.join(names)}.", "Use different names.")
     topics = {"topic": mode.topic, "kafka": mode.kafka, "aside_topic": mode.aside_topic}
-    places = {
-        "parquet": mode.parquet,
-        "aside": None if mode.aside_topic else mode.aside,
-        "checkpoint": mode.checkpoint,
-    }
-    for kind, named in (("topic", topics), ("folder", places)):
+    for kind, named in (("topic", topics), ("folder", mode.places)):
         seen: dict[str, str] = {}
         for field, place in named.items():
             if place and place in seen:

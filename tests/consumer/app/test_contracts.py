@@ -1,4 +1,4 @@
-"""What consumer/app/session.py relies on beyond the public interfaces of Spark and Py4J, to start Spark quickly.
+"""What consumer/app/session.py and cluster.py rely on beyond the public interfaces of Spark and Py4J.
 
 One test for each reliance. If one fails after an upgrade, `LAKE_SPARK_WITHOUT` turns the trick off until it is mended.
 """
@@ -7,12 +7,15 @@ import inspect
 from typing import Any
 
 import pytest
-from py4j.java_gateway import JavaGateway
+from py4j.java_gateway import JavaClass, JavaGateway
 from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
 
 from consumer.iceberg.jvm import java_class
+from consumer.spreading import register_beside_driver
 
 pytestmark = pytest.mark.spark
 
@@ -51,6 +54,42 @@ def test_the_context_says_whether_its_jvm_has_ended(spark: SparkSession) -> None
     """Of ``SparkContext._active_spark_context`` and ``SparkContext._jsc``, which is None after the end."""
     assert SparkContext._active_spark_context is spark.sparkContext
     assert getattr(spark.sparkContext, "_jsc", None) is not None
+
+
+def test_executors_are_counted_and_run_a_program_without_workers_in_python(spark: SparkSession) -> None:
+    """Of the context in the JVM: on one machine, the driver is the only executor."""
+    context: Any = spark.sparkContext._jsc
+    assert len(context.sc().statusTracker().getExecutorInfos()) == 1
+    assert list(context.parallelize([1, 2], 2).pipe(["sh", "-c", "wc -l"]).collect()) == ["1", "1"]
+
+
+def test_a_gateway_says_what_its_jvm_was_started_with(spark: SparkSession) -> None:
+    """Whether a class can be loaded, and Spark's properties, by `spark-submit` and its files."""
+    gateway: Any = SparkContext._gateway
+    assert isinstance(getattr(gateway.jvm, "org.apache.iceberg.spark.SparkCatalog"), JavaClass)
+    assert not isinstance(getattr(gateway.jvm, "org.apache.iceberg.spark.Nothing"), JavaClass)
+    assert getattr(gateway.jvm, "java.lang.System").getProperty("spark.driver.memory") is not None
+    assert getattr(gateway.jvm, "java.lang.System").getProperty("spark.nothing") is None
+
+
+def test_a_data_source_is_registered_with_another_python(spark: SparkSession) -> None:
+    """By an attribute of the context: on a cluster, tasks have another one than what runs beside the driver."""
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "with-another-python"
+
+        def schema(self) -> str:
+            return "a int"
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            raise NotImplementedError
+
+    register_beside_driver(spark, Source, "/nowhere/python")
+    with pytest.raises(Exception, match="/nowhere/python"):
+        spark.read.format("with-another-python").load()
+    assert spark.sparkContext.pythonExec != "/nowhere/python"
 
 
 def test_errors_of_the_accumulators_server_can_be_silenced(spark: SparkSession) -> None:

@@ -19,6 +19,8 @@ from consumer.asked import Asked
 from consumer.iceberg.append import open_table
 from consumer.layers.base import Commits, Layer
 from consumer.layers.gold.touched import closed_between, rows_of
+from lakeproof.addresses import encoded
+from lakeproof.cluster import check_reachable
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import WINDOW_START, Product, SinkKind
 from lakeproof.settings import Settings
@@ -63,7 +65,10 @@ class FileSink(Layer[_Work]):
     def asked(cls, asked: Asked) -> "Iterable[FileSink]":
         """One for each product that declares it."""
         found = ((each, sink) for each in asked.products for sink in each.sinks)
-        return [cls(asked.settings, product) for product, sink in found if sink.kind is SinkKind.PARQUET]
+        sinks = [cls(asked.settings, product) for product, sink in found if sink.kind is SinkKind.PARQUET]
+        if sinks:
+            check_reachable(asked.settings, {"LAKE_PUBLISHED": encoded(asked.settings.sinks.files)})
+        return sinks
 
     def next(self, spark: SparkSession) -> _Work | None:
         """Find the windows that became final."""

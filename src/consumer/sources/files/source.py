@@ -19,8 +19,9 @@ from consumer.sources.files.read import envelopes, recover
 from consumer.sources.files.resume import place_to_go_on
 from consumer.sources.files.stream import LandingOptions, landing_source, rows_as_files
 from consumer.sources.source import Held, Source
-from consumer.spreading import balanced
+from consumer.spreading import balanced, register_beside_driver
 from lakeproof.checkpoint import read_checkpoint
+from lakeproof.cluster import check_reachable, python_beside_driver
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.recorded import check_comes_from
 from lakeproof.landing.root import open_landing_zone
@@ -38,6 +39,13 @@ log = structlog.get_logger()
 # smaller than this, since each makes files of its own in the tables.
 _GROUPS_PER_CORE = 4
 _BYTES_PER_GROUP = 8 * 1024**2
+_LEAST_BYTES_OF_MICRO_BATCH = 512 * 1024**2
+
+
+def most_bytes(settings: Settings, cores: int) -> int:
+    """Bytes of the files of a micro-batch at most: those that give all cores their groups, unless a setting says it."""
+    by_cores = max(_LEAST_BYTES_OF_MICRO_BATCH, cores * _GROUPS_PER_CORE * _BYTES_PER_GROUP)
+    return settings.landing.max_bytes_per_micro_batch or by_cores
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,7 @@ class FileSource(Source[LandedFile]):
         """Check that the stream's files are where they were; the first time, record where, and where they begin."""
         check_comes_from(self._stream, catalog.load_table(stream_tables(self._stream).ledger).properties, None)
         self._found = open_landing_zone(catalog, self._settings, self._stream)
+        check_reachable(self._settings, {f"the landing zone of {self._stream}": self.root})
 
     def recall(self, catalog: Catalog) -> None:
         """Take the landing zone from the ledger."""
@@ -142,10 +151,16 @@ class FileSource(Source[LandedFile]):
         if self._start is None:
             raise RuntimeError("A source is resumed before it is read.")
         options = LandingOptions(
-            self._query, self._stream, self._start, bulletin, self._until, pickle.dumps((self._settings, self._zone))
+            self._query,
+            self._stream,
+            self._start,
+            bulletin,
+            self._until,
+            pickle.dumps((self._settings, self._zone)),
+            most_bytes(self._settings, spark.sparkContext.defaultParallelism),
         )
         source = landing_source(options)
-        spark.dataSource.register(source)
+        register_beside_driver(spark, source, python_beside_driver(self._settings))
         return spark.readStream.format(source.name()).load()
 
     def held(self, rows: DataFrame, micro_batch_id: int) -> Held[LandedFile] | None:  # noqa: ARG002 - rows say all

@@ -56,6 +56,7 @@ class LandingOptions:
     until: int | None
     """Take files up to this position of the landing log only, and look for no others; None for an endless stream."""
     pickled: bytes  # settings and landing zone; only the reading process opens them
+    most_bytes: int = 512 * 1024**2  # of the files of a micro-batch
 
 
 def landing_source(options: LandingOptions) -> type[DataSource]:
@@ -209,7 +210,7 @@ class LandingReader(SimpleDataSourceStreamReader):
         size = 0
         for count, file in enumerate(files):
             size += file.size
-            if size > self._settings.landing.max_bytes_per_micro_batch and count > 0:
+            if size > self._options.most_bytes and count > 0:
                 return files[:count]
         return files
 

@@ -1,0 +1,159 @@
+"""What a session on a cluster begins with: a JVM that spark-submit has started, executors, and their Python."""
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import structlog
+from py4j.java_gateway import JavaClass, JavaGateway
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
+
+from lakeproof.cluster import is_submitted
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.settings import Settings, load_settings, secrets_of
+
+log = structlog.get_logger()
+
+_SAME = ("lakeproof", "lakeproof-native-judge", "msgspec", "pyarrow", "pyiceberg", "pyiceberg-core")
+"""Packages that read what the driver has pickled, or that write and hash rows: a version for all of them."""
+_ANY = ("boto3", "confluent-kafka", "numpy", "pydantic", "structlog")
+"""Packages of which tasks need some version."""
+_JUDGE = "lakeproof-native-judge"
+_MISSING = "missing"
+_PROBE = f"""
+import json, socket, sys
+from importlib.metadata import PackageNotFoundError, version
+def found(name):
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "{_MISSING}"
+sys.stdin.read()
+packages = {{name: found(name) for name in {(*_SAME, *_ANY)}}}
+print(json.dumps([socket.gethostname(), dict(packages, Python="%d.%d" % sys.version_info[:2])]))
+"""
+_NO_PROGRAM = re.compile(r"Cannot run program .*")
+_WAIT_SECONDS = 120.0
+_OF_JARS = "org.apache.iceberg.spark.SparkCatalog"
+_SUBMITTED = {"spark.master": "master", "spark.driver.memory": "driver_memory"}
+"""What spark-submit says, and a setting may say otherwise."""
+
+
+def submitted_gateway() -> JavaGateway | None:
+    """The gateway to the JVM of the spark-submit that has started this program; None if none has."""
+    if not is_submitted():
+        return None
+    gateway: JavaGateway = SparkContext._gateway or launch_gateway()  # type: ignore[no-untyped-call]
+    return gateway
+
+
+def java_property(gateway: JavaGateway, name: str) -> str | None:
+    """A property of the JVM: Spark's, of its command line and its files."""
+    found: str | None = getattr(gateway.jvm, "java.lang.System").getProperty(name)
+    return found
+
+
+def adopt_submitted() -> None:
+    """Make what spark-submit says our settings; refuse what contradicts it, and a JVM that lacks what is fixed."""
+    gateway = submitted_gateway()
+    if gateway is None:
+        return
+    settings = load_settings()
+    own, java = settings.spark, getattr(gateway.jvm, "java.lang.System")
+    for name, field in _SUBMITTED.items():
+        said, asked = java_property(gateway, name), getattr(own, field)
+        variable = str(type(own).model_fields[field].alias)
+        if said is None:
+            continue
+        if field in own.model_fields_set and said != asked:
+            raise UsageError(f"spark-submit says {name}={said}, but {variable} is {asked}.", f"Unset {variable}.")
+        os.environ[variable] = said
+    lacking = [name for name, value in secrets_of(settings).items() if value and java.getenv(name) != value]
+    if lacking:
+        raise UsageError(
+            f"spark-submit was started without {', '.join(lacking)} in its environment: .env is read too late for it.",
+            "Export what .env has of them before spark-submit.",
+        )
+    if not isinstance(getattr(gateway.jvm, _OF_JARS), JavaClass):
+        raise UsageError(
+            "spark-submit has started Spark without the jars of lakeproof.",
+            "Run `lakeproof cluster conf > lakeproof.conf`, and add --properties-file lakeproof.conf to spark-submit.",
+        )
+
+
+def check_executors(context: SparkContext, settings: Settings) -> None:
+    """Wait for the executors that were asked for, and refuse a Python of theirs that is not like ours."""
+    # By Spark's properties: spark-submit may say it as well.
+    wanted = int(context.getConf().get("spark.executor.instances") or 1)
+    if context.getConf().get("spark.dynamicAllocation.enabled") != "true":
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while (found := _executors(context)) < wanted and time.monotonic() < deadline:
+            time.sleep(0.2)
+        if not found:
+            raise UnavailableError(
+                f"No executor of {settings.spark.master} has started within {_WAIT_SECONDS:.0f} s.",
+                "See its page: there may be no worker with so much memory and so many cores free. Check "
+                f"LAKE_EXECUTOR_MEMORY and LAKE_EXECUTOR_CORES. Details: {settings.logs / 'spark.log'}",
+            )
+        if found < wanted:
+            log.warning("executors are missing", found=found, asked_for=wanted, master=settings.spark.master)
+    python = str(context.pythonExec)
+    try:
+        found_there = _probe(context, python)
+    except Py4JJavaError as error:
+        why = _NO_PROGRAM.search(str(error))
+        raise UsageError(
+            f"The executors cannot run {python}: {why[0] if why else 'it failed'}.",
+            "Set LAKE_SPARK_PYTHON to the Python on their machines.",
+        ) from error
+    ours = {name: _version_of(name) for name in (*_SAME, *_ANY)} | {"Python": "{}.{}".format(*sys.version_info[:2])}
+    for host, theirs in sorted(found_there.items()):
+        if problem := differences(host, ours, theirs, judge=settings.judge):
+            raise problem
+    log.info("executors", found=_executors(context), cores=context.defaultParallelism, hosts=sorted(found_there))
+
+
+def differences(host: str, ours: Mapping[str, str], theirs: Mapping[str, str], judge: str) -> LakeproofError | None:
+    """The error for packages of an executor that are not like the driver's; a missing native judge is a warning."""
+    wrong = {name: theirs[name] for name in ("Python", *_SAME) if theirs[name] != ours[name]}
+    wrong |= {name: _MISSING for name in _ANY if theirs[name] == _MISSING}
+    if judge != "native" and _MISSING in (wrong.get(_JUDGE), ours[_JUDGE]):
+        wrong.pop(_JUDGE, None)
+        if theirs[_JUDGE] != ours[_JUDGE]:
+            log.warning("driver and executor judge differently fast: one has no native judge", executor=host)
+    if not wrong:
+        return None
+    listed = ", ".join(f"{name} is {found}, not {ours[name]}" for name, found in wrong.items())
+    return UsageError(
+        f"The Python of the executor on {host} is not like the driver's: {listed}.",
+        "Install the same there, or set LAKE_SPARK_PYTHON to one that has it. Or send yours: `lakeproof cluster pack "
+        "environment.tar.gz`, then LAKE_SPARK_ENVIRONMENT=environment.tar.gz",
+    )
+
+
+def _executors(context: SparkContext) -> int:
+    """How many executors have registered."""
+    spark: Any = context._jsc.sc()
+    return len(spark.statusTracker().getExecutorInfos()) - 1  # the driver is one of them
+
+
+def _probe(context: SparkContext, python: str) -> dict[str, dict[str, str]]:
+    """Versions of Python and packages by the machines of executors, found without Spark's workers in Python."""
+    cores = context.defaultParallelism
+    java: Any = context._jsc
+    lines = java.parallelize(list(range(cores)), cores).pipe([python, "-c", _PROBE]).collect()
+    return dict(json.loads(line) for line in lines)
+
+
+def _version_of(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return _MISSING

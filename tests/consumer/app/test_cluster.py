@@ -1,0 +1,35 @@
+"""The Python of executors, compared with the driver's. tests/test_cluster.py runs it on a cluster."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from consumer.app.cluster import _ANY, _JUDGE, _MISSING, _SAME, differences
+
+OURS = dict.fromkeys((*_SAME, *_ANY), "1.0") | {"Python": "3.11"}
+
+
+def test_equal_versions_are_accepted_and_other_versions_of_some() -> None:
+    assert differences("a", OURS, OURS, "auto") is None
+    assert differences("a", OURS, OURS | {"boto3": "2.0", "numpy": "0.1"}, "native") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs"),
+    [("Python", "3.12"), ("pyarrow", "0.9"), ("lakeproof", "missing"), ("numpy", _MISSING)],
+)
+def test_what_differs_is_one_line_that_says_where_and_what_to_do(name: str, theirs: str) -> None:
+    error = differences("machine-7", OURS, OURS | {name: theirs}, "auto")
+    assert error is not None
+    assert f"on machine-7 is not like the driver's: {name} is {theirs}, not {OURS[name]}." in error.message
+    assert "LAKE_SPARK_PYTHON" in error.hint
+    assert "lakeproof cluster pack" in error.hint
+
+
+def test_a_native_judge_may_be_missing_unless_it_is_asked_for_but_not_be_another_one() -> None:
+    without, other = OURS | {_JUDGE: _MISSING}, OURS | {_JUDGE: "0.9"}
+    with capture_logs() as logs:
+        assert differences("a", OURS, without, "auto") is None
+        assert differences("a", without, OURS, "auto") is None
+    assert [line["executor"] for line in logs] == ["a", "a"]
+    assert differences("a", OURS, without, "native") is not None
+    assert differences("a", OURS, other, "auto") is not None
