@@ -26,7 +26,7 @@ from consumer.asked import (
 from consumer.condition import COLUMNS, spark_condition, spark_expression
 from consumer.erasure.condition import read_condition
 from consumer.mode_options import option_of, with_mode_options
-from lakeproof.cluster import check_reachable, is_submitted
+from lakeproof.cluster import check_reachable, is_submitted, places_of
 from lakeproof.command import application, run
 from lakeproof.contracts import load_contract
 from lakeproof.contracts.duration import read_option
@@ -34,6 +34,7 @@ from lakeproof.contracts.model import Removable
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import UsageError
 from lakeproof.kafka.modes import ModeName, load_mode
+from lakeproof.landing.zone import landing_zone
 from lakeproof.move.outside import check_tables
 from lakeproof.settings import Settings, load_settings
 from lakeproof.signals import AskedToEnd, asked_to_end
@@ -179,6 +180,8 @@ def run_streams(
             settings = with_landing(settings, data_source, source, starting_files, streams)
             settings = with_source(settings, data_source, topic, streams)
             asked = asked_to_run(settings, streams, None if period else last_layer(to))
+            if settings.spark.is_remote:
+                _check_reachable(settings, [] if data_source is DataSource.KAFKA else streams)
             _check(settings)
             if accept_bad:
                 _accept_bad(settings, streams, of_past=period is not None)
@@ -548,6 +551,19 @@ def archive() -> None:
     from consumer.app.archive import archive_classes
 
     typer.echo(f"archived: {archive_classes(settings)}")
+
+
+def _check_reachable(settings: Settings, streams: list[str]) -> None:
+    """Refuse a lake, and landing zones of streams of files, that the executors of a cluster cannot see."""
+    places = places_of(settings)
+    try:
+        check_reachable(settings, places)
+    except UsageError:  # the catalog, which may know another landing zone, need not exist: list what is set as well
+        zones = [landing_zone(settings, each, {}) for each in streams]
+        check_reachable(settings, {str(zone.given_by): zone.root for zone in zones} | places)
+        raise
+    zones = [landing_zone(settings, each) for each in streams]
+    check_reachable(settings, {str(zone.given_by): zone.root for zone in zones})
 
 
 def _check(settings: Settings) -> None:

@@ -32,9 +32,8 @@ def python_beside_driver(settings: Settings) -> str | None:
 
 
 def places_of(settings: Settings) -> dict[str, str]:
-    """What a lake consists of, by settings: addresses of folders and databases."""
+    """What a lake consists of beside landing zones, by settings: addresses of folders and databases."""
     places = {
-        "LAKE_LANDING": settings.landing.uri,
         "LAKE_CHECKPOINTS": encoded(settings.state.checkpoints),
         "LAKE_CATALOG_URI": settings.catalog.uri,
         "LAKE_LANDING_LOG_URI": settings.state.database,

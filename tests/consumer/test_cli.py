@@ -70,6 +70,12 @@ def land(settings: Settings, first: int, count: int) -> None:
             ["which do not see LAKE_LANDING", "LAKE_SPARK_SHARED"],
         ),
         (
+            ["run", "events", "--data-source", "kafka"],
+            {"LAKE_SPARK_MASTER": "spark://a:1"},
+            2,
+            ["which do not see LAKE_CHECKPOINTS", "LAKE_WAREHOUSE"],
+        ),
+        (
             ["run", "dedupe", "--parquet", "/o"],
             {"LAKE_SPARK_MASTER": "spark://a:1"},
             2,

@@ -22,14 +22,12 @@ from lakeproof.settings import settings_of
 MASTER = {"LAKE_SPARK_MASTER": "spark://master:7077"}
 REMOTE = {
     **MASTER,
-    "LAKE_LANDING": "s3://lake/landing",
     "LAKE_WAREHOUSE": "s3://lake/warehouse",
     "LAKE_CHECKPOINTS": "s3://lake/checkpoints",
     "LAKE_CATALOG_URI": "postgresql://me@db/lake",
     "LAKE_LANDING_LOG_URI": "postgresql://me@db/lake",
 }
 LOCAL = {
-    "LAKE_LANDING": "/lake/100%/landing",
     "LAKE_WAREHOUSE": "/lake/100%/warehouse",
     "LAKE_CHECKPOINTS": "/lake/100%/checkpoints",
     "LAKE_CATALOG_URI": "sqlite:////lake/100%25/catalog.db",
@@ -66,7 +64,7 @@ def test_all_of_them_are_listed_at_once_and_other_places_of_a_command_too() -> N
 
 @pytest.mark.parametrize(
     ("shared", "accepted"),
-    [("/lake", True), ("/mnt, /lake/100%", True), ("/lak", False), ("/lake/100%/landing", False)],
+    [("/lake", True), ("/mnt, /lake/100%", True), ("/lak", False), ("/lake/100%/checkpoints", False)],
 )
 def test_folders_that_are_declared_as_shared_are_accepted(shared: str, accepted: bool) -> None:
     variables = {**MASTER, **LOCAL, "LAKE_SPARK_SHARED": shared}
