@@ -43,8 +43,10 @@ class _With:
 
 def register_beside_driver(spark: SparkSession, source: type[DataSource], python: str | None) -> None:
     """Register a Python data source, which Spark runs beside the driver: on a cluster, in another Python than tasks."""
-    own = {"pythonExec": python} if python else {}
-    session: Any = _With(spark, sparkContext=_With(spark.sparkContext, **own))
+    if python is None:
+        spark.dataSource.register(source)
+        return
+    session: Any = _With(spark, sparkContext=_With(spark.sparkContext, pythonExec=python))
     DataSourceRegistration(session).register(source)
 
 
