@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.engine import Row
 
 from lakeproof.contracts import BreakerAction
-from lakeproof.state.database import open_database, transaction
+from lakeproof.state.database import forgetting, open_database, transaction
 from lakeproof.state.schema import BREAKER_TRIPS
 
 _T = BREAKER_TRIPS.c
@@ -98,7 +98,7 @@ class BreakerLog:
             left = [each for each in examples if not is_wanted(each)]
             if left == examples:
                 continue
-            with transaction(self._engine) as connection:
+            with forgetting(self._engine) as connection:
                 row = update(BREAKER_TRIPS).where(self._mine, _T.number == trip.number)
                 connection.execute(row.values(found=json.dumps({**trip.found, "examples": left})))
 

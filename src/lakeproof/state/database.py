@@ -59,6 +59,19 @@ def transaction(engine: Engine) -> Iterator[Connection]:
         ) from error
 
 
+@contextmanager
+def forgetting(engine: Engine) -> Iterator[Connection]:
+    """Run a transaction, and leave nothing in SQLite's files of what it replaces or removes."""
+    is_sqlite = engine.dialect.name == "sqlite"
+    with transaction(engine) as connection:
+        if is_sqlite:
+            connection.exec_driver_sql("PRAGMA secure_delete = ON")
+        yield connection
+    if is_sqlite:  # the write-ahead log has pages as they were
+        with transaction(engine) as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
 def _refuse_unversioned(connection: Connection) -> None:
     tables = set(inspect(connection).get_table_names())
     if "landed_files" in tables and "state_version" not in tables:

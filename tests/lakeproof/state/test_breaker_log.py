@@ -68,7 +68,7 @@ def test_only_the_newest_warning_is_kept_and_streams_are_apart(breakers: Breaker
     assert (other.warning(), other.paused()) == (None, [])
 
 
-def test_examples_are_forgotten(breakers: BreakerLog) -> None:
+def test_examples_are_forgotten(breakers: BreakerLog, tmp_path: Path) -> None:
     examples = [{"source": "a", "position": 0, "raw": "karl"}, {"source": "b", "position": 1, "raw": "lisa"}]
     breakers.pause(Query.STREAM, HOLDS, {"bad": 2, "examples": examples}, None)
     breakers.warn({"bad": 1})
@@ -78,3 +78,5 @@ def test_examples_are_forgotten(breakers: BreakerLog) -> None:
     warning = breakers.warning()
     assert warning
     assert warning.found == {"bad": 1}
+    assert [path.name for path in tmp_path.iterdir() if b"lisa" in path.read_bytes()]
+    assert not [path.name for path in tmp_path.iterdir() if b"karl" in path.read_bytes()]
