@@ -31,7 +31,7 @@ def shorten_logs(settings: Settings, names: Sequence[str] = (), is_ending: Calla
                 continue
             landed = LandingLog(settings.state.database, stream)
             if not landed.has(Position.parse(newest.marker.end)):
-                continue  # it was lost, or is another one: the next run rebuilds or refuses it
+                continue  # a lost or foreign log, which the next run rebuilds or refuses
             # A checkpoint may begin the newest micro-batch again.
             end = Position.parse(newest.marker.start).seq - settings.landing.max_files_per_micro_batch
             shortened = 0

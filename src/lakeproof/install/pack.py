@@ -62,7 +62,7 @@ def _required() -> Iterator[Distribution]:
 
 
 def _requirements(lines: Iterable[str], extra: str) -> Iterator[tuple[str, str]]:
-    """Names and extras that a distribution requires with an extra; ``""`` is none."""
+    """Names and extras that a distribution requires with an extra; ``""`` means none."""
     for line in lines:
         requirement, _, marker = line.partition(";")
         extras = _EXTRA_OF_MARKER.findall(marker)
