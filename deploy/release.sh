@@ -49,14 +49,20 @@ consume() { consumer run events --available-now || consumer run events --availab
 
 # try_wheels PYTHON: from an empty environment and an empty folder to a verified lake, first without the native judge.
 try_wheels() {
-  local python=$1 name env folder
+  local python=$1 name env folder each
   name=$("$python" -c 'import platform; print(platform.python_version())')
   env=$WORK/python-$name folder=$WORK/lake-$name
-  rm -rf "$env" "$folder"
+  rm -rf "$env" "$folder" "$WORK/wheel-$name"
   "$BIN/uv" venv --quiet --python "$python" "$env"
   # Bytecode, as pip makes it: Spark waits ten seconds for a Python worker, which then compiles what it imports.
-  "$BIN/uv" pip install --quiet --compile-bytecode --python "$env" --find-links "$DIST" --constraints deploy/requirements/all.txt \
-    --build-constraints deploy/requirements/bootstrap.txt "lakeproof[all]==$VERSION"
+  # Refreshed: uv's cache may have another wheel of this version, from a build before.
+  "$BIN/uv" pip install --quiet --compile-bytecode --refresh-package lakeproof --python "$env" --find-links "$DIST" \
+    --constraints deploy/requirements/all.txt --build-constraints deploy/requirements/bootstrap.txt "lakeproof[all]==$VERSION"
+  "$BIN/python" -m zipfile -e "$DIST/lakeproof-$VERSION-py3-none-any.whl" "$WORK/wheel-$name"
+  for each in lakeproof producer collector consumer reader; do
+    diff --recursive --brief --exclude __pycache__ "$WORK/wheel-$name/$each" "$("$env/bin/python" -c "import $each; print(*$each.__path__)")" ||
+      fail "The environment of Python $name has another wheel than dist/." "Clear uv's cache: uv cache clean lakeproof"
+  done
   mkdir "$folder"
   # Not `( … ) || …`: then bash would ignore errors within.
   (
@@ -70,7 +76,7 @@ try_wheels() {
     consume
     reader page >/dev/null
     if compgen -G "$DIST/lakeproof_native_judge-*.whl" >/dev/null; then
-      "$BIN/uv" pip install --quiet --python "$env" --no-index --no-deps --find-links "$DIST" "lakeproof-native-judge==$VERSION"
+      "$BIN/uv" pip install --quiet --refresh-package lakeproof-native-judge --python "$env" --no-index --no-deps --find-links "$DIST" "lakeproof-native-judge==$VERSION"
       lakeproof --version | grep -F "(judge: native $VERSION)"
       producer events --batches 3 --invalid-schema-chance 0.3 --seed 2 >/dev/null
       consume
