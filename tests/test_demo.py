@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 def make(tmp_path):
     # Too deep for the path of a socket, and with a space.
     home = tmp_path / "a lake" / ("deep" * 20)
-    environment = os.environ | {"LAKE_HOME": str(home), "LAKE_DEMO": "local", "LAKE_SPARK_UI_PORT": "14040"}
+    environment = os.environ | {"LAKE_HOME": str(home), "LAKE_DEMO": "local", "LAKE_SPARK_UI_PORT": str(free_port())}
 
     def call(*targets: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
