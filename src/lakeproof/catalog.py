@@ -61,19 +61,18 @@ def open_catalog(settings: Settings) -> "Catalog":
 
 
 def _loaded(properties: Mapping[str, str]) -> "Catalog":
-    from pyiceberg.catalog import load_catalog
-
-    if properties["type"] == "rest":
-        return _rest_client(os.getpid(), tuple(properties.items()))
-    return load_catalog(CATALOG, **properties)
+    """The client of a catalog; of a REST catalog, one for each process, since each requests a token."""
+    load = _shared if properties["type"] == "rest" else _load
+    return load(os.getpid(), tuple(properties.items()))
 
 
-@lru_cache(maxsize=4)
-def _rest_client(_process: int, properties: tuple[tuple[str, str], ...]) -> "Catalog":
-    """The client of a REST catalog: one for each process, since each requests the configuration and a token."""
+def _load(_process: int, properties: tuple[tuple[str, str], ...]) -> "Catalog":
     from pyiceberg.catalog import load_catalog
 
     return load_catalog(CATALOG, **dict(properties))
+
+
+_shared = lru_cache(maxsize=4)(_load)
 
 
 def _code_of(error: Exception) -> str | int | None:

@@ -224,10 +224,10 @@ class _Rows:
     def _write(self) -> None:
         if not self._waiting or not self.writer:
             return
-        table = pa.Table.from_batches([rows for rows, _, _ in self._waiting]).combine_chunks()
-        for rows in table.to_batches():
+        batches = pa.Table.from_batches([rows for rows, _, _ in self._waiting]).combine_chunks().to_batches()
+        for rows in batches:
             self.writer.write(rows)
-        hashes: Any = np.concatenate([row_hashes(rows, self._fields) for rows in table.to_batches()])
+        hashes: Any = np.concatenate([row_hashes(rows, self._fields) for rows in batches])
         begin = 0
         for rows, origins, of in self._waiting:
             self._sums.update(origins.sums_of(of, hashes[begin : begin + rows.num_rows]))
