@@ -83,7 +83,7 @@ def test_the_demo_from_start_to_clean(make):
     assert again.stdout.count("RUNNING") == 3
 
     page = make("spark")
-    assert "http://127.0.0.1:140" in page.stdout, page.stdout + page.stderr
+    assert "The consumer's Spark UI: http://127.0.0.1:" in page.stdout, page.stdout + page.stderr
 
     address = re.search(r"http://\S+", page.stdout)[0] + "/api/v1/applications"
     (application,) = json.load(urllib.request.urlopen(address, timeout=30))
