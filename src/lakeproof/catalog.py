@@ -164,6 +164,15 @@ def row_of(table: str) -> "ColumnElement[bool]":
     return and_(own, where, IcebergTables.table_name == name)
 
 
+def metadata_location(catalog: "Catalog", table: str) -> str | None:
+    """Where an SQL catalog says that a table's metadata is; None if the table does not exist."""
+    from pyiceberg.catalog.sql import IcebergTables
+    from sqlalchemy import select
+
+    with database_of(catalog).connect() as connection:
+        return connection.scalar(select(IcebergTables.metadata_location).where(row_of(table)))
+
+
 def _replace_in_database(database: "Engine", tables: Mapping[str, str]) -> None:
     from pyiceberg.catalog.sql import IcebergTables
     from pyiceberg.exceptions import NoSuchTableError

@@ -9,9 +9,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakeproof.addresses import sqlite_path
-from lakeproof.catalog import CATALOG, embedded_rows, metadata_text, open_catalog
+from lakeproof.catalog import CATALOG, embedded_rows, metadata_location, metadata_text, open_catalog
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage import open_storage
+from reader.metadata import TableMetadata, parse_metadata, without_history
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as PyIceberg
@@ -42,10 +43,41 @@ class Catalog(Protocol):
         ...
 
 
+class Frozen:
+    """A catalog whose tables stay as they are when they are first looked at; to engines, with their newest snapshot."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._found: dict[tuple[Name, str], tuple[str, str] | None] = {}
+        self.namespaces = catalog.namespaces
+        self.tables = catalog.tables
+        self.locations = catalog.locations
+
+    def whole(self, namespace: Name, name: str) -> tuple[str, str] | None:
+        """Location and text of a table's metadata file, with all snapshots."""
+        key = namespace, name
+        if key not in self._found:
+            self._found.setdefault(key, self._catalog.metadata(namespace, name))
+        return self._found[key]
+
+    def metadata(self, namespace: Name, name: str) -> tuple[str, str] | None:
+        """See the protocol."""
+        found = self.whole(namespace, name)
+        return (found[0], without_history(found[1])) if found else None
+
+
 def catalog_of(settings: Settings) -> Catalog:
     """The catalog of the settings."""
     file = sqlite_path(settings.catalog.uri) if settings.catalog.kind == "sql" else None
     return EmbeddedCatalog(file, settings.s3) if file else OtherCatalog(settings)
+
+
+def table_of(catalog: Catalog, name: str) -> TableMetadata | None:
+    """A table of a catalog, with all snapshots; None if it does not exist."""
+    *namespace, last = name.split(".")
+    look = catalog.whole if isinstance(catalog, Frozen) else catalog.metadata
+    found = look(tuple(namespace), last)
+    return parse_metadata(found[1]) if found else None
 
 
 class EmbeddedCatalog:
@@ -117,6 +149,9 @@ class OtherCatalog:
         """See the protocol."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
+        if hasattr(self._catalog, "engine"):  # PyIceberg would parse the file
+            location = metadata_location(self._catalog, ".".join((*namespace, name)))
+            return (location, metadata_text(_content(location, self._settings.s3))) if location else None
         try:
             table = self._catalog.load_table((*namespace, name))
         except (NoSuchNamespaceError, NoSuchTableError):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lakeproof.catalog import CATALOG, duckdb_secret, quoted
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
+from reader.catalogs import Catalog
 from reader.rest_facade import ROOT_NAMESPACE, serve_catalog
 from reader.views import DEAD_LETTERS_TEXT, LANDING, MEMORY, TABLES, view_statements
 
@@ -96,15 +97,15 @@ class Session:
 
 
 @contextmanager
-def connect(settings: Settings) -> Iterator[Session]:
-    """Open a session; see :func:`session_statements` for what is in it."""
+def connect(settings: Settings, catalog: Catalog | None = None) -> Iterator[Session]:
+    """Open a session over a catalog, or that of the settings; see :func:`session_statements` for what is in it."""
     import duckdb
 
     failures: list[LakeproofError] = []
     # Checking the signatures of our extensions takes longer than most statements run. They are installed beside DuckDB
     # itself, by the same hashes; what a statement loads later must be signed.
     unsigned = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    with serve_catalog(settings, failures) as endpoint, unsigned as connection:
+    with serve_catalog(settings, failures, catalog) as endpoint, unsigned as connection:
         session = Session(connection, failures)
         with session.errors():
             for statement in session_statements(settings, endpoint):

@@ -5,7 +5,7 @@ A dead letter never changes. What became of it is in the table of attempts: the 
 
 from enum import StrEnum
 
-from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors
 from lakeproof.settings import Settings
 from lakeproof.tables.names import (
     ATTEMPT,
@@ -19,6 +19,7 @@ from lakeproof.tables.names import (
     ReplayOutcome,
     stream_tables,
 )
+from reader.catalogs import catalog_of, table_of
 
 ATTEMPT_COLUMNS = {
     SOURCE: "string",
@@ -86,4 +87,4 @@ def not_closed(letters: str, attempts: str | None) -> str:
 def has_attempts(settings: Settings, stream: str) -> bool:
     """Whether the stream has a table of attempts: the first replay creates it."""
     with catalog_errors():
-        return bool(open_catalog(settings).table_exists(stream_tables(stream).attempts))
+        return table_of(catalog_of(settings), stream_tables(stream).attempts) is not None

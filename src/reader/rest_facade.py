@@ -17,7 +17,7 @@ from lakeproof.catalog import catalog_errors, s3_without_keys, unreadable, uses_
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 from lakeproof.tables.names import stream_tables
-from reader.catalogs import catalog_of
+from reader.catalogs import Catalog, catalog_of
 from reader.letters import ATTEMPT_COLUMNS
 
 ROOT_NAMESPACE = "root"  # an empty namespace in which a session starts, even in an empty lake
@@ -72,9 +72,10 @@ _EMPTY_ATTEMPTS = (
 
 
 @contextmanager
-def serve_catalog(settings: Settings, failures: list[LakeproofError]) -> Iterator[str]:
-    """Serve the catalog to this process within the context; yields the endpoint."""
-    server = _Server(settings, ("127.0.0.1", 0), failures.append, prefix=f"/{secrets.token_urlsafe(16)}")
+def serve_catalog(settings: Settings, failures: list[LakeproofError], catalog: Catalog | None = None) -> Iterator[str]:
+    """Serve a catalog, or that of the settings, to this process within the context; yields the endpoint."""
+    own = f"/{secrets.token_urlsafe(16)}"
+    server = _Server(settings, ("127.0.0.1", 0), failures.append, prefix=own, catalog=catalog)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -125,12 +126,13 @@ class _Server(ThreadingHTTPServer):
         report: Callable[[LakeproofError], None],
         prefix: str = "",
         token: str | None = None,
+        catalog: Catalog | None = None,
     ) -> None:
         super().__init__(address, _Handler)
         self.prefix = prefix
         self.token = token
         self.report = report
-        self.catalog = catalog_of(settings)
+        self.catalog = catalog or catalog_of(settings)
         self._settings = settings
 
     def answer(self, path: list[str], parent: tuple[str, ...]) -> str:

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
+from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.contracts.duration import duration_text
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -41,14 +40,12 @@ from lakeproof.tables.names import (
     stream_tables,
 )
 from lakeproof.wording import count_of
+from reader.catalogs import Catalog, catalog_of, table_of
 from reader.connect import Session, connect
 from reader.letters import has_attempts, not_closed
 from reader.output import console
 from reader.tables import table_facts
 from reader.views import DEAD_LETTERS_TEXT, identifier
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
 
 _POLL_SECONDS = 0.5
 _EXAMPLE_WIDTH = 60
@@ -123,7 +120,7 @@ def print_summary(settings: Settings, stream: str, since: datetime | None = None
 
 
 def _watch(settings: Settings, contract: Contract) -> Callable[[], StreamCounts]:
-    catalog = open_catalog(settings)
+    catalog = catalog_of(settings)
     zone = landing_zone(settings, contract.stream)
     names = stream_tables(contract.stream)
     products = load_products(settings.gold, [contract.stream], lambda _: contract)
@@ -146,7 +143,7 @@ def _watch(settings: Settings, contract: Contract) -> Callable[[], StreamCounts]
 def _recorded(settings: Settings, stream: str) -> Recorded | None:
     """The topic of a stream; None for files, or before the first run."""
     with catalog_errors():
-        ledger = table_or_none(open_catalog(settings), stream_tables(stream).ledger)
+        ledger = table_of(catalog_of(settings), stream_tables(stream).ledger)
         return recorded_topic(ledger.properties) if ledger else None
 
 
@@ -161,11 +158,11 @@ def _messages(settings: Settings, recorded: Recorded) -> int:
     return sum(max(extent.end - recorded.start.next(partition), 0) for partition, extent in extents.items())
 
 
-def _rows(catalog: "Catalog", name: str) -> int | None:
+def _rows(catalog: Catalog, name: str) -> int | None:
     """How many rows a table has; None if it does not exist."""
     with catalog_errors():
-        table = table_or_none(catalog, name)
-        return table_facts(table).rows if table else None
+        table = table_of(catalog, name)
+        return table_facts(name, table).rows if table else None
 
 
 def _written(since: datetime | None) -> tuple[str, str]:
@@ -233,7 +230,8 @@ def _too_bad(session: Session, settings: Settings, contract: Contract) -> str:
     ledger = stream_tables(contract.stream).ledger
     with catalog_errors():
         # A lake of an earlier version gets the column from the next run.
-        has_replays = REPLAY in open_catalog(settings).load_table(ledger).schema().column_names
+        found = table_of(catalog_of(settings), ledger)
+        has_replays = found is not None and REPLAY in found.columns
     landed = f"{REPLAY} IS NULL" if has_replays else "true"
     newest = f"(SELECT max({INGESTED_AT}) FROM {ledger} WHERE {landed})"  # noqa: S608 - our own names
     seconds = int(breaker.over.total_seconds()) if breaker.over else 0
@@ -252,7 +250,7 @@ def _too_bad(session: Session, settings: Settings, contract: Contract) -> str:
 
 def _has_table(settings: Settings, name: str) -> bool:
     with catalog_errors():
-        return open_catalog(settings).table_exists(name)
+        return table_of(catalog_of(settings), name) is not None
 
 
 def _silver(session: Session, stream: str) -> Table:

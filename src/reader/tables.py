@@ -3,17 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
+from reader.catalogs import Catalog, catalog_of, table_of
+from reader.metadata import Snapshot, TableMetadata
 from reader.output import Format, console, print_counts, write_result
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
 
 @dataclass(frozen=True)
@@ -30,23 +27,22 @@ class TableFacts:
 
 def list_tables(settings: Settings) -> list[TableFacts]:
     """Facts of every table, by name."""
-    catalog = open_catalog(settings)
     with catalog_errors():
-        facts = [table_facts(table) for table in _tables(catalog)]
+        facts = [table_facts(name, table) for name, table in _tables(catalog_of(settings))]
     if not facts:
         raise LakeproofError("The lake has no tables yet.", "Run `lakeproof demo`, or the producer and the consumer.")
     return sorted(facts, key=lambda fact: fact.name)
 
 
-def table_facts(table: "Table") -> TableFacts:
+def table_facts(name: str, table: TableMetadata) -> TableFacts:
     """Facts of one table."""
     snapshot = table.current_snapshot()
     return TableFacts(
-        name=".".join(table.name()),
+        name=name,
         rows=_total(snapshot, "total-records"),
         data_files=_total(snapshot, "total-data-files"),
         bytes=_total(snapshot, "total-files-size"),
-        snapshots=len(table.snapshots()),
+        snapshots=len(table.snapshots),
         last_commit=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC) if snapshot else None,
     )
 
@@ -82,11 +78,13 @@ def _print(facts: list[TableFacts]) -> None:
     print_counts(console(), grid)
 
 
-def _tables(catalog: "Catalog") -> Iterator["Table"]:
-    for namespace in catalog.list_namespaces():
-        for name in catalog.list_tables(namespace):
-            yield catalog.load_table(name)
+def _tables(catalog: Catalog) -> Iterator[tuple[str, TableMetadata]]:
+    for namespace in catalog.namespaces(()):
+        for last in catalog.tables(namespace):
+            name = ".".join((*namespace, last))
+            if table := table_of(catalog, name):
+                yield name, table
 
 
-def _total(snapshot: "Snapshot | None", key: str) -> int:
-    return int((snapshot.summary[key] if snapshot and snapshot.summary else None) or 0)
+def _total(snapshot: Snapshot | None, key: str) -> int:
+    return int(snapshot.summary.get(key, 0)) if snapshot else 0

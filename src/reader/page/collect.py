@@ -4,14 +4,15 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lakeproof.catalog import catalog_errors, open_catalog, quoted, table_or_none
+from lakeproof.catalog import catalog_errors, open_catalog, quoted
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.contracts.model import DerivedFrom, type_name
@@ -44,8 +45,10 @@ from lakeproof.tables.names import (
     stream_tables,
 )
 from lakeproof.tables.schemas import bronze_schema
+from reader.catalogs import Frozen, catalog_of, table_of
 from reader.connect import Session, connect
 from reader.dead_letters.places import excerpt, find_place
+from reader.metadata import TableMetadata
 from reader.page import ledgers, state
 from reader.page.health import Facts, problems
 from reader.page.model import (
@@ -68,10 +71,6 @@ from reader.verify.tables.accounts import CODES
 from reader.verify.tables.layers import newest_marker
 from reader.views import identifier
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-
 _REASONS = 12  # sets of reasons that are shown, and those with an example
 _EXAMPLES = 8
 _EXAMPLE_BYTES = 1 << 20
@@ -87,11 +86,12 @@ def collect(settings: Settings, names: Sequence[str]) -> Page:
     began = time.monotonic()
     for name in names:
         load_contract(settings.contracts, name)
+    # Engines read the tables as they are now, in the order that a lake has: a session reads some when it starts.
+    catalog = Frozen(catalog_of(settings))
     with catalog_errors():
-        catalog = open_catalog(settings)
-        streams = list(names) or [name for name in _known(settings) if _Lake(settings, catalog, name).has_tables]
-    with connect(settings) as session:
-        pages = [_Lake(settings, catalog, name).page(session) for name in streams]
+        lakes = [_Lake(settings, catalog, name) for name in names or _known(settings)]
+    with connect(settings, catalog) as session, ThreadPoolExecutor(1) as beside:
+        pages = [lake.page(session, beside) for lake in lakes if names or lake.has_tables]
     lake = settings.catalog.warehouse_uri
     return Page(lake, datetime.now(UTC), time.monotonic() - began, version("lakeproof"), pages)
 
@@ -107,7 +107,7 @@ class _Layer:
     layer: str  # final: it is filled once windows are final, and waits for them
     name: str
     query: str
-    table: "Table"
+    table: TableMetadata
 
     @property
     def next_number(self) -> int | None:
@@ -117,9 +117,8 @@ class _Layer:
 
     def commits(self) -> Iterator[tuple[int, datetime]]:
         """Newest micro-batch of each commit, and its time, the oldest first."""
-        for snapshot in self.table.snapshots():
-            text = snapshot.summary[MARKER + self.query] if snapshot.summary else None
-            if text:
+        for snapshot in self.table.snapshots:
+            if text := snapshot.summary.get(MARKER + self.query):
                 yield int(json.loads(text)["marker"]["micro_batch_id"]), _time(snapshot.timestamp_ms)
 
 
@@ -128,35 +127,28 @@ def _time(milliseconds: int) -> datetime:
 
 
 class _Lake:
-    """What the catalog has of a stream; a table is loaded once, and those that are filled last are loaded first."""
+    """What the catalog has of a stream; those tables that are filled last are loaded first."""
 
-    def __init__(self, settings: Settings, catalog: "Catalog", stream: str) -> None:
+    def __init__(self, settings: Settings, catalog: Frozen, stream: str) -> None:
         self.settings = settings
-        self.catalog = catalog
         self.stream = stream
         self.names = stream_tables(stream)
         self.silver = silver_tables(stream)
-        self.tables: dict[str, Table | None] = {}
+        self.contract = contract = load_contract(settings.contracts, stream)
+        self.products = load_products(settings.gold, [stream], lambda _: contract)
+        self.samples = load_all_samples(settings.gold, [stream], lambda _: contract)
+        of_samples = [name for each in self.samples for name in _names(each)]
+        self.own = (self.names.ledger, self.names.dead_letters, self.names.bronze)
+        silver = (self.silver.kept, self.silver.conflicts, self.silver.late, self.silver.ledger)
+        gold = [*(gold_table(each.name) for each in self.products), *of_samples]
+        found = {name: table_of(catalog, name) for name in (*gold, *silver, *self.own, self.names.removals)}
+        self.tables = {name: table for name, table in found.items() if table}
         self.broken: dict[str, str] = {}
 
     @property
     def has_tables(self) -> bool:
         """Whether a consumer has made tables of the stream, one of them at least."""
-        own = (self.names.ledger, self.names.bronze, self.names.dead_letters)
-        return any(self.catalog.table_exists(name) for name in own)
-
-    def table(self, name: str) -> "Table | None":
-        """A table as it was when it was asked for first."""
-        if name not in self.tables:
-            with catalog_errors():
-                self.tables[name] = table_or_none(self.catalog, name)
-        return self.tables[name]
-
-    def rows(self, name: str) -> str:
-        """SQL of the rows of a table, as it was then."""
-        table = self.table(name)
-        snapshot = table.current_snapshot() if table else None
-        return f"{name} AT (VERSION => {snapshot.snapshot_id})" if snapshot else name
+        return any(name in self.tables for name in self.own)
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
@@ -168,48 +160,41 @@ class _Lake:
                 raise
             self.broken[name] = error.message
 
-    def page(self, session: Session) -> StreamPage:
-        """All that is said of the stream."""
-        contract = load_contract(self.settings.contracts, self.stream)
-        products = load_products(self.settings.gold, [self.stream], lambda _: contract)
-        samples = load_all_samples(self.settings.gold, [self.stream], lambda _: contract)
-        of_samples = [name for each in samples for name in _names(each)]
-        gold = [*(gold_table(each.name) for each in products), *of_samples]
-        for name in (*gold, self.silver.kept, self.silver.conflicts, self.silver.late, self.silver.ledger):
-            self.table(name)
-        own = (self.names.ledger, self.names.dead_letters, self.names.bronze)
-        missing = [name for name in own if self.table(name) is None]
-        ledger = self.table(self.names.ledger)
+    def page(self, session: Session, beside: Executor) -> StreamPage:
+        """All that is said of the stream; what is not in tables is read beside them."""
+        contract, products, samples = self.contract, self.products, self.samples
+        missing = [name for name in self.own if name not in self.tables]
+        ledger = self.tables.get(self.names.ledger)
         if ledger is None:
             found = problems(Facts(contract, missing=missing))
             return StreamPage(self.stream, found, "", "file", tables=self._growth())
-        has_silver = self.table(self.silver.ledger) is not None
-        columns = set(ledger.schema().column_names)
-        ledgers.load(
-            session, self.rows(self.names.ledger), columns, self.rows(self.silver.ledger) if has_silver else None
-        )
-        total = ledgers.summed(session)
-        removals = self.rows(self.names.removals) if self.table(self.names.removals) else None
-        if removals:
-            total = ledgers.without_erased(session, total, removals, self.names)
         recorded = recorded_topic(ledger.properties)
         gold_names = [*(each.name for each in products), *(each.name for each in samples)]
         leases = [silver_lease(self.stream), *map(gold_lease, gold_names)]
+        end = newest_marker(ledger, bronze_query(self.stream)).get("end", "")
+        looking = beside.submit(
+            state.look, self.settings, self.stream, leases, ledger.properties, recorded, end, _rows(ledger)
+        )
+        has_silver = self.silver.ledger in self.tables
+        columns = set(ledger.columns)
+        ledgers.load(session, self.names.ledger, columns, self.silver.ledger if has_silver else None)
+        total = ledgers.summed(session)
+        removals = self.names.removals if self.names.removals in self.tables else None
+        if removals:
+            total = ledgers.without_erased(session, total, removals, self.names)
         final = {each.name for each in products if each.publish is Publish.FINAL} | {each.name for each in samples}
         layers = list(self._layers(gold_names, final))
-        known = state.known(self.settings, self.stream, leases)
-        marker = newest_marker(ledger, bronze_query(self.stream))
-        end = marker.get("end", "")
-        waits = state.waiting(self.settings, session, self.stream, ledger.properties, recorded, end, known.files)
         with catalog_errors():
-            applied = applied_contracts(self.catalog, self.stream)
-        proof = next(iter(known.proofs), None)
+            applied = applied_contracts(open_catalog(self.settings), self.stream)
         reasons = ledgers.reasons(session, removals)
         examples = self._reasons(session, reasons)
         made = [
             *(self._product(session, each) for each in products),
             *(self._samples(session, each) for each in samples),
         ]
+        known, outside = looking.result()
+        waits = state.waiting(session, outside, end, known.files)
+        proof = next(iter(known.proofs), None)
         fresh = self._fresh(layers, waits)
         found = problems(
             Facts(
@@ -265,7 +250,7 @@ class _Lake:
         if has_silver:
             values |= {key: getattr(total, key) for key in ("kept", "duplicates", "conflicts", "late", "undecided")}
         own = (self.names.dead_letters, self.silver.conflicts, self.silver.late)
-        expired = {name: expired_of(table.properties).rows for name in own if (table := self.table(name))}
+        expired = {name: expired_of(table.properties).rows for name in own if (table := self.tables.get(name))}
         sql = ledgers.flow_sql(self.names, self.silver, has_replays, expired)
         return {
             key: Number(key, what, values[key], rows, counted)
@@ -282,7 +267,7 @@ class _Lake:
             *(("final" if name in final else "gold", gold_table(name), gold_query(name)) for name in products),
         ]
         for layer, name, query in asked:
-            if table := self.table(name):
+            if table := self.tables.get(name):
                 yield _Layer(layer, name, query, table)
 
     def _counts(self, total: Ledger) -> Mapping[str, tuple[int, int]]:
@@ -297,7 +282,7 @@ class _Lake:
             (bronze_query(self.stream), names.ledger, of_bronze),
             (silver_query(self.stream), silver.ledger, of_silver),
         ):
-            tables = {name: table for name in (ledger, *counted) if (table := self.table(name))}
+            tables = {name: table for name in (ledger, *counted) if (table := self.tables.get(name))}
             if len({newest_marker(table, query).get("micro_batch_id") for table in tables.values()}) == 1:
                 found |= {
                     name: (_rows(table), counted[name] - expired_of(table.properties).rows)
@@ -326,11 +311,12 @@ class _Lake:
         return rows
 
     def _contract(self, session: Session, contract: Contract, applied: Sequence[Applied]) -> ContractFacts:
-        bronze = self.table(self.names.bronze)
-        columns = {field.name: str(field.field_type) for field in bronze.schema().fields} if bronze else {}
-        differ = (
-            {path.partition(".")[0] for path in lacking(bronze.schema(), bronze_schema(contract))} if bronze else ()
-        )
+        from pyiceberg.schema import Schema
+
+        bronze = self.tables.get(self.names.bronze)
+        schema = Schema.model_validate_json(bronze.schema) if bronze else Schema()
+        columns = {field.name: str(field.field_type) for field in schema.fields}
+        differ = {path.partition(".")[0] for path in lacking(schema, bronze_schema(contract))} if bronze else ()
         fields = [
             FieldRow(
                 each.name,
@@ -352,11 +338,11 @@ class _Lake:
             fields,
         )
 
-    def _reasons(
-        self, session: Session, found: Mapping[str, tuple[int, Sequence[tuple[datetime, int]]]]
-    ) -> list[Reasons]:
-        shown = [Reasons(codes, letters, hours) for codes, (letters, hours) in list(found.items())[:_REASONS]]
-        if self.table(self.names.dead_letters) is None or not shown:
+    def _reasons(self, session: Session, found: Mapping[str, int]) -> list[Reasons]:
+        most = dict(list(found.items())[:_REASONS])
+        hours = ledgers.trends(session, list(most))
+        shown = [Reasons(codes, letters, hours[codes]) for codes, letters in most.items()]
+        if self.names.dead_letters not in self.tables or not shown:
             return shown
         codes = [each.codes for each in shown[:_EXAMPLES]]
         examples: dict[str, Sequence[Any]] = {}
@@ -392,7 +378,7 @@ class _Lake:
         """Rows of dead letters by their sets of reasons; ``{}`` is what is selected, and from where."""
         row = (
             f"SELECT {CODES} AS codes, {REASONS} AS reasons, {RAW}[1:{_EXAMPLE_BYTES}] AS raw, octet_length({RAW}), "  # noqa: S608
-            f"{SOURCE}, {POSITION} FROM {self.rows(self.names.dead_letters)}"
+            f"{SOURCE}, {POSITION} FROM {self.names.dead_letters}"
         )
         found = session.fetch(" UNION ALL ".join(each.replace("{}", row, 1) for each in selects)) if selects else []
         return {codes: rest for codes, *rest in found}
@@ -417,13 +403,12 @@ class _Lake:
 
     @cached_property
     def _judge(self) -> Judge:
-        contract = load_contract(self.settings.contracts, self.stream)
-        return Judge(contract, self.settings.limits, self.settings.judge)
+        return Judge(self.contract, self.settings.limits, self.settings.judge)
 
     def _product(self, session: Session, product: Product) -> ProductFacts:
         name = gold_table(product.name)
         facts = ProductFacts(product.name, name, product.description, None)
-        if self.table(name) is None:
+        if name not in self.tables:
             return facts
         with self.reading(name):
             windows = self._counted(session, product.name, "windows", name)
@@ -435,7 +420,7 @@ class _Lake:
     def _samples(self, session: Session, samples: Samples) -> ProductFacts:
         names = samples_tables(samples.name, samples.anomalies)
         facts = ProductFacts(samples.name, names.samples, samples.description, None)
-        if self.table(names.samples) is None or self.table(names.anomalies) is None:
+        if not {names.samples, names.anomalies} <= self.tables.keys():
             return facts
         device, value = identifier(samples.device.name), identifier(samples.value.name)
         with self.reading(names.samples):
@@ -449,7 +434,7 @@ class _Lake:
             )
             newest = [dict(zip(("device", "detector", "detected", "value"), row, strict=True)) for row in found]
             facts = replace(facts, windows=counts[0], numbers=counts[1:], anomalies=newest)
-            if self.table(self.silver.kept):
+            if self.silver.kept in self.tables:
                 source = names.anomalies if newest else names.samples
                 devices = session.fetch(f"SELECT {device}::VARCHAR FROM {source} WHERE {device} IS NOT NULL LIMIT 1")  # noqa: S608
                 with suppress(UsageError):  # silver may be behind
@@ -457,17 +442,15 @@ class _Lake:
         return facts
 
     def _counted(self, session: Session, key: str, what: str, table: str) -> Number:
-        return Number(f"gold-{key}", f"{what} of {key}", session.count(self.rows(table)), f"SELECT * FROM {table}")  # noqa: S608
+        return Number(f"gold-{key}", f"{what} of {key}", session.count(table), f"SELECT * FROM {table}")  # noqa: S608
 
     def _growth(self) -> Sequence[Growth]:
         found = []
-        for _, table in sorted(self.tables.items()):
-            if table is None:
-                continue
-            facts = table_facts(table)
+        for name, table in sorted(self.tables.items()):
+            facts = table_facts(name, table)
             begin = facts.last_commit - timedelta(days=1) if facts.last_commit else None
-            new = [each for each in table.snapshots() if begin and _time(each.timestamp_ms) >= begin]
-            had = new[0].summary.additional_properties if new and new[0].summary else {}
+            new = [each for each in table.snapshots if begin and _time(each.timestamp_ms) >= begin]
+            had = new[0].summary if new else {}
             # What the first commit of the day changed is part of what came within it.
             rows, files, size = (
                 now + sum(sign * int(had.get(key) or 0) for sign, key in zip((-1, 1, -1), keys, strict=True))
@@ -491,10 +474,10 @@ def _names(samples: Samples) -> Sequence[str]:
     return names.samples, names.anomalies
 
 
-def _rows(table: "Table") -> int:
+def _rows(table: TableMetadata) -> int:
     """How many rows a table has, by its metadata."""
     snapshot = table.current_snapshot()
-    summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    summary = snapshot.summary if snapshot else {}
     return int(summary.get("total-records") or 0) - int(summary.get("total-position-deletes") or 0)
 
 

@@ -138,29 +138,34 @@ def hours(session: Session) -> Sequence[Hour]:
     return [Hour(*row) for row in rows]
 
 
-def reasons(session: Session, removals: str | None) -> Mapping[str, tuple[int, Sequence[tuple[datetime, int]]]]:
-    """Dead letters that no replay closed by set of reasons, those with the most first; of all, the hours of landing."""
+def reasons(session: Session, removals: str | None) -> Mapping[str, int]:
+    """Dead letters that no replay closed by set of reasons, those with the most first."""
     erased = (
         f" UNION ALL SELECT codes, -rows FROM {removals} WHERE codes IS NOT NULL "  # noqa: S608
         f"UNION ALL SELECT facts ->> '{LETTER_REASONS}', 1 FROM {removals} WHERE {_CLOSED}"
     )
     each = f"SELECT arrived, unnest(map_entries(dead_letters)) AS entry FROM {LEDGER}"  # noqa: S608
     closed = f"SELECT unnest(map_entries(closed)) AS entry FROM {LEDGER}"  # noqa: S608
-    open_ = dict(
+    return dict(
         session.fetch(
             "SELECT codes, sum(letters)::BIGINT AS open FROM (SELECT entry.key AS codes, entry.value AS letters "  # noqa: S608
             f"FROM ({each}) UNION ALL SELECT entry.key, -entry.value FROM ({closed}){erased if removals else ''}) "
             "GROUP BY ALL HAVING open > 0 ORDER BY open DESC, codes"
         )
     )
-    found: dict[str, list[tuple[datetime, int]]] = {codes: [] for codes in open_}
+
+
+def trends(session: Session, shown: Sequence[str]) -> Mapping[str, Sequence[tuple[datetime, int]]]:
+    """Dead letters by the hour of landing, of some sets of reasons."""
+    found: dict[str, list[tuple[datetime, int]]] = {codes: [] for codes in shown}
     for codes, hour, letters in session.fetch(
         "SELECT entry.key AS codes, date_trunc('hour', arrived) AS hour, sum(entry.value)::BIGINT "  # noqa: S608
-        f"FROM ({each}) WHERE {_recent()} GROUP BY ALL ORDER BY codes, hour"
+        f"FROM (SELECT arrived, unnest(map_entries(dead_letters)) AS entry FROM {LEDGER} WHERE {_recent()}) "
+        "WHERE codes IN (SELECT unnest(?::VARCHAR[])) GROUP BY ALL ORDER BY codes, hour",
+        [list(shown)],
     ):
-        if codes in found:
-            found[codes].append((hour, letters))
-    return {codes: (letters, found[codes]) for codes, letters in open_.items()}
+        found[codes].append((hour, letters))
+    return found
 
 
 def newest_place(session: Session, codes: Sequence[str]) -> Mapping[str, tuple[int, str]]:

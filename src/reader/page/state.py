@@ -11,13 +11,13 @@ from lakeproof.errors import LakeproofError
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded
 from lakeproof.kafka.topic import Topic
-from lakeproof.landing.zone import landing_zone
+from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import Position
 from lakeproof.state.lease import State, state_in
 from lakeproof.state.proofs import Proof, proofs_of
 from lakeproof.state.schema import BREAKER_TRIPS, FILES, QUERY_FAILURES
-from lakeproof.storage import scheme_of
+from lakeproof.storage import StoredFile, scheme_of
 from reader.connect import Session
 from reader.page.ledgers import LEDGER
 from reader.verify.book.book import read_book
@@ -38,6 +38,15 @@ class Waiting:
     gone: Sequence[str] = ()  # files that the consumer found, and that disappeared before they were read
     removed: int | None = None  # files in the ledger that are no longer in the landing zone
     problem: str = ""  # why that is not known
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a landing zone."""
+
+    zone: LandingZone
+    is_whole: bool  # of S3, only the recent ones are listed
+    files: Mapping[str, StoredFile]
 
 
 @dataclass(frozen=True)
@@ -76,20 +85,37 @@ def known(settings: Settings, stream: str, leases: Sequence[str]) -> Known:
     return read_book(settings, read) or Known()
 
 
-def waiting(
+def look(
     settings: Settings,
-    session: Session,
     stream: str,
+    leases: Sequence[str],
     ledger: Mapping[str, str],
     recorded: Recorded | None,
     end: str,
-    files: Sequence[tuple[int, str, datetime]],
-) -> Waiting:
-    """What has landed and is in no table; `end` is the position of the ledger's marker, empty without one."""
+    sources: int,
+) -> tuple[Known, Waiting | Listing]:
+    """Read everything but tables: the state database, then the landing zone or the topic.
+
+    `ledger` has the properties of the ledger, `end` the position of its marker, empty without one, and `sources` is the
+    number of its rows. It takes Python as long as DuckDB needs for the tables, so each has a thread.
+    """
+    found = known(settings, stream, leases)
     try:
         if recorded:
-            return _messages(settings, recorded, Offsets.parse(end) if end else recorded.start)
-        return _files(settings, session, stream, ledger, Position.parse(end).seq if end else 0, files)
+            return found, _messages(settings, recorded, Offsets.parse(end) if end else recorded.start)
+        return found, _listing(settings, stream, ledger, max(sources, len(found.files)), found.files)
+    except LakeproofError as error:
+        return found, Waiting(None, problem=error.message)
+
+
+def waiting(
+    session: Session, found: Waiting | Listing, end: str, files: Sequence[tuple[int, str, datetime]]
+) -> Waiting:
+    """What has landed and is in no table; `files` are those of the landing log, which was read before the listing."""
+    if isinstance(found, Waiting):
+        return found
+    try:
+        return _files(session, found, Position.parse(end).seq if end else 0, files)
     except LakeproofError as error:
         return Waiting(None, problem=error.message)
 
@@ -103,37 +129,41 @@ def _messages(settings: Settings, recorded: Recorded, at: Offsets) -> Waiting:
     return Waiting(count, topic.waiting_since(at, partitions) if count else None)
 
 
-def _files(
-    settings: Settings,
-    session: Session,
-    stream: str,
-    ledger: Mapping[str, str],
-    passed: int,
-    files: Sequence[tuple[int, str, datetime]],
-) -> Waiting:
-    ((sources,),) = session.fetch(f"SELECT count(*) FROM {LEDGER} WHERE replay IS NULL")  # noqa: S608 - our own name
-    if max(sources, len(files)) > _MOST_FILES:
+def _listing(
+    settings: Settings, stream: str, ledger: Mapping[str, str], most: int, files: Sequence[tuple[int, str, datetime]]
+) -> Waiting | Listing:
+    """List the landing zone, unless it has too many files."""
+    if most > _MOST_FILES:
         return Waiting(None, problem=f"more than {_MOST_FILES:,} files have landed: see `consumer status {stream}`")
-    accounted = {name for (name,) in session.fetch(f"SELECT source FROM {LEDGER} WHERE replay IS NULL")}  # noqa: S608
     zone = landing_zone(settings, stream, ledger)
-    is_local = scheme_of(zone.root) == "file"
     if not zone.is_there():
         return Waiting(None, problem=f"the landing zone {zone.root} is not there")
+    is_local = scheme_of(zone.root) == "file"
     newest = max((name for _, name, _ in files), default=None)
     listing = zone.list() if is_local else zone.list_recent(newest)
-    listed = {name: file.modified_at for name, file in islice(listing, _MOST_FILES + 1) if not zone.ignores(name, file)}
+    return Listing(zone, is_local, dict(islice(listing, _MOST_FILES + 1)))
+
+
+def _files(session: Session, listing: Listing, passed: int, files: Sequence[tuple[int, str, datetime]]) -> Waiting:
+    accounted = {name for (name,) in session.fetch(f"SELECT source FROM {LEDGER} WHERE replay IS NULL")}  # noqa: S608
+    zone, is_whole = listing.zone, listing.is_whole
+    listed = {
+        name: file.modified_at
+        for name, file in listing.files.items()
+        if name in accounted or not zone.ignores(name, file)
+    }
     passed_by = {name: at for seq, name, at in files if seq <= passed and name not in accounted}
     found = {name: at for _, name, at in files if name not in accounted}
     landed = {name: at for name, at in chain(found.items(), listed.items()) if name not in accounted}
     for name in passed_by:
         landed.pop(name, None)
     absent = (name for name in found if name in landed and name not in listed)
-    gone = [name for name in islice(absent, None if is_local else _LOOKED_AT) if is_local or not zone.stat(name)]
+    gone = [name for name in islice(absent, None if is_whole else _LOOKED_AT) if is_whole or not zone.stat(name)]
     return Waiting(
         len(landed),
         min(landed.values(), default=None),
         list(passed_by),
         min(passed_by.values(), default=None),
         gone,
-        len(accounted - listed.keys()) if is_local else None,
+        len(accounted - listed.keys()) if is_whole else None,
     )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from reader.metadata import TableMetadata
+
 FoundT = TypeVar("FoundT")
 
 
@@ -62,14 +64,14 @@ def layer_of(catalog: "Catalog", name: str, query: str) -> Layer | None:
     )
 
 
-def newest_marker(table: "Table", query: str) -> Mapping[str, str]:
+def newest_marker(table: "Table | TableMetadata", query: str) -> Mapping[str, str]:
     """The newest marker of a query in a table; empty before its first micro-batch.
 
     It is in a property. If that was removed, it is in the newest snapshot that has one.
     """
     text, snapshot = table.properties.get(MARKER + query), table.current_snapshot()
     while not text and snapshot:
-        text = snapshot.summary[MARKER + query] if snapshot.summary else None
+        text = snapshot.summary.get(MARKER + query) if snapshot.summary else None
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
     return _marker(text)

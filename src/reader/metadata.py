@@ -1,0 +1,82 @@
+"""The metadata of a table, as far as the reader needs it.
+
+PyIceberg makes an object of each snapshot, which takes half a second for nine tables of 1,800 snapshots, and its import
+takes longer than most commands of the reader.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+
+class Snapshot(msgspec.Struct, frozen=True, rename="kebab"):
+    """A snapshot of a table."""
+
+    snapshot_id: int
+    timestamp_ms: int
+    parent_snapshot_id: int | None = None
+    summary: Mapping[str, str] = {}
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Schema(msgspec.Struct, frozen=True, rename="kebab"):
+    fields: Sequence[_Named] = ()
+    schema_id: int = 0
+
+
+class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
+    """A table at one point in time."""
+
+    current_snapshot_id: int | None = None
+    snapshots: Sequence[Snapshot] = ()
+    properties: Mapping[str, str] = {}
+    current_schema_id: int = 0
+    schemas: Sequence[msgspec.Raw] = ()
+
+    def current_snapshot(self) -> Snapshot | None:
+        """The newest snapshot; None before the first commit."""
+        return self.snapshot_by_id(self.current_snapshot_id)
+
+    def snapshot_by_id(self, snapshot_id: int | None) -> Snapshot | None:
+        """One of the snapshots; None if it is not there."""
+        # The newest is asked for most often, and is the last one.
+        return next((each for each in reversed(self.snapshots) if each.snapshot_id == snapshot_id), None)
+
+    @property
+    def schema(self) -> bytes:
+        """The schema of now, as JSON."""
+        ids = [msgspec.json.decode(each, type=_Schema).schema_id for each in self.schemas]
+        return bytes(self.schemas[ids.index(self.current_schema_id)])
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of the columns."""
+        return [each.name for each in msgspec.json.decode(self.schema, type=_Schema).fields]
+
+
+class _Identified(msgspec.Struct, frozen=True, rename="kebab"):
+    snapshot_id: int
+
+
+_METADATA = msgspec.json.Decoder(TableMetadata)
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SNAPSHOTS = msgspec.json.Decoder(list[msgspec.Raw])
+_IDENTIFIED = msgspec.json.Decoder(_Identified)
+
+
+def parse_metadata(text: str) -> TableMetadata:
+    """Parse the text of a metadata file."""
+    return _METADATA.decode(text)
+
+
+def without_history(text: str) -> str:
+    """The text of a metadata file with the newest snapshot alone: engines read it in a tenth of the time."""
+    members = _MEMBERS.decode(text)
+    newest = members.get("current-snapshot-id", b"null")
+    snapshots = _SNAPSHOTS.decode(members.get("snapshots", b"[]"))
+    current = [each for each in snapshots if b"%d" % _IDENTIFIED.decode(each).snapshot_id == bytes(newest)]
+    kept = {name: value for name, value in members.items() if name not in ("refs", "snapshot-log", "metadata-log")}
+    return msgspec.json.encode(kept | {"snapshots": current}).decode()
