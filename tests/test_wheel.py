@@ -56,7 +56,7 @@ def run(programs: Path, tmp_path: Path) -> Run:
 
     def call(command: str, folder: Path = tmp_path, code: int = 0, **more: str) -> str:
         done = subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=kept | own | more, capture_output=True, text=True, timeout=300
+            ["bash", "-c", command], cwd=folder, env=kept | own | more, capture_output=True, text=True, timeout=400
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr

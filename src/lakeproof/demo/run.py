@@ -28,6 +28,7 @@ from lakeproof.tables.names import LANDING_ROOT, stream_tables
 
 _PAGE_PORT = 8282
 _READY_SECONDS = 60.0
+_ROWS_SECONDS = "240"  # two minutes were too few for a machine that did other work
 _POLL_SECONDS = 0.2
 _CLEAN = "Remove them with `lakeproof demo clean` (`make clean` in a clone), or choose another folder: "
 _NEEDED = ("boto3", "duckdb", "faker", "pyspark", "supervisor")
@@ -54,7 +55,7 @@ def start(stream: DemoStream, *, kafka: bool) -> int:
     else:
         _require_same_origin(settings, stream, kafka=kafka)
         processes = _start(settings, stream, kafka=kafka)
-    command = [sys.executable, "-m", "reader", "summary", stream, which, "--timeout", "120"]
+    command = [sys.executable, "-m", "reader", "summary", stream, which, "--timeout", _ROWS_SECONDS]
     code = subprocess.run(command, check=False).returncode
     if page := _page(settings, processes):
         typer.echo(f"The page of the lake, which refreshes as commits arrive: {page}")
