@@ -1,5 +1,6 @@
 """Tables with a long history, made in little time: many appends in one transaction."""
 
+import gc
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -46,4 +47,6 @@ def append_many(spark: SparkSession, table: str, appends: Sequence[tuple[Marker,
             last = Committed(which, newest.snapshotId(), newest.sequenceNumber())
         transaction.updateProperties().set(property_of(QUERY), last.as_text()).commit()
         transaction.commitTransaction()
+        del transaction, append
+        gc.collect()  # the JVM keeps a transaction, with the metadata of each append, until Python has collected it
         loaded.refresh()
