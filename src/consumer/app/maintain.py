@@ -19,7 +19,7 @@ from consumer.app.folders import Folders, folders_of, remove_replaced, sharing
 from consumer.app.landing_logs import shorten_logs
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.expire import expire, expiring, remove_orphans
-from consumer.iceberg.jvm import failed_outside, first_cause, is_missing
+from consumer.iceberg.jvm import failed_outside, first_cause, is_cancelled, is_missing
 from consumer.iceberg.rewrite import CollisionError, Compacted, NotEqualError, compact, drop_branches, work
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Maintenance
@@ -170,6 +170,9 @@ def maintain_table(
     except NotEqualError as error:
         done.problem = f"A compaction would have changed rows, so it was not published: {error}"
     except (Py4JError, PySparkException) as error:
+        if is_cancelled(error):  # the stream ends, and does not wait for a maintenance
+            log.info("maintenance interrupted", table=name)
+            return done
         # A file that is missing or damaged is a problem of its table. If the table cannot be opened for another
         # reason, others cannot be either.
         if failed_outside(error) and not _can_be_read(spark, name):

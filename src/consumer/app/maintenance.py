@@ -17,7 +17,7 @@ from consumer.app.retain import lines, retain_all, streams_with_retention
 from consumer.bulletin import Bulletin
 from consumer.iceberg.append import open_table
 from consumer.iceberg.growth import Growth, growth
-from consumer.iceberg.jvm import first_cause
+from consumer.iceberg.jvm import first_cause, is_cancelled
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import Lease, LeaseHeldError, lease, maintenance_lease
@@ -116,7 +116,10 @@ class MaintenanceQuery(Query):
         except LakeproofError as error:
             log.warning("retention failed", problem=error.message)
         except (Py4JError, PySparkException) as error:
-            log.warning("retention failed", problem=first_cause(error))
+            if is_cancelled(error):
+                log.info("retention interrupted")
+            else:
+                log.warning("retention failed", problem=first_cause(error))
 
     def _has_grown(self, spark: SparkSession, name: str, own: MaintenanceSettings) -> bool:
         """Whether so much was committed since the last compaction, or our last one, that it is worth another."""

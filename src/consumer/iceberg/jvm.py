@@ -1,6 +1,7 @@
 """The JVM beyond PySpark's interface: its classes, collections, sessions and errors. Only this room reaches there."""
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -23,6 +24,9 @@ MISSING = (
     "java.io.FileNotFoundException",
 )
 """Errors of a file that is missing."""
+
+
+_SPARK = "org.apache.spark.SparkException"
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
@@ -78,19 +82,35 @@ def is_missing(error: Exception) -> bool:
     return any(name in MISSING for name in _exception_classes(error))
 
 
+def is_cancelled(error: Exception) -> bool:
+    """Whether Spark's jobs were cancelled."""
+    return any(
+        _SPARK in _classes_of(cause) and cause.getCondition() == "SPARK_JOB_CANCELLED" for cause in _causes(error)
+    )
+
+
 def _exception_classes(error: Exception) -> Iterator[str]:
     """The classes of a JVM's error, of what caused it, and of all that they inherit from."""
+    return chain.from_iterable(map(_classes_of, _causes(error)))
+
+
+def _causes(error: Exception) -> Iterator[Any]:
+    """A JVM's error, and what caused it."""
     cause: Any = None
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
     elif isinstance(error, CapturedException):
         cause = error._origin
     while cause is not None:
-        java = cause.getClass()
-        while java is not None:
-            yield java.getName()
-            java = java.getSuperclass()
+        yield cause
         cause = cause.getCause()
+
+
+def _classes_of(cause: Any) -> Iterator[str]:
+    java = cause.getClass()
+    while java is not None:
+        yield java.getName()
+        java = java.getSuperclass()
 
 
 def first_cause(error: BaseException) -> str:

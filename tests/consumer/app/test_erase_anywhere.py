@@ -250,10 +250,12 @@ def test_each_answer_of_the_catalog_may_be_lost(
     kind: str, tmp_path: Path, session_of: SessionOf, request: pytest.FixtureRequest
 ) -> None:
     """Each answer is lost in the erasure of one of four people: it is complete, at once or when it is repeated."""
-    counted, turns, phase = itertools.count(), itertools.cycle(REST_ANSWERS), -1
+    turns, phase, seen, spared = itertools.cycle(REST_ANSWERS), -1, 0, 0
 
     def loses() -> bool:
-        return phase >= 0 and next(counted) % 4 == phase
+        nonlocal seen
+        seen += 1
+        return phase >= 0 and seen > spared and seen % 4 == phase
 
     with ExitStack() as stack:
         if kind == "postgres":
@@ -270,18 +272,20 @@ def test_each_answer_of_the_catalog_may_be_lost(
         many.fill()
         before, errors = many.rows(), []
         for phase in range(4):
-            counted = itertools.count()
-            for _ in range(10):
+            spared = 0
+            for _ in range(40):
+                seen = 0
                 try:
                     done = many.erase(PEOPLE[phase])
                 except LakeproofError as error:
                     errors.append(error)
+                    spared = seen  # a repetition gets further: the next answers are lost to it
                     log.info("refused", person=PEOPLE[phase], code=error.exit_code, error=error.message)
                     continue
                 if done.is_complete:
                     break
             else:
-                raise AssertionError([*errors, done])
+                raise AssertionError(errors)
         lost = list(proxy.lost)
         phase = -1
         many.check(before, PEOPLE[:4])

@@ -4,6 +4,7 @@ One test for each reliance. If one fails after an upgrade, its message names the
 """
 
 import pickle
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from pyspark.sql import SparkSession
 from tests.consumer.iceberg.upserts import Upserts
 
 from consumer.iceberg.append import described
-from consumer.iceberg.jvm import exception_class, first_cause, java_class
+from consumer.iceberg.jvm import exception_class, first_cause, is_cancelled, java_class
 
 SHADED = "org.apache.iceberg.shaded.org.apache.parquet"
 CLASSES = {
@@ -352,3 +353,28 @@ def test_rewrite_py_reads_the_files_that_it_stages_and_no_others(spark: SparkSes
         found = [row["id"] for row in rows.select("id").collect()]
     assert found == pq.read_table(task.file().location().removeprefix("file:"), columns=["id"])["id"].to_pylist()
     assert len(found) == 1
+
+
+@pytest.mark.spark
+def test_jvm_py_tells_cancelled_jobs_from_those_that_failed(spark: SparkSession) -> None:
+    """By the condition of ``SparkThrowable``: the end of a stream cancels its maintenance."""
+    context, has_ended = spark.sparkContext, threading.Event()
+
+    def cancel() -> None:
+        while not has_ended.wait(0.1):
+            context.cancelJobsWithTag("slow")
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    context.addJobTag("slow")
+    try:
+        with pytest.raises((Py4JJavaError, CapturedException)) as cancelled:
+            spark.range(1 << 50).selectExpr("sum(id % 7)").collect()
+    finally:
+        has_ended.set()
+        context.removeJobTag("slow")
+        thread.join()
+    assert is_cancelled(cancelled.value)
+    with pytest.raises((Py4JJavaError, CapturedException)) as failed:
+        spark.range(1).selectExpr("raise_error('no')").collect()
+    assert not is_cancelled(failed.value)
