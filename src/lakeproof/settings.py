@@ -351,11 +351,11 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
                 )
             return uri
 
-    @field_validator("token", "credential", "oauth2_uri", "scope")
+    @field_validator("token", "credential", "oauth2_uri", "scope", "token_exchange")
     @classmethod
     def _is_of_rest(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is None:
-            return None
+        if value is None or value is True:
+            return value
         with _refusal():
             if info.data.get("kind") != "rest":
                 raise UsageError("it is for a REST catalog only.", "Set LAKE_CATALOG to rest, or leave it unset.")
@@ -364,6 +364,11 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
                     raise UsageError("LAKE_CATALOG_TOKEN is set, too.", "Set one of them.")
                 if not all(value.get_secret_value().partition(":")):
                     raise UsageError("expected CLIENT_ID:SECRET.", "Write both, with a colon between them.")
+            # One that was refused is not in the data, and is what is reported.
+            elif info.field_name != "token" and info.data.get("credential", value) is None:
+                raise UsageError(
+                    "it is for LAKE_CATALOG_CREDENTIAL, which is not set.", "Set that as well, or leave it unset."
+                )
         return value
 
     @property

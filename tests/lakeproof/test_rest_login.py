@@ -46,6 +46,11 @@ def test_both_clients_get_the_login() -> None:
         ({"LAKE_CATALOG_TOKEN": "t"}, "LAKE_CATALOG_TOKEN: it is for a REST catalog only"),
         ({**REST, "LAKE_CATALOG_CREDENTIAL": "me"}, "expected CLIENT_ID:SECRET"),
         ({**REST, "LAKE_CATALOG_CREDENTIAL": "me:it", "LAKE_CATALOG_TOKEN": "t"}, "LAKE_CATALOG_TOKEN is set, too"),
+        ({**REST, "LAKE_CATALOG_OAUTH2_URI": "https://idp/token"}, "LAKE_CATALOG_OAUTH2_URI: it is for LAKE_CATALOG_CR"),
+        ({**REST, "LAKE_CATALOG_TOKEN": "t", "LAKE_CATALOG_SCOPE": "a"}, "LAKE_CATALOG_SCOPE: it is for LAKE_CATALOG_C"),
+        ({**REST, "LAKE_CATALOG_TOKEN_EXCHANGE": "false"}, "LAKE_CATALOG_TOKEN_EXCHANGE: it is for LAKE_CATALOG_CRE"),
+        ({"LAKE_CATALOG_TOKEN_EXCHANGE": "false"}, "LAKE_CATALOG_TOKEN_EXCHANGE: it is for a REST catalog only"),
+        ({**REST, "LAKE_CATALOG_CREDENTIAL": "me", "LAKE_CATALOG_SCOPE": "a"}, "CREDENTIAL: expected CLIENT_ID:SECRET"),
         ({**REST, "LAKE_CATALOG_OAUTH2_URI": "idp"}, "LAKE_CATALOG_OAUTH2_URI: 'idp' is not the address"),
     ],
 )

@@ -5,7 +5,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -60,11 +61,23 @@ def java_property(gateway: JavaGateway, name: str) -> str | None:
     return found
 
 
+def check_deploy_mode(property_of: Callable[[str], str | None]) -> None:
+    """Refuse a driver that spark-submit has started on another machine, where contracts and settings are not."""
+    # On Kubernetes, the driver's pod is in client mode again, with a mark.
+    if property_of("spark.submit.deployMode") == "cluster" or property_of("spark.kubernetes.submitInDriver") == "true":
+        raise UsageError(
+            "spark-submit was given --deploy-mode cluster, but lakeproof runs in client mode only.",
+            "Leave it out, and run spark-submit where contracts and settings are. On Kubernetes, run the consumer in a "
+            "Deployment: see docs/operations/cluster.md.",
+        )
+
+
 def adopt_submitted() -> None:
     """Make what spark-submit says our settings; refuse what contradicts it, and a JVM that lacks what is fixed."""
     gateway = submitted_gateway()
     if gateway is None:
         return
+    check_deploy_mode(partial(java_property, gateway))
     settings = load_settings()
     own, java = settings.spark, getattr(gateway.jvm, "java.lang.System")
     for name, field in _SUBMITTED.items():
