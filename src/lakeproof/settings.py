@@ -40,7 +40,7 @@ CLICKSTREAM = "clickstream"  # name of the stream of the collector
 _OTHERS = {"LAKE_DEMO"}  # names that are used by scripts only
 _MASTER = re.compile(
     r"local(\[([1-9]\d*|\*)(, *[1-9]\d*)?\])?|local-cluster\[\d+, *\d+, *\d+\]"
-    r"|spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*|yarn|k8s://\S+"
+    r"|spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*|yarn|k8s://(https?://)?[^/\s:]+(:\d+)?(/\S*)?"
 )
 _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
 _SHORTCUTS = ("archive", "files", "gateway", "workers")
@@ -78,9 +78,10 @@ def _checked(check: Callable[[str], Any]) -> BeforeValidator:
 def _master(text: str) -> str:
     if not _MASTER.fullmatch(text):
         raise UsageError(
-            f"{text!r} is not a Spark master.", "Write local[*], local[4], spark://HOST:PORT, yarn or k8s://ADDRESS."
+            f"{text!r} is not a Spark master.", "Write local[*], local[4], spark://HOST:PORT, yarn or k8s://HOST:PORT."
         )
-    return text
+    # As spark-submit completes it: without a scheme, Spark's client of Kubernetes would try both.
+    return re.sub(r"^k8s://(?!https?://)", "k8s://https://", text)
 
 
 def _memory(text: str) -> str:

@@ -46,6 +46,8 @@ _OF_JARS = "org.apache.iceberg.spark.SparkCatalog"
 _SUBMITTED = {"spark.master": "master", "spark.driver.memory": "driver_memory"}
 """What spark-submit says, and a setting may say otherwise."""
 
+_IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
+
 
 def submitted_gateway() -> JavaGateway | None:
     """The gateway to the JVM of the spark-submit that has started this program; None if none has."""
@@ -69,6 +71,15 @@ def check_deploy_mode(property_of: Callable[[str], str | None]) -> None:
             "spark-submit was given --deploy-mode cluster, but lakeproof runs in client mode only.",
             "Leave it out, and run spark-submit where contracts and settings are. On Kubernetes, run the consumer in a "
             "Deployment: see docs/operations/cluster.md.",
+        )
+
+
+def check_image(master: str, property_of: Callable[[str], str | None]) -> None:
+    """Refuse Kubernetes without an image for executors: Spark would go on trying to make pods without one."""
+    if master.startswith("k8s://") and not any(property_of(name) for name in _IMAGES):
+        raise UsageError(
+            f"Spark's properties have no {_IMAGES[0]}, which executors on Kubernetes are started from.",
+            "Set it in spark-defaults.conf in SPARK_CONF_DIR: deploy/kubernetes has one.",
         )
 
 
@@ -112,8 +123,8 @@ def check_executors(context: SparkContext, settings: Settings) -> None:
         if not found:
             raise UnavailableError(
                 f"No executor of {settings.spark.master} has started within {_WAIT_SECONDS:.0f} s.",
-                "See its page: there may be no worker with so much memory and so many cores free. Check "
-                f"LAKE_EXECUTOR_MEMORY and LAKE_EXECUTOR_CORES. Details: {settings.logs / 'spark.log'}",
+                "See its page, or `kubectl get pods`: no machine may have so much memory and so many cores free. "
+                f"Check LAKE_EXECUTOR_MEMORY and LAKE_EXECUTOR_CORES. Details: {settings.logs / 'spark.log'}",
             )
         if found < wanted:
             log.warning("executors are missing", found=found, asked_for=wanted, master=settings.spark.master)

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from consumer.app.cluster import _ANY, _JUDGE, _MISSING, _SAME, check_deploy_mode, differences
+from consumer.app.cluster import _ANY, _JUDGE, _MISSING, _SAME, check_deploy_mode, check_image, differences
 from lakeproof.errors import UsageError
 
 OURS = dict.fromkeys((*_SAME, *_ANY), "1.0") | {"Python": "3.11"}
@@ -43,3 +43,12 @@ def test_a_driver_that_spark_submit_has_started_elsewhere_is_refused() -> None:
         with pytest.raises(UsageError, match="client mode only") as error:
             check_deploy_mode(refused.get)
         assert "docs/operations/cluster.md" in error.value.hint
+
+
+def test_kubernetes_needs_an_image_for_executors() -> None:
+    check_image("spark://master:7077", {}.get)
+    for name in ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image"):
+        check_image("k8s://https://api:443", {name: "lakeproof-consumer:0.2.0"}.get)
+    with pytest.raises(UsageError, match="spark.kubernetes.container.image") as error:
+        check_image("k8s://https://api:443", {}.get)
+    assert "spark-defaults.conf" in error.value.hint
