@@ -49,6 +49,6 @@ def test_kubernetes_needs_an_image_for_executors() -> None:
     check_image("spark://master:7077", {}.get)
     for name in ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image"):
         check_image("k8s://https://api:443", {name: "lakeproof-consumer:0.2.0"}.get)
-    with pytest.raises(UsageError, match="spark.kubernetes.container.image") as error:
+    with pytest.raises(UsageError, match="executors on Kubernetes are started from") as error:
         check_image("k8s://https://api:443", {}.get)
     assert "spark-defaults.conf" in error.value.hint
