@@ -57,6 +57,14 @@ def test_the_profile_has_a_cluster_and_what_its_machines_share(services: dict[st
         assert services[name]["configs"] == driver["configs"]
 
 
+def test_the_page_starts_what_the_profile_has(compose: dict[str, Any], services: dict[str, Service]) -> None:
+    (block,) = (each for each in blocks("docs/operations/cluster.md", "text") if "docker compose" in each)
+    start, status = (line.split() for line in block.splitlines())
+    assert start[:6] == ["docker", "compose", "--profile", "cluster", "up", "--detach"]
+    assert {*start[6:]} <= compose["services"].keys() | services.keys()
+    assert status[:4] == ["docker", "compose", "exec", start[-1]]
+
+
 def test_its_settings_are_those_of_a_lake_that_all_of_them_reach(
     services: dict[str, Service], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

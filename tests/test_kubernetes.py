@@ -6,6 +6,7 @@ There is no Kubernetes here: the schemas say what it would accept, and the serve
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -19,6 +20,7 @@ import typer
 import yaml
 from tests.chaos.processes import Process, wait_until
 from tests.kubernetes import VERSION, Kubernetes
+from tests.pages import blocks
 from tests.servers import ROOT, SPARK_JARS
 
 from lakeproof.cluster import check_reachable, places_of
@@ -184,6 +186,19 @@ def test_the_image_has_what_pods_of_executors_are_started_with() -> None:
     assert "!deploy/kubernetes/executor.sh" in ignored
 
 
+def test_the_page_names_what_there_is() -> None:
+    (block,) = (each for each in blocks("docs/operations/cluster.md", "text") if "kubectl" in each)
+    build, _, secret, apply = block.splitlines()
+    assert f"--tag {CONTAINER['image']} ." in build
+    assert "--target consumer " in build
+    assert re.search(r"^FROM \S+ AS consumer$", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
+    assert f"generic lakeproof --namespace {KUSTOMIZATION['namespace']}" in secret
+    assert all((ROOT / path).exists() for path in re.findall(r"deploy/[\w./]+", block))
+    assert apply.endswith("--kustomize deploy/kubernetes")
+    page = (ROOT / "docs" / "operations" / "cluster.md").read_text()
+    assert SECRETS.keys() <= {*re.findall(r"`(\w+)`", page.partition("`lakeproof.env` has")[2].partition(".")[0])}
+
+
 def test_masters_of_kubernetes_are_completed_and_others_refused() -> None:
     for text, expected in (
         ("k8s://10.0.0.1:6443", "k8s://https://10.0.0.1:6443"),
@@ -194,6 +209,18 @@ def test_masters_of_kubernetes_are_completed_and_others_refused() -> None:
     for text in ("k8s://", "k8s://ftp://host:1", "k8s://host:port"):
         with pytest.raises(UsageError, match="is not a Spark master"):
             settings_of({"LAKE_SPARK_MASTER": text})
+
+
+def land(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for number in range(4):
+        records = [EVENT | {"event_id": str(1_000 * number + each)} for each in range(1_000)]
+        (folder / f"{number}.json").write_text(json.dumps(records))
+
+
+def kept(process: Process) -> int:
+    """Rows that silver has kept, as the log says."""
+    return sum(line.values["kept"] for line in process.said("silver micro-batch"))
 
 
 @pytest.mark.long
@@ -214,11 +241,6 @@ def test_a_driver_runs_on_executors_that_are_pods(tmp_path: Path) -> None:
     }
     lines = [f"{name} {value}" for name, value in (properties() | elsewhere).items()]
     (folder / "spark-defaults.conf").write_text("\n".join(lines))
-    landing = tmp_path / "home" / "landing" / "events"
-    landing.mkdir(parents=True)
-    for number in range(4):
-        records = [EVENT | {"event_id": str(1_000 * number + each)} for each in range(1_000)]
-        (landing / f"{number}.json").write_text(json.dumps(records))
     path = f"{image}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     secrets = {f"lakeproof:{name}": value for name, value in SECRETS.items()}
     with Kubernetes(tmp_path / "pods", path, secrets, KUSTOMIZATION["namespace"], "consumer-7f") as kubernetes:
@@ -237,13 +259,16 @@ def test_a_driver_runs_on_executors_that_are_pods(tmp_path: Path) -> None:
             "POD_NAME": kubernetes.driver,
         }
 
-        command = [sys.executable, "-m", "consumer", "run", "events", "--available-now"]
+        command = [sys.executable, "-m", "consumer", "run", "events", "--trigger", "1 second"]
         with Process(command, os.environ | variables, tmp_path / "output") as process:
-            assert wait_until(lambda: bool(process.said("executors")) or not process.alive, _PATIENCE), process.text()
-            assert process.alive, process.text()
+            # It begins before anything has landed: tasks of an empty micro-batch need no Python of the driver.
+            assert wait_until(lambda: bool(process.said("started")) or not process.alive, _PATIENCE), process.text()
             killed = kubernetes.executors()[0].process
             assert killed is not None
             killed.kill()
+            land(tmp_path / "home" / "landing" / "events")
+            assert wait_until(lambda: kept(process) == 4_000 or not process.alive, _PATIENCE, 0.5), process.text()
+            process.signal_itself(signal.SIGTERM)
             assert process.wait(_PATIENCE) == 0, process.text()
         logs = process.text() + "".join(log.read_text() for log in kubernetes.folder.glob("*.log"))
         verified = subprocess.run(

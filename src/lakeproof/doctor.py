@@ -84,7 +84,8 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None,
     needs_contracts = lake and program is not Program.READER
     checks = [Check("contracts", lambda: _contracts(settings.contracts))] * needs_contracts
     locations = {_LANDING: landing or settings.landing.uri} if lake else {}
-    if lake and program is not Program.PRODUCER:
+    # With a REST catalog, the setting is a name, and its server says where tables are.
+    if lake and program is not Program.PRODUCER and settings.catalog.kind == "sql":
         locations["warehouse"] = settings.catalog.warehouse_uri
     if program is Program.CONSUMER:
         locations["checkpoints"] = settings.state.checkpoints

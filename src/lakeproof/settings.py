@@ -322,6 +322,13 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
         alias="LAKE_CATALOG_CREDENTIAL",
         description="CLIENT_ID:SECRET for a REST catalog, with which tokens are requested (OAuth2)",
     )
+    sigv4: str | None = Field(
+        None,
+        pattern="^[a-z0-9-]+$",
+        alias="LAKE_CATALOG_SIGV4",
+        description="service of AWS for which requests to a REST catalog are signed, glue or s3tables, with the keys "
+        "and the region for S3; none: they are not signed",
+    )
     oauth2_uri: Annotated[str, _checked(_web)] | None = Field(
         None,
         alias="LAKE_CATALOG_OAUTH2_URI",
@@ -352,7 +359,7 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
                 )
             return uri
 
-    @field_validator("token", "credential", "oauth2_uri", "scope", "token_exchange")
+    @field_validator("token", "credential", "sigv4", "oauth2_uri", "scope", "token_exchange")
     @classmethod
     def _is_of_rest(cls, value: Any, info: ValidationInfo) -> Any:
         if value is None or value is True:
@@ -360,13 +367,16 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
         with _refusal():
             if info.data.get("kind") != "rest":
                 raise UsageError("it is for a REST catalog only.", "Set LAKE_CATALOG to rest, or leave it unset.")
+            others = {"LAKE_CATALOG_TOKEN": "token", "LAKE_CATALOG_CREDENTIAL": "credential"}
+            if info.field_name in ("credential", "sigv4"):
+                for variable, other in others.items():
+                    if info.field_name != other and info.data.get(other):
+                        raise UsageError(f"{variable} is set, too.", "Set one of them.")
             if info.field_name == "credential":
-                if info.data.get("token"):
-                    raise UsageError("LAKE_CATALOG_TOKEN is set, too.", "Set one of them.")
                 if not all(value.get_secret_value().partition(":")):
                     raise UsageError("expected CLIENT_ID:SECRET.", "Write both, with a colon between them.")
             # One that was refused is not in the data, and is what is reported.
-            elif info.field_name != "token" and info.data.get("credential", value) is None:
+            elif info.field_name not in ("token", "sigv4") and info.data.get("credential", value) is None:
                 raise UsageError(
                     "it is for LAKE_CATALOG_CREDENTIAL, which is not set.", "Set that as well, or leave it unset."
                 )

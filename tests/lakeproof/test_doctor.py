@@ -160,6 +160,13 @@ def test_a_catalog_that_does_not_answer(settings):
     assert "hush" not in str(error)
 
 
+def test_the_warehouse_of_a_rest_catalog_is_no_folder(settings):
+    own = {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": "http://127.0.0.1:1", "LAKE_WAREHOUSE": "name"}
+    names = [check.name for check in checks_for(changed(settings, **own), Program.CONSUMER)]
+    assert "warehouse" not in names
+    assert "catalog" in names
+
+
 def test_the_producer_is_asked_for_its_own_target(settings, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UnavailableError):

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from tests.lakes import changed
-from tests.rest_login import CLIENT, SECRET, TOKEN_PATHS, LoginProxy
+from tests.rest_login import CLIENT, SECRET, TOKEN_PATHS, LoginProxy, SignedProxy
 from tests.servers import RestCatalogServer
 
-from lakeproof.catalog import open_catalog, pyiceberg_properties, spark_properties
+from lakeproof.catalog import io_for_tasks, open_catalog, pyiceberg_properties, spark_properties
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings, settings_of
 
@@ -51,6 +53,13 @@ def test_both_clients_get_the_login() -> None:
         ({**REST, "LAKE_CATALOG_TOKEN_EXCHANGE": "false"}, "LAKE_CATALOG_TOKEN_EXCHANGE: it is for LAKE_CATALOG_CRE"),
         ({"LAKE_CATALOG_TOKEN_EXCHANGE": "false"}, "LAKE_CATALOG_TOKEN_EXCHANGE: it is for a REST catalog only"),
         ({**REST, "LAKE_CATALOG_CREDENTIAL": "me", "LAKE_CATALOG_SCOPE": "a"}, "CREDENTIAL: expected CLIENT_ID:SECRET"),
+        ({**REST, "LAKE_CATALOG_SIGV4": "glue", "LAKE_CATALOG_TOKEN": "t"}, "LAKE_CATALOG_TOKEN is set, too"),
+        (
+            {**REST, "LAKE_CATALOG_SIGV4": "glue", "LAKE_CATALOG_CREDENTIAL": "a:b"},
+            "LAKE_CATALOG_CREDENTIAL is set, to",
+        ),
+        ({**REST, "LAKE_CATALOG_SIGV4": "glue", "LAKE_CATALOG_SCOPE": "a"}, "LAKE_CATALOG_SCOPE: it is for LAKE_C"),
+        ({"LAKE_CATALOG_SIGV4": "glue"}, "LAKE_CATALOG_SIGV4: it is for a REST catalog only"),
         ({**REST, "LAKE_CATALOG_OAUTH2_URI": "idp"}, "LAKE_CATALOG_OAUTH2_URI: 'idp' is not the address"),
     ],
 )
@@ -91,3 +100,45 @@ def test_a_token_is_enough(login: LoginProxy, lake_settings: Settings) -> None:
     settings = changed(lake_settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=login.uri, LAKE_CATALOG_TOKEN=token)
     assert open_catalog(settings).list_namespaces() == []
     assert not login.grants
+
+
+SIGNED = {
+    "LAKE_CATALOG_SIGV4": "glue",
+    "AWS_REGION": "eu-central-1",
+    "AWS_ACCESS_KEY_ID": "id",
+    "AWS_SECRET_ACCESS_KEY": "secret-of-glue",
+    "AWS_SESSION_TOKEN": "token-of-glue",
+}
+
+
+def test_all_clients_get_what_they_sign_with() -> None:
+    settings = settings_of(REST | SIGNED)
+    of_pyiceberg, of_spark = pyiceberg_properties(settings), spark_properties(settings)
+    signing = {"rest.signing-name": "glue", "rest.signing-region": "eu-central-1"}
+    keys = {"access-key-id": "id", "secret-access-key": "secret-of-glue", "session-token": "token-of-glue"}
+    expected = signing | {"rest.sigv4-enabled": "true"} | {f"client.{name}": value for name, value in keys.items()}
+    assert expected.items() <= of_pyiceberg.items()
+    expected = signing | {"rest.auth.type": "sigv4"} | {f"rest.{name}": value for name, value in keys.items()}
+    assert {f"spark.sql.catalog.lake.{name}": value for name, value in expected.items()}.items() <= of_spark.items()
+    assert "rest.auth.type" not in pyiceberg_properties(settings_of(REST))
+    without = settings_of(REST | {"LAKE_CATALOG_SIGV4": "glue"})  # clients find the keys themselves
+    assert not [name for name in pyiceberg_properties(without) if "access-key" in name]
+
+
+def test_a_request_is_signed(start_rest_catalog: Callable[..., RestCatalogServer], lake_settings: Settings) -> None:
+    server = start_rest_catalog(lake_settings.home / "rest", (lake_settings.home / "warehouse").as_uri())
+    proxy = SignedProxy(server.uri, "glue", "eu-central-1", "id", "secret-of-glue")
+    own = SIGNED | {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": proxy.uri, "LAKE_WAREHOUSE": None}
+    catalog = open_catalog(changed(lake_settings, **own))
+    catalog.create_namespace("bronze", {"why": "a body that is signed as well"})
+    assert catalog.list_namespaces() == [("bronze",)]
+    assert proxy.clients["refused"] == 0
+    assert proxy.clients.total() > 2
+    table = catalog.create_table("bronze.t", Schema(NestedField(1, "n", LongType(), required=False)))
+    assert "secret-of-glue" in str(table.io.properties)
+    assert "-of-glue" not in str(io_for_tasks(table.io).properties)
+    for wrong in ({"AWS_SECRET_ACCESS_KEY": "other"}, {"AWS_REGION": "us-east-1"}, {"LAKE_CATALOG_SIGV4": "s3tables"}):
+        with pytest.raises(UnavailableError) as refused:
+            open_catalog(changed(lake_settings, **own | wrong))
+        assert "signature does not match" in refused.value.message
+    proxy.close()

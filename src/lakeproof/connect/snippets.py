@@ -111,6 +111,8 @@ def _duckdb(settings: Settings, table: str, served: bool) -> str:
         if login:
             secrets.append(f"CREATE SECRET lake_login (TYPE iceberg, {', '.join(login)});")
         authorization = "SECRET lake_login" if login else "AUTHORIZATION_TYPE 'none'"
+        if found.catalog.sigv4:  # DuckDB finds service and region in the name of the host
+            authorization = "AUTHORIZATION_TYPE 'sigv4', SECRET lake_s3"
         endpoint = quoted(settings.catalog.uri)
         attach = f"ATTACH {quoted(name)} AS {CATALOG} (TYPE iceberg, ENDPOINT {endpoint}, {authorization});"
     lines = [
