@@ -258,7 +258,7 @@ def uses_s3(settings: Settings) -> bool:
     uris = (settings.landing.uri, settings.catalog.warehouse_uri, settings.state.checkpoints)
     if "s3" in {scheme_of(uri) for uri in uris}:
         return True
-    return settings.catalog.kind == "rest" and bool(settings.s3.access_key_id or settings.catalog.sigv4)
+    return settings.catalog.kind == "rest" and settings.s3.access_key_id is not None
 
 
 def _rest_warehouse(settings: Settings) -> dict[str, str]:

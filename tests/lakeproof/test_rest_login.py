@@ -11,6 +11,7 @@ from tests.rest_login import CLIENT, SECRET, TOKEN_PATHS, LoginProxy, SignedProx
 from tests.servers import RestCatalogServer
 
 from lakeproof.catalog import io_for_tasks, open_catalog, pyiceberg_properties, spark_properties
+from lakeproof.connect.snippets import Client, snippet
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings, settings_of
 
@@ -115,14 +116,19 @@ def test_all_clients_get_what_they_sign_with() -> None:
     settings = settings_of(REST | SIGNED)
     of_pyiceberg, of_spark = pyiceberg_properties(settings), spark_properties(settings)
     signing = {"rest.signing-name": "glue", "rest.signing-region": "eu-central-1"}
-    keys = {"access-key-id": "id", "secret-access-key": "secret-of-glue", "session-token": "token-of-glue"}
-    expected = signing | {"rest.sigv4-enabled": "true"} | {f"client.{name}": value for name, value in keys.items()}
+    names = {"access-key-id": "id", "secret-access-key": "secret-of-glue", "session-token": "token-of-glue"}
+    expected = signing | {"rest.sigv4-enabled": "true"} | {f"client.{name}": value for name, value in names.items()}
     assert expected.items() <= of_pyiceberg.items()
-    expected = signing | {"rest.auth.type": "sigv4"} | {f"rest.{name}": value for name, value in keys.items()}
+    expected = signing | {"rest.auth.type": "sigv4"} | {f"rest.{name}": value for name, value in names.items()}
     assert {f"spark.sql.catalog.lake.{name}": value for name, value in expected.items()}.items() <= of_spark.items()
     assert "rest.auth.type" not in pyiceberg_properties(settings_of(REST))
     without = settings_of(REST | {"LAKE_CATALOG_SIGV4": "glue"})  # clients find the keys themselves
     assert not [name for name in pyiceberg_properties(without) if "access-key" in name]
+    for each, keys in ((settings, "KEY_ID"), (without, "PROVIDER credential_chain")):
+        of_duckdb = snippet(each, Client.DUCKDB, "bronze.events", served=False)
+        assert "ENDPOINT 'http://catalog', AUTHORIZATION_TYPE 'sigv4', SECRET lake_s3)" in of_duckdb
+        assert f"SECRET lake_s3 (TYPE s3, REGION '{each.s3.region}', {keys}" in of_duckdb
+        assert "secret-of-glue" not in of_duckdb
 
 
 def test_a_request_is_signed(start_rest_catalog: Callable[..., RestCatalogServer], lake_settings: Settings) -> None:
