@@ -20,6 +20,7 @@ from tests.pages import blocks
 from tests.servers import ROOT, SPARK_JARS, Minio, PostgresServer, answers, free_port
 
 from lakeproof.cluster import check_reachable, places_of
+from lakeproof.errors import UsageError
 from lakeproof.settings import VARIABLES, load_settings, settings_of
 from lakeproof.storage import open_storage
 from reader.connect import connect
@@ -77,6 +78,17 @@ def test_its_settings_are_those_of_a_lake_that_all_of_them_reach(
     (path,) = (block for block in blocks("docs/operations/cluster.md", "sh") if "export LAKE_EXECUTORS" in block)
     changed = {line.split("=")[0].removeprefix("export ") for line in path.splitlines() if line.startswith("export")}
     assert changed <= services["consumer-cluster"]["environment"].keys()
+
+
+def test_every_variable_of_ours_is_a_setting(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        ours = {variable for variable in service.get("environment") or {} if variable.startswith("LAKE_")}
+        assert ours <= VARIABLES, name
+    misspelt = {"LAKE_SPARK_MASTR": "spark://spark-master:7077"}
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(UsageError, match="is not a setting") as refused:
+        patch.setenv(*misspelt.popitem())
+        load_settings()
+    assert "LAKE_SPARK_MASTER" in refused.value.hint
 
 
 def test_its_commands_are_those_that_the_tests_of_a_cluster_run(services: dict[str, Service]) -> None:
