@@ -80,13 +80,12 @@ def test_its_settings_are_those_of_a_lake_that_all_of_them_reach(
     assert changed <= services["consumer-cluster"]["environment"].keys()
 
 
-def test_every_variable_of_ours_is_a_setting(compose: dict[str, Any]) -> None:
+def test_every_variable_of_ours_is_a_setting(compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, service in compose["services"].items():
         ours = {variable for variable in service.get("environment") or {} if variable.startswith("LAKE_")}
         assert ours <= VARIABLES, name
-    misspelt = {"LAKE_SPARK_MASTR": "spark://spark-master:7077"}
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(UsageError, match="is not a setting") as refused:
-        patch.setenv(*misspelt.popitem())
+    monkeypatch.setenv("LAKE_SPARK_MASTR", "spark://spark-master:7077")
+    with pytest.raises(UsageError, match="is not a setting") as refused:
         load_settings()
     assert "LAKE_SPARK_MASTER" in refused.value.hint
 
