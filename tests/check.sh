@@ -8,7 +8,7 @@ source "$(dirname "$0")/../deploy/common.sh"
 "$BIN/ruff" format --check .
 "$BIN/mypy"
 "$BIN/lint-imports"
-"$BIN/shellcheck" {benchmarks,deploy,deploy/demo,docs,tests,tests/chaos}/*.sh src/native-judge/lock.sh .ci/run
+"$BIN/shellcheck" {benchmarks,deploy,deploy/{demo,kubernetes},docs,tests,tests/chaos}/*.sh src/native-judge/lock.sh .ci/run
 # The target folder is that of setup.sh, and so is the profile: less is compiled.
 native=(--manifest-path src/native-judge/Cargo.toml)
 ! command -v cargo >/dev/null || src/native-judge/lock.sh

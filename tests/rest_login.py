@@ -1,14 +1,20 @@
-"""A REST catalog that wants a login, in front of one that does not."""
+"""A REST catalog that wants a login or signed requests, in front of one that does not."""
 
+import hashlib
 import http
+import io
 import itertools
 import json
+import re
 import time
 from base64 import b64decode
 from collections import Counter
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs
 
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from tests.lost_answers import RestProxy
 
 CLIENT, SECRET, SCOPE = "lakeproof", "secret-of-lakeproof", "PRINCIPAL_ROLE:ALL"
@@ -98,6 +104,60 @@ class LoginProxy(RestProxy):
         token = {"access_token": self.new_token(), "token_type": "bearer", "expires_in": int(self._seconds)}
         issued = {"issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "scope": SCOPE}
         _answer(request, http.HTTPStatus.OK, token | issued)
+
+
+_SIGNED = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=([^/]+)/\d{8}/([\w-]+)/([\w-]+)/aws4_request, ?"
+    r"SignedHeaders=([\w;-]+), ?Signature=([0-9a-f]{64})"
+)
+
+
+class SignedProxy(RestProxy):
+    """Refuses requests that are not signed with a key for a service and a region, as AWS does.
+
+    Attributes
+    ----------
+    clients : Counter
+        Requests that were accepted, by the beginning of the client's name; and those that were refused, as ``refused``.
+    """
+
+    def __init__(self, uri: str, service: str, region: str, key_id: str, secret: str) -> None:
+        self.clients: Counter[str] = Counter()
+        self._scope = (key_id, region, service)
+        self._auth = SigV4Auth(Credentials(key_id, secret), service, region)
+        super().__init__(uri, lambda _: None)
+
+    def _forward(self, request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        if self._is_signed(request, body):
+            self.clients[(request.headers.get("User-Agent") or "").partition("/")[0]] += 1
+            request.rfile = io.BytesIO(body)
+            super()._forward(request)
+            return
+        self.clients["refused"] += 1
+        message = {"message": "The request signature does not match", "type": "ForbiddenException", "code": 403}
+        _answer(request, http.HTTPStatus.FORBIDDEN, {"error": message})
+
+    def _is_signed(self, request: BaseHTTPRequestHandler, body: bytes) -> bool:
+        found = _SIGNED.fullmatch(request.headers.get("Authorization") or "")
+        if not found or found.groups()[:3] != self._scope:
+            return False
+        headers = {name: request.headers[name] for name in found[4].split(";")}
+        path, _, query = request.path.partition("?")
+        signed = AWSRequest(request.command, f"{self.uri}{path}?{query}", headers, body)
+        signed.context["timestamp"] = request.headers["X-Amz-Date"]
+        names = self._auth.headers_to_sign(signed)
+        canonical = (
+            request.command,
+            self._auth._normalize_url_path(path),
+            "&".join(sorted(query.split("&"))),
+            self._auth.canonical_headers(names) + "\n",
+            self._auth.signed_headers(names),
+            # Iceberg's header has the same hash in another encoding.
+            hashlib.sha256(body).hexdigest(),
+        )
+        text = self._auth.string_to_sign(signed, "\n".join(canonical))
+        return bool(self._auth.signature(text, signed) == found[5])
 
 
 def _answer(request: BaseHTTPRequestHandler, status: int, content: object) -> None:

@@ -151,7 +151,7 @@ def test_the_page_starts_master_and_workers_as_they_are_started_here(cluster: Cl
                 assert options[name] == value
             elif name.startswith("--"):
                 assert name in options
-    (wheel,) = blocks(PAGE, "text")
+    wheel = next(block for block in blocks(PAGE, "text") if "pip install" in block)
     assert f"lakeproof-{version('lakeproof')}-py3-none-any.whl[consumer]" in wheel
 
 

@@ -390,6 +390,7 @@ PRIVATE_ROOMS = {
     "consumer/iceberg": "tests/consumer/iceberg/test_contracts.py",
     "consumer/app/cluster.py": "tests/consumer/app/test_contracts.py",
     "consumer/app/session.py": "tests/consumer/app/test_contracts.py",
+    "consumer/sources/files/stream.py": "tests/consumer/app/test_contracts.py",
     "collector/server.py": "tests/collector/test_contracts.py",
 }
 """What may use a library beyond its public interface, and the tests that say what it relies on."""

@@ -196,6 +196,9 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     database = settings.catalog.uri
     if settings.catalog.kind == "rest":
         own = {"uri": database} | _rest_warehouse(settings) | rest_login(settings)
+        if settings.catalog.sigv4:  # under the names of PyIceberg
+            own |= {"rest.sigv4-enabled": "true"}
+            own |= _keys(settings.s3, "client.access-key-id", "client.secret-access-key", "client.session-token")
     else:
         uri = database.replace("postgresql://", "postgresql+psycopg://", 1)
         own = {"uri": uri, "warehouse": settings.catalog.warehouse_uri}
@@ -279,6 +282,10 @@ def rest_login(settings: Settings) -> dict[str, str]:
     own = settings.catalog
     if own.token:
         return {"token": own.token.get_secret_value()}
+    if own.sigv4:
+        signing = {"rest.auth.type": "sigv4", "rest.auth.sigv4.delegate-auth-type": "none"}
+        signing |= {"rest.signing-name": own.sigv4, "rest.signing-region": settings.s3.region}
+        return signing | _keys(settings.s3, "rest.access-key-id", "rest.secret-access-key", "rest.session-token")
     if not own.credential:
         return {}
     login = {

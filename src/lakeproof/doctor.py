@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -83,7 +84,8 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None,
     needs_contracts = lake and program is not Program.READER
     checks = [Check("contracts", lambda: _contracts(settings.contracts))] * needs_contracts
     locations = {_LANDING: landing or settings.landing.uri} if lake else {}
-    if lake and program is not Program.PRODUCER:
+    # With a REST catalog, the setting is a name, and its server says where tables are.
+    if lake and program is not Program.PRODUCER and settings.catalog.kind == "sql":
         locations["warehouse"] = settings.catalog.warehouse_uri
     if program is Program.CONSUMER:
         locations["checkpoints"] = settings.state.checkpoints
@@ -105,6 +107,38 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None,
     if lake and program is not Program.PRODUCER:
         checks.append(_catalog(settings, program))
     return checks
+
+
+def checks_of_streams(settings: Settings, program: Program) -> list[Check]:
+    """Checks of where the files of each stream land. They read contracts and ledgers, so no program makes them."""
+    if program is Program.COLLECTOR:
+        return []
+    streams = sorted(file.stem for file in settings.contracts.glob("*.yaml"))
+    return [Check(f"{_LANDING} of {stream}", partial(_stream, settings, stream, program)) for stream in streams]
+
+
+def _stream(settings: Settings, stream: str, program: Program) -> str:
+    from lakeproof.landing.zone import landing_zone
+
+    zone = landing_zone(settings, stream)
+    if scheme_of(zone.root) == "s3":
+        from lakeproof.storage.s3 import check_bucket
+
+        check_bucket(zone.root, zone.s3)
+        return zone.root
+    path = local_path(zone.root)
+    if program is Program.PRODUCER and not zone.is_own:
+        _writable(path)
+    elif not path.exists():
+        if zone.is_own:  # below LAKE_LANDING, the first file makes it
+            raise UnavailableError(
+                f"There is no folder {path}, where {zone.given_by} says that files of {stream} land.",
+                "Create or mount it, or correct the address.",
+            )
+        return f"{zone.root}, not there yet"
+    elif not (path.is_dir() and os.access(path, os.R_OK | os.X_OK)):
+        raise UnavailableError(f"Cannot list {path}, where files of {stream} land.", "Check its permissions.")
+    return zone.root
 
 
 def _asked_for_port(settings: Settings) -> bool:

@@ -40,7 +40,7 @@ CLICKSTREAM = "clickstream"  # name of the stream of the collector
 _OTHERS = {"LAKE_DEMO"}  # names that are used by scripts only
 _MASTER = re.compile(
     r"local(\[([1-9]\d*|\*)(, *[1-9]\d*)?\])?|local-cluster\[\d+, *\d+, *\d+\]"
-    r"|spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*|yarn|k8s://\S+"
+    r"|spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*|yarn|k8s://(https?://)?[^/\s:]+(:\d+)?(/\S*)?"
 )
 _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
 _SHORTCUTS = ("archive", "files", "gateway", "workers")
@@ -78,9 +78,10 @@ def _checked(check: Callable[[str], Any]) -> BeforeValidator:
 def _master(text: str) -> str:
     if not _MASTER.fullmatch(text):
         raise UsageError(
-            f"{text!r} is not a Spark master.", "Write local[*], local[4], spark://HOST:PORT, yarn or k8s://ADDRESS."
+            f"{text!r} is not a Spark master.", "Write local[*], local[4], spark://HOST:PORT, yarn or k8s://HOST:PORT."
         )
-    return text
+    # As spark-submit completes it: without a scheme, Spark's client of Kubernetes would try both.
+    return re.sub(r"^k8s://(?!https?://)", "k8s://https://", text)
 
 
 def _memory(text: str) -> str:
@@ -321,6 +322,13 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
         alias="LAKE_CATALOG_CREDENTIAL",
         description="CLIENT_ID:SECRET for a REST catalog, with which tokens are requested (OAuth2)",
     )
+    sigv4: str | None = Field(
+        None,
+        pattern="^[a-z0-9-]+$",
+        alias="LAKE_CATALOG_SIGV4",
+        description="service of AWS for which requests to a REST catalog are signed, glue or s3tables, with the keys "
+        "and the region for S3; none: they are not signed",
+    )
     oauth2_uri: Annotated[str, _checked(_web)] | None = Field(
         None,
         alias="LAKE_CATALOG_OAUTH2_URI",
@@ -351,19 +359,27 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
                 )
             return uri
 
-    @field_validator("token", "credential", "oauth2_uri", "scope")
+    @field_validator("token", "credential", "sigv4", "oauth2_uri", "scope", "token_exchange")
     @classmethod
     def _is_of_rest(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is None:
-            return None
+        if value is None or value is True:
+            return value
         with _refusal():
             if info.data.get("kind") != "rest":
                 raise UsageError("it is for a REST catalog only.", "Set LAKE_CATALOG to rest, or leave it unset.")
+            others = {"LAKE_CATALOG_TOKEN": "token", "LAKE_CATALOG_CREDENTIAL": "credential"}
+            if info.field_name in ("credential", "sigv4"):
+                for variable, other in others.items():
+                    if info.field_name != other and info.data.get(other):
+                        raise UsageError(f"{variable} is set, too.", "Set one of them.")
             if info.field_name == "credential":
-                if info.data.get("token"):
-                    raise UsageError("LAKE_CATALOG_TOKEN is set, too.", "Set one of them.")
                 if not all(value.get_secret_value().partition(":")):
                     raise UsageError("expected CLIENT_ID:SECRET.", "Write both, with a colon between them.")
+            # One that was refused is not in the data, and is what is reported.
+            elif info.field_name not in ("token", "sigv4") and info.data.get("credential", value) is None:
+                raise UsageError(
+                    "it is for LAKE_CATALOG_CREDENTIAL, which is not set.", "Set that as well, or leave it unset."
+                )
         return value
 
     @property

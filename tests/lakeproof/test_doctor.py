@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.lakes import changed
 
-from lakeproof.doctor import Program, check_environment, checks_for, examine
+from lakeproof.doctor import Program, check_environment, checks_for, checks_of_streams, examine
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.settings import S3Settings, Settings
 
@@ -160,10 +160,67 @@ def test_a_catalog_that_does_not_answer(settings):
     assert "hush" not in str(error)
 
 
+def test_the_warehouse_of_a_rest_catalog_is_no_folder(settings):
+    own = {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": "http://127.0.0.1:1", "LAKE_WAREHOUSE": "name"}
+    names = [check.name for check in checks_for(changed(settings, **own), Program.CONSUMER)]
+    assert "warehouse" not in names
+    assert "catalog" in names
+
+
 def test_the_producer_is_asked_for_its_own_target(settings, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UnavailableError):
         check_environment(settings, Program.PRODUCER, landing=(tmp_path / "file" / "x").as_uri())
+
+
+CONTRACTS = Path(__file__).parents[2] / "contracts"
+OF_EVENTS = "landing zone of events"
+
+
+def found_of_streams(settings, program=Program.CONSUMER):
+    """What is said of where each stream lands, and whether it is an error."""
+    findings = list(examine(checks_of_streams(settings, program)))
+    assert all(finding.error.hint for finding in findings if finding.error)
+    return {finding.check.name: (finding.error is not None, finding.detail) for finding in findings}
+
+
+def with_landing(settings, folder, server, **changes):
+    """Settings with one contract, whose stream lands at an address of its own."""
+    folder.mkdir()
+    text = (CONTRACTS / "events.yaml").read_text()
+    (folder / "events.yaml").write_text(text + f"servers:\n  - {{server: landing, {server}}}\n")
+    return changed(settings, LAKE_CONTRACTS=folder, **changes)
+
+
+@pytest.mark.parametrize("program", [Program.CONSUMER, Program.READER, Program.PRODUCER])
+def test_each_stream_lands_somewhere_that_a_program_can_reach(settings, program):
+    found = found_of_streams(settings, program)
+    assert found.keys() == {f"landing zone of {path.stem}" for path in CONTRACTS.glob("*.yaml")}
+    assert not [name for name, (failed, _) in found.items() if failed]
+    landing = settings.home / "landing" / "events"
+    landing.parent.mkdir(parents=True)
+    landing.write_text("no folder")
+    assert found_of_streams(settings, program)[OF_EVENTS][0]
+    assert found_of_streams(settings, Program.COLLECTOR) == {}
+
+
+def test_a_folder_of_somebody_else_must_be_there_and_is_not_written(settings, tmp_path):
+    others = with_landing(settings, tmp_path / "contracts", f"type: local, path: {tmp_path / 'others'}")
+    for program in (Program.CONSUMER, Program.PRODUCER):
+        failed, detail = found_of_streams(others, program)[OF_EVENTS]
+        assert (failed, "where the contract says that files of events land" in detail) == (True, True)
+    (tmp_path / "others").mkdir()
+    assert found_of_streams(others, Program.PRODUCER) == {OF_EVENTS: (False, (tmp_path / "others").as_uri())}
+    assert list((tmp_path / "others").iterdir()) == []
+
+
+@pytest.mark.s3
+def test_a_bucket_of_somebody_else_must_be_there(s3_lake_settings, tmp_path):
+    server = "type: s3, location: 's3://no-such-bucket/exports'"
+    found = found_of_streams(with_landing(s3_lake_settings, tmp_path / "contracts", server))
+    assert found[OF_EVENTS][0]
+    assert "no-such-bucket" in found[OF_EVENTS][1]
+    assert not any(failed for failed, _ in found_of_streams(s3_lake_settings).values())
 
 
 def test_the_doctor_goes_on_after_a_failure(settings, tmp_path):

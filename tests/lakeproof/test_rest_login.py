@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from tests.lakes import changed
-from tests.rest_login import CLIENT, SECRET, TOKEN_PATHS, LoginProxy
+from tests.rest_login import CLIENT, SECRET, TOKEN_PATHS, LoginProxy, SignedProxy
 from tests.servers import RestCatalogServer
 
-from lakeproof.catalog import open_catalog, pyiceberg_properties, spark_properties
+from lakeproof.catalog import io_for_tasks, open_catalog, pyiceberg_properties, spark_properties
+from lakeproof.connect.snippets import Client, snippet
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings, settings_of
 
@@ -46,6 +49,18 @@ def test_both_clients_get_the_login() -> None:
         ({"LAKE_CATALOG_TOKEN": "t"}, "LAKE_CATALOG_TOKEN: it is for a REST catalog only"),
         ({**REST, "LAKE_CATALOG_CREDENTIAL": "me"}, "expected CLIENT_ID:SECRET"),
         ({**REST, "LAKE_CATALOG_CREDENTIAL": "me:it", "LAKE_CATALOG_TOKEN": "t"}, "LAKE_CATALOG_TOKEN is set, too"),
+        ({**REST, "LAKE_CATALOG_OAUTH2_URI": "https://idp/token"}, "LAKE_CATALOG_OAUTH2_URI: it is for LAKE_C"),
+        ({**REST, "LAKE_CATALOG_TOKEN": "t", "LAKE_CATALOG_SCOPE": "a"}, "LAKE_CATALOG_SCOPE: it is for LAKE_C"),
+        ({**REST, "LAKE_CATALOG_TOKEN_EXCHANGE": "false"}, "LAKE_CATALOG_TOKEN_EXCHANGE: it is for LAKE_CATALOG_CRE"),
+        ({"LAKE_CATALOG_TOKEN_EXCHANGE": "false"}, "LAKE_CATALOG_TOKEN_EXCHANGE: it is for a REST catalog only"),
+        ({**REST, "LAKE_CATALOG_CREDENTIAL": "me", "LAKE_CATALOG_SCOPE": "a"}, "CREDENTIAL: expected CLIENT_ID:SECRET"),
+        ({**REST, "LAKE_CATALOG_SIGV4": "glue", "LAKE_CATALOG_TOKEN": "t"}, "LAKE_CATALOG_TOKEN is set, too"),
+        (
+            {**REST, "LAKE_CATALOG_SIGV4": "glue", "LAKE_CATALOG_CREDENTIAL": "a:b"},
+            "LAKE_CATALOG_CREDENTIAL is set, to",
+        ),
+        ({**REST, "LAKE_CATALOG_SIGV4": "glue", "LAKE_CATALOG_SCOPE": "a"}, "LAKE_CATALOG_SCOPE: it is for LAKE_C"),
+        ({"LAKE_CATALOG_SIGV4": "glue"}, "LAKE_CATALOG_SIGV4: it is for a REST catalog only"),
         ({**REST, "LAKE_CATALOG_OAUTH2_URI": "idp"}, "LAKE_CATALOG_OAUTH2_URI: 'idp' is not the address"),
     ],
 )
@@ -86,3 +101,50 @@ def test_a_token_is_enough(login: LoginProxy, lake_settings: Settings) -> None:
     settings = changed(lake_settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=login.uri, LAKE_CATALOG_TOKEN=token)
     assert open_catalog(settings).list_namespaces() == []
     assert not login.grants
+
+
+SIGNED = {
+    "LAKE_CATALOG_SIGV4": "glue",
+    "AWS_REGION": "eu-central-1",
+    "AWS_ACCESS_KEY_ID": "id",
+    "AWS_SECRET_ACCESS_KEY": "secret-of-glue",
+    "AWS_SESSION_TOKEN": "token-of-glue",
+}
+
+
+def test_all_clients_get_what_they_sign_with() -> None:
+    settings = settings_of(REST | SIGNED)
+    of_pyiceberg, of_spark = pyiceberg_properties(settings), spark_properties(settings)
+    signing = {"rest.signing-name": "glue", "rest.signing-region": "eu-central-1"}
+    names = {"access-key-id": "id", "secret-access-key": "secret-of-glue", "session-token": "token-of-glue"}
+    expected = signing | {"rest.sigv4-enabled": "true"} | {f"client.{name}": value for name, value in names.items()}
+    assert expected.items() <= of_pyiceberg.items()
+    expected = signing | {"rest.auth.type": "sigv4"} | {f"rest.{name}": value for name, value in names.items()}
+    assert {f"spark.sql.catalog.lake.{name}": value for name, value in expected.items()}.items() <= of_spark.items()
+    assert "rest.auth.type" not in pyiceberg_properties(settings_of(REST))
+    without = settings_of(REST | {"LAKE_CATALOG_SIGV4": "glue"})  # clients find the keys themselves
+    assert not [name for name in pyiceberg_properties(without) if "access-key" in name]
+    for each, keys in ((settings, "KEY_ID"), (without, "PROVIDER credential_chain")):
+        of_duckdb = snippet(each, Client.DUCKDB, "bronze.events", served=False)
+        assert "ENDPOINT 'http://catalog', AUTHORIZATION_TYPE 'sigv4', SECRET lake_s3)" in of_duckdb
+        assert f"SECRET lake_s3 (TYPE s3, REGION '{each.s3.region}', {keys}" in of_duckdb
+        assert "secret-of-glue" not in of_duckdb
+
+
+def test_a_request_is_signed(start_rest_catalog: Callable[..., RestCatalogServer], lake_settings: Settings) -> None:
+    server = start_rest_catalog(lake_settings.home / "rest", (lake_settings.home / "warehouse").as_uri())
+    proxy = SignedProxy(server.uri, "glue", "eu-central-1", "id", "secret-of-glue")
+    own = SIGNED | {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": proxy.uri, "LAKE_WAREHOUSE": None}
+    catalog = open_catalog(changed(lake_settings, **own))
+    catalog.create_namespace("bronze", {"why": "a body that is signed as well"})
+    assert catalog.list_namespaces() == [("bronze",)]
+    assert proxy.clients["refused"] == 0
+    assert proxy.clients.total() > 2
+    table = catalog.create_table("bronze.t", Schema(NestedField(1, "n", LongType(), required=False)))
+    assert "secret-of-glue" in str(table.io.properties)
+    assert "-of-glue" not in str(io_for_tasks(table.io).properties)
+    for wrong in ({"AWS_SECRET_ACCESS_KEY": "other"}, {"AWS_REGION": "us-east-1"}, {"LAKE_CATALOG_SIGV4": "s3tables"}):
+        with pytest.raises(UnavailableError) as refused:
+            open_catalog(changed(lake_settings, **own | wrong))
+        assert "signature does not match" in refused.value.message
+    proxy.close()

@@ -5,7 +5,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -45,6 +46,8 @@ _OF_JARS = "org.apache.iceberg.spark.SparkCatalog"
 _SUBMITTED = {"spark.master": "master", "spark.driver.memory": "driver_memory"}
 """What spark-submit says, and a setting may say otherwise."""
 
+_IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
+
 
 def submitted_gateway() -> JavaGateway | None:
     """The gateway to the JVM of the spark-submit that has started this program; None if none has."""
@@ -60,11 +63,32 @@ def java_property(gateway: JavaGateway, name: str) -> str | None:
     return found
 
 
+def check_deploy_mode(property_of: Callable[[str], str | None]) -> None:
+    """Refuse a driver that spark-submit has started on another machine, where contracts and settings are not."""
+    # On Kubernetes, the driver's pod is in client mode again, with a mark.
+    if property_of("spark.submit.deployMode") == "cluster" or property_of("spark.kubernetes.submitInDriver") == "true":
+        raise UsageError(
+            "spark-submit was given --deploy-mode cluster, but lakeproof runs in client mode only.",
+            "Leave it out, and run spark-submit where contracts and settings are. On Kubernetes, run the consumer in a "
+            "Deployment: see docs/operations/cluster.md.",
+        )
+
+
+def check_image(master: str, property_of: Callable[[str], str | None]) -> None:
+    """Refuse Kubernetes without an image for executors: Spark would go on trying to make pods without one."""
+    if master.startswith("k8s://") and not any(property_of(name) for name in _IMAGES):
+        raise UsageError(
+            f"Spark's properties have no {_IMAGES[0]}, which executors on Kubernetes are started from.",
+            "Set it in spark-defaults.conf in SPARK_CONF_DIR: deploy/kubernetes has one.",
+        )
+
+
 def adopt_submitted() -> None:
     """Make what spark-submit says our settings; refuse what contradicts it, and a JVM that lacks what is fixed."""
     gateway = submitted_gateway()
     if gateway is None:
         return
+    check_deploy_mode(partial(java_property, gateway))
     settings = load_settings()
     own, java = settings.spark, getattr(gateway.jvm, "java.lang.System")
     for name, field in _SUBMITTED.items():
@@ -99,8 +123,8 @@ def check_executors(context: SparkContext, settings: Settings) -> None:
         if not found:
             raise UnavailableError(
                 f"No executor of {settings.spark.master} has started within {_WAIT_SECONDS:.0f} s.",
-                "See its page: there may be no worker with so much memory and so many cores free. Check "
-                f"LAKE_EXECUTOR_MEMORY and LAKE_EXECUTOR_CORES. Details: {settings.logs / 'spark.log'}",
+                "See its page, or `kubectl get pods`: no machine may have so much memory and so many cores free. "
+                f"Check LAKE_EXECUTOR_MEMORY and LAKE_EXECUTOR_CORES. Details: {settings.logs / 'spark.log'}",
             )
         if found < wanted:
             log.warning("executors are missing", found=found, asked_for=wanted, master=settings.spark.master)

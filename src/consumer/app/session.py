@@ -12,6 +12,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from xml.sax.saxutils import quoteattr
@@ -25,7 +26,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from consumer.app.cluster import check_executors, java_property, submitted_gateway
+from consumer.app.cluster import check_executors, check_image, java_property, submitted_gateway
 from consumer.iceberg.jvm import first_cause
 from consumer.iceberg.memory import MEMORY
 from lakeproof.catalog import HIDDEN, spark_properties
@@ -221,6 +222,7 @@ def _session(settings: Settings, conf: SparkConf, gateway: JavaGateway | None) -
     if gateway is None:
         gateway = _launched_apart(conf) if quiet else launch_gateway(conf)  # type: ignore[no-untyped-call]
     if settings.spark.is_remote:
+        check_image(settings.spark.master, partial(java_property, gateway))
         # After the JVM has read Spark's own files: what they say stands.
         conf.setAll([each for each in executor_defaults(settings).items() if java_property(gateway, each[0]) is None])
     context = SparkContext(conf=conf.setAll(list(properties.items())), gateway=gateway)

@@ -21,7 +21,7 @@ from lakeproof.cli.landing import landing_commands
 from lakeproof.cli.move import move
 from lakeproof.cli.setup import init, jars, setup
 from lakeproof.command import application, run, wide_console
-from lakeproof.doctor import Program, checks_for, examine
+from lakeproof.doctor import Program, checks_for, checks_of_streams, examine
 from lakeproof.errors import UsageError
 from lakeproof.settings import VARIABLES, Settings, load_settings
 from lakeproof.settings_help import as_markdown, by_concern, epilog, settings_in_words
@@ -52,11 +52,18 @@ def doctor(
         Program | None, typer.Option("--for", help="Check the requirements of one program only.", show_default=False)
     ] = None,
 ) -> None:
-    """Check the requirements: Java, jars, judge, folders, ports, buckets, catalog. Exits with 1 if a check fails."""
+    """Check the requirements: Java, jars, judge, folders, ports, buckets, catalog, where the files of each stream land.
+
+    Exits with 1 if a check fails.
+    """
     settings = load_settings()
     # Two programs may check the same folder for reading and writing: the later, stricter check is enough.
     order = [program] if program else [Program.READER, Program.CONSUMER, Program.PRODUCER]
-    checks = {check.name: check for each in order for check in checks_for(settings, each)}
+    checks = {
+        check.name: check
+        for each in order
+        for check in (*checks_for(settings, each), *checks_of_streams(settings, each))
+    }
     console = wide_console()
     table = Table("check", "", "found", box=None, pad_edge=False)
     failed = False

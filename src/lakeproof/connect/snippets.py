@@ -7,6 +7,7 @@ from enum import StrEnum
 from lakeproof.catalog import (
     CATALOG,
     duckdb_secret,
+    duckdb_secret_of,
     pyiceberg_properties,
     quoted,
     rest_login,
@@ -111,6 +112,9 @@ def _duckdb(settings: Settings, table: str, served: bool) -> str:
         if login:
             secrets.append(f"CREATE SECRET lake_login (TYPE iceberg, {', '.join(login)});")
         authorization = "SECRET lake_login" if login else "AUTHORIZATION_TYPE 'none'"
+        if found.catalog.sigv4:  # DuckDB finds service and region in the name of the host
+            secrets = secrets or [f"{duckdb_secret_of('lake_s3', found.s3)};"]
+            authorization = "AUTHORIZATION_TYPE 'sigv4', SECRET lake_s3"
         endpoint = quoted(settings.catalog.uri)
         attach = f"ATTACH {quoted(name)} AS {CATALOG} (TYPE iceberg, ENDPOINT {endpoint}, {authorization});"
     lines = [
@@ -183,7 +187,8 @@ def _source(settings: Settings, served: bool) -> str:
 def _packages(settings: Settings, served: bool) -> str:
     """Packages for PyIceberg; pyiceberg-core writes partitioned tables."""
     if served or settings.catalog.kind == "rest":
-        return '"pyiceberg[pyarrow]" pyiceberg-core'
+        signed = ",rest-sigv4" if settings.catalog.sigv4 and not served else ""
+        return f'"pyiceberg[pyarrow{signed}]" pyiceberg-core'
     if settings.catalog.uri.startswith("sqlite:"):
         return '"pyiceberg[pyarrow,sql-sqlite]" pyiceberg-core'
     return '"pyiceberg[pyarrow]" pyiceberg-core sqlalchemy "psycopg[binary]"'

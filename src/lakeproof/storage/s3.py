@@ -42,10 +42,10 @@ def connect(root: str, s3: S3Settings) -> "S3Storage":
 
 
 def check_bucket(uri: str, s3: S3Settings) -> None:
-    """Check that the bucket of `uri` exists and can be listed."""
-    bucket = urlsplit(uri).netloc
-    with _asking(f"Cannot use the bucket {bucket}"):
-        s3_client(s3).list_objects_v2(Bucket=bucket, MaxKeys=1)
+    """Check that the bucket of `uri` exists, and can be listed below the prefix of `uri`."""
+    bucket, prefix = urlsplit(uri).netloc, urlsplit(uri).path.strip("/")
+    with _asking(f"Cannot use the bucket {bucket}"):  # a key may be allowed to list a prefix alone
+        s3_client(s3).list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/" if prefix else "", MaxKeys=1)
 
 
 def remove_prefix(root: str, s3: S3Settings) -> int:

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
-from tests.rest_login import LoginProxy
+from tests.rest_login import LoginProxy, SignedProxy
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.app.application import run_queries
@@ -78,6 +78,23 @@ def on_rest(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     return changed(settings, LAKE_WAREHOUSE=None, **login.settings)
 
 
+def on_signed_rest(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    """A server that wants signed requests, as AWS Glue does."""
+    start: Callable[..., RestCatalogServer] = request.getfixturevalue("start_rest_catalog")
+    server = start(settings.home / "rest", settings.catalog.warehouse_uri, settings.s3)
+    keys = {"AWS_ACCESS_KEY_ID": "id-of-glue", "AWS_SECRET_ACCESS_KEY": "secret-of-glue", "AWS_REGION": "eu-central-1"}
+    proxy = SignedProxy(server.uri, "glue", keys["AWS_REGION"], "id-of-glue", "secret-of-glue")
+    request.addfinalizer(proxy.close)
+    request.addfinalizer(lambda: _check_signed(proxy))
+    own = {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": proxy.uri, "LAKE_CATALOG_SIGV4": "glue"}
+    return changed(settings, LAKE_WAREHOUSE=None, **own, **keys)
+
+
+def _check_signed(proxy: SignedProxy) -> None:
+    assert proxy.clients["refused"] == 0
+    assert len(proxy.clients.keys() - {"refused"}) == 2, proxy.clients  # Spark's and PyIceberg's
+
+
 CATALOGS = {"sqlite": on_sqlite, "postgres": on_postgres, "rest": on_rest}
 
 
@@ -96,11 +113,12 @@ def local_lake(request: pytest.FixtureRequest, lake_settings: Settings) -> Setti
         for storage in ("local", "s3")
         for catalog in CATALOGS
     ]
+    + [pytest.param("signed local", marks=pytest.mark.long)]
 )
 def lake(request: pytest.FixtureRequest) -> Settings:
     catalog, storage = request.param.split()
     settings: Settings = request.getfixturevalue({"local": "lake_settings", "s3": "s3_lake_settings"}[storage])
-    return CATALOGS[catalog](request, settings)
+    return (CATALOGS | {"signed": on_signed_rest})[catalog](request, settings)
 
 
 def land(settings: Settings, name: str, count: int) -> None:

@@ -3,7 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from consumer.app.cluster import _ANY, _JUDGE, _MISSING, _SAME, differences
+from consumer.app.cluster import _ANY, _JUDGE, _MISSING, _SAME, check_deploy_mode, check_image, differences
+from lakeproof.errors import UsageError
 
 OURS = dict.fromkeys((*_SAME, *_ANY), "1.0") | {"Python": "3.11"}
 
@@ -33,3 +34,21 @@ def test_a_native_judge_may_be_missing_unless_it_is_asked_for_but_not_be_another
     assert [line["executor"] for line in logs] == ["a", "a"]
     assert differences("a", OURS, without, "native") is not None
     assert differences("a", OURS, other, "auto") is not None
+
+
+def test_a_driver_that_spark_submit_has_started_elsewhere_is_refused() -> None:
+    for accepted in ({}, {"spark.submit.deployMode": "client"}, {"spark.kubernetes.submitInDriver": "false"}):
+        check_deploy_mode(accepted.get)
+    for refused in ({"spark.submit.deployMode": "cluster"}, {"spark.kubernetes.submitInDriver": "true"}):
+        with pytest.raises(UsageError, match="client mode only") as error:
+            check_deploy_mode(refused.get)
+        assert "docs/operations/cluster.md" in error.value.hint
+
+
+def test_kubernetes_needs_an_image_for_executors() -> None:
+    check_image("spark://master:7077", {}.get)
+    for name in ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image"):
+        check_image("k8s://https://api:443", {name: "lakeproof-consumer:0.2.0"}.get)
+    with pytest.raises(UsageError, match="executors on Kubernetes are started from") as error:
+        check_image("k8s://https://api:443", {}.get)
+    assert "spark-defaults.conf" in error.value.hint

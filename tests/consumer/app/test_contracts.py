@@ -1,20 +1,22 @@
-"""What consumer/app/session.py and cluster.py rely on beyond the public interfaces of Spark and Py4J.
+"""What consumer/app/session.py and cluster.py, and sources/files/stream.py, rely on in Spark and Py4J that is private.
 
 One test for each reliance. If one fails after an upgrade, `LAKE_SPARK_WITHOUT` turns the trick off until it is mended.
 """
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaClass, JavaGateway
 from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql import SparkSession, datasource_internal
+from pyspark.sql.datasource import DataSource, DataSourceReader, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from consumer.iceberg.jvm import java_class
+from consumer.sources.files.stream import _BesideDriver
 from consumer.spreading import register_beside_driver
 
 pytestmark = pytest.mark.spark
@@ -90,6 +92,26 @@ def test_a_data_source_is_registered_with_another_python(spark: SparkSession) ->
     with pytest.raises(Exception, match="/nowhere/python"):
         spark.read.format("with-another-python").load()
     assert spark.sparkContext.pythonExec != "/nowhere/python"
+
+
+def test_rows_of_a_source_are_sent_along_if_its_wrapper_has_them() -> None:
+    """By ``_SimpleStreamReaderWrapper.getCache``; what it does not have, a task would read, in the driver's Python."""
+    import pyspark.sql.streaming.python_streaming_source_runner as runner
+
+    sent = inspect.getsource(runner.partitions_func)
+    assert "isinstance(reader, _SimpleStreamReaderWrapper)" in sent
+    assert "it = reader.getCache(start_offset, end_offset)" in sent
+    assert "return datasource.streamReader(schema=schema)" in inspect.getsource(datasource_internal._streamReader)
+
+    class Source(SimpleDataSourceStreamReader):
+        def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:  # noqa: N802
+            return iter((number,) for number in range(start["at"], end["at"]))
+
+    reader = _BesideDriver(Source())
+    assert list(reader.getCache({"at": 1}, {"at": 3})) == [(1,), (2,)]
+    assert list(reader.getCache({"at": 3}, {"at": 3})) == []
+    reader.cache = [datasource_internal.PrefetchedCacheEntry({"at": 3}, {"at": 5}, iter([(7,)]))]
+    assert list(reader.getCache({"at": 3}, {"at": 5})) == [(7,)]
 
 
 def test_errors_of_the_accumulators_server_can_be_silenced(spark: SparkSession) -> None:

@@ -15,7 +15,8 @@ from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, SimpleDataSourceStreamReader
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.types import StructType
 
 from consumer.bulletin import Bulletin
@@ -73,10 +74,21 @@ def landing_source(options: LandingOptions) -> type[DataSource]:
         def schema(self) -> str:
             return SCHEMA
 
-        def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: ARG002, N802
-            return LandingReader(options)
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+            return _BesideDriver(LandingReader(options))
 
     return LandingSource
+
+
+class _BesideDriver(_SimpleStreamReaderWrapper):
+    """Reads every micro-batch beside the driver, also an empty one and one that is repeated.
+
+    Spark has a task read what its wrapper has not kept: in the Python of the driver, which executors do not have.
+    """
+
+    def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
+        kept: Iterator[tuple[Any, ...]] | None = super().getCache(start, end)
+        return self.simple_reader.readBetweenOffsets(start, end) if kept is None else kept
 
 
 class LandingReader(SimpleDataSourceStreamReader):
