@@ -1,4 +1,4 @@
-"""The metadata of a table, as far as the reader needs it.
+"""What the reader needs of the metadata of a table.
 
 PyIceberg makes an object of each snapshot, which takes half a second for nine tables of 1,800 snapshots, and its import
 takes longer than most commands of the reader.
