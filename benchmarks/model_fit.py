@@ -224,7 +224,8 @@ def seconds_by_part(
         "snapshots of commits": model.commit.unit(SNAPSHOTS) * costs.commits * shape.snapshots,
         "waiting for the catalog": costs.catalog_requests * shape.latency,
         "tasks": costs.tasks.of(units) * _inflation(model, layer, cores) / min(cores, batch.tasks),
-        "waiting for S3": _waits(model, layer, batch, shape) / min(cores, batch.tasks),
+        "waiting for S3": costs.s3_requests.fixed * shape.storage_latency
+        + _waits(model, layer, batch, shape) / min(cores, batch.tasks),
         "looking keys up": _look_up(model, layer, remembered) * _inflation(model, layer, cores) / cores,
     }
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.delays import DelayingProxy
 from benchmarks.model_inputs import cut
-from benchmarks.sides.model_layers import STREAM, Pipeline
+from benchmarks.sides.model_layers import STREAM, Pipeline, Used
 from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.sources.files.discovery import Discovery
 from lakeproof.landing.zone import zone_at
@@ -61,10 +61,11 @@ def _rounds(
             _upload(settings, f"{settings.landing.uri}/{STREAM}/{number:03d}", [next(backlog) for _ in range(count)])
             of_bronze = delay == delays[-1] and delay > 0
             for layer in [None] if of_bronze else [None, *layers]:
+                work = pipeline.of_layer(layer, held) if layer else pipeline.of_bronze(held)
                 catalog.requests.clear()
                 storage.requests.clear()
                 catalog.seconds = delay
-                used, said = pipeline.layer(layer, held) if layer else pipeline.bronze(held)
+                used, said = Used.by(work)
                 catalog.seconds = 0.0
                 if number > 1:
                     yield {

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pyarrow as pa
@@ -48,6 +48,9 @@ from lakeproof.state.lease import Lease, lease
 from lakeproof.tables.names import silver_tables, stream_tables
 
 STREAM, PRODUCT = "events", "user_activity"
+ResultT = TypeVar("ResultT")
+Work = Callable[[], dict[str, Any]]
+"""Takes a micro-batch, and returns what is logged of it."""
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _CHECKPOINT = "a checkpoint"
 _EMPTY_TASKS = (4, 16, 64, 256)
@@ -63,7 +66,7 @@ class Used:
     workers: float
 
     @classmethod
-    def by(cls, work: Callable[[], Any]) -> tuple["Used", Any]:
+    def by(cls, work: Callable[[], ResultT]) -> tuple["Used", ResultT]:
         """Do some work."""
         before, began = _processor_seconds(), time.monotonic()
         done = work()
@@ -81,8 +84,8 @@ class Pipeline:
         adopt(self._catalog, settings, STREAM, self._contracts)
         self._numbers = itertools.count()
 
-    def bronze(self, held: Lease) -> tuple[Used, dict[str, Any]]:
-        """Find what landed, and take it."""
+    def of_bronze(self, held: Lease) -> Work:
+        """Find what landed; return what takes it."""
         source = FileSource(self._settings, STREAM, "bronze-events", available_now=True)
         source.prepare(self._catalog)
         start = self._log.head()
@@ -94,7 +97,7 @@ class Pipeline:
         parts = source.held_between(str(start), str(end), lambda: ())
         layer = BronzeLayer(self._settings, STREAM, source)
         work = layer.landed(Held(parts, str(start), str(end), contract), _CHECKPOINT, next(self._numbers))
-        return Used.by(lambda: complete(layer, self._spark, work, held))
+        return lambda: complete(layer, self._spark, work, held)
 
     def layers(self) -> list[Layer[Any]]:
         """Silver and gold, with their tables."""
@@ -106,8 +109,8 @@ class Pipeline:
             layer.open(self._spark)
         return found
 
-    def layer(self, layer: Layer[Any], held: Lease) -> tuple[Used, dict[str, Any]]:
-        """Take what there is of a layer."""
+    def of_layer(self, layer: Layer[Any], held: Lease) -> Work:
+        """Return what takes all that there is for a layer."""
 
         def work() -> dict[str, Any]:
             found = layer.next(self._spark)
@@ -115,7 +118,7 @@ class Pipeline:
                 raise AssertionError(f"There is nothing for {layer.name}.")
             return complete(layer, self._spark, found, held)
 
-        return Used.by(work)
+        return work
 
     def look_up(self) -> dict[str, float]:
         """What tasks do to find the rows of silver that have one of some keys, here: none of them has."""
@@ -159,10 +162,10 @@ def _rounds(
     with lease(settings.state.database, STREAM) as held:
         for number, each in enumerate([Round(8, LARGE), Round(8, SMALL), *small_rounds(files), *large_rounds(files)]):
             linked(backlogs[each.records], landing / f"{number:03d}", each.files)
-            used, totals = pipeline.bronze(held)
+            used, totals = Used.by(pipeline.of_bronze(held))
             units = {"files": each.files, "rows": totals["bronze"] + totals["dead_letters"], "bytes": totals["bytes"]}
             found = [("bronze", used, totals)]
-            found += [(layer.name.partition("-")[0], *pipeline.layer(layer, held)) for layer in layers]
+            found += [(layer.name.partition("-")[0], *Used.by(pipeline.of_layer(layer, held))) for layer in layers]
             for layer_name, took, said in found:
                 if number > 1:  # the first ones load classes, and start workers
                     yield {
@@ -203,11 +206,12 @@ def _triggers(settings: Settings, spark: SparkSession, backlog: Iterator[Path], 
             run_queries(settings, [query], lambda: spark, available_now=True)
         took = [line for line in logged if line["event"] == "micro-batch"]
         deadline = time.monotonic() + 10
-        while not (found := [one for one in progress if one.numInputRows]) and time.monotonic() < deadline:
+        while not (found := [one for one in progress if "addBatch" in one.durationMs]) and time.monotonic() < deadline:
             time.sleep(0.05)  # Spark reports from a thread of its own
         if len(took) != 1 or not found:
             raise AssertionError(f"{len(took)} micro-batches, and {len(found)} reports of Spark's for {each}.")
-        milliseconds = dict(found[0].durationMs)
+        # A new checkpoint begins with an empty micro-batch.
+        milliseconds = max((dict(one.durationMs) for one in found), key=lambda each: each["triggerExecution"])
         if number:
             yield {
                 "layer": "trigger",
