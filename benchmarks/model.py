@@ -50,7 +50,7 @@ _DATA_FILES = {BRONZE: 2, SILVER: 1, GOLD: 0}
 PHASES = {
     "list": (FILES,),
     "list again": (FILES,),
-    "list recent": (FILES,),
+    "list recent": (),
     "plan": (FILES,),
     "ledger": (FILES,),
     "read": (FILES, ROWS),
@@ -222,6 +222,7 @@ def model_of(measured: Samples, costs: Mapping[str, Fitted], laws: Mapping[str, 
         look_up=costs["look up"].cost.unit(REMEMBERED),
         limits=LIMITS,
         remembered_in_driver=_REMEMBERED_IN_DRIVER,
+        discovery=Cost(costs["list recent"].cost.fixed, {FILES: costs["list"].cost.unit(FILES)}),
     )
 
 

@@ -166,6 +166,7 @@ class Model:
     limits: Limits
     remembered_in_driver: float = inf  # rows whose keys the driver has in memory, at most
     executor_cores: int = 4  # that share a machine's memory
+    discovery: Cost = Cost(0.0)  # what a trigger takes to find what landed
     included_tasks: int = 4  # tasks that the layers were measured with, at most
 
 
@@ -214,10 +215,12 @@ def seconds_by_part(
 ) -> dict[str, float]:
     """What the parts of a micro-batch take, one after the other."""
     costs, units = model.layers[layer], _units(model, batch, remembered)
+    is_first = layer == next(iter(model.layers))
     more = max(batch.tasks - model.included_tasks, 0.0)
     of_data_file = model.commit.unit(DATA_FILES) + shape.look_latency
     return {
-        "trigger": model.trigger.of(units) if layer == next(iter(model.layers)) else 0.0,
+        "discovery": model.discovery.of(units) if is_first else 0.0,
+        "trigger": model.trigger.of(units) if is_first else 0.0,
         "driver": costs.driver.of(units),
         "scheduling": model.task * costs.jobs * more,
         "data files of commits": of_data_file * costs.data_files * more,

@@ -108,6 +108,7 @@ def test_the_parts_of_a_micro_batch() -> None:
     parts = seconds_by_part(pipeline(), "bronze", Batch(400, 400_000, 14), 10, shape)
     assert parts == pytest.approx(
         {
+            "discovery": 0.0,
             "trigger": 0.32,
             "driver": 0.24,
             "scheduling": 0.02,
