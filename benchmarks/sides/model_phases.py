@@ -86,7 +86,8 @@ def _listing(settings: Settings, sizes: Sequence[int], held_out: int, turn: int)
         first, _ = timed(discovery.sweep)
         again, _ = timed(discovery.sweep)
         recent, _ = timed(discovery.recent)
-        of_state = sum(path.stat().st_size for path in root.parent.glob(f"{root.name}.db*"))
+        # Its pages are in the file, or still in the write-ahead log.
+        of_state = max(path.stat().st_size for path in root.parent.glob(f"{root.name}.db*"))
         plan, parts = timed(lambda log=log, size=size, zone=zone: _planned(log, size, zone))
         batch = MicroBatch(0, "checkpoint", contract, _NOW)
         whole = [each for group in parts for each in group]

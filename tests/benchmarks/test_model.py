@@ -67,6 +67,7 @@ def measured() -> dict[str, list[dict[str, Any]]]:
     ]
     commits += [{"phase": "commit", "snapshots": 3_200, "data_files": 1, "seconds": 0.115, "held_out": True}]
     commits = [each | {"metadata_bytes": 2_000 + 1_190 * each["snapshots"]} for each in commits]
+    commits += [{"phase": "maintain", "snapshots": 3_200, "wall": 20.0}]
     commits += [{"phase": "commit, maintained", "snapshots": 1, "data_files": 1, "seconds": 0.05}]
     triggers: list[dict[str, Any]] = [
         {"layer": "trigger", "files": files, "wall": 0.3 + 1e-4 * files} for files in (100, 200, 400, 800)
