@@ -476,8 +476,8 @@ def _history_table(measured: Samples, costs: Mapping[str, Fitted]) -> Table:
     )
     taken = _of(measured["commits"], "phase", "commit, maintained")
     rows.append(["measured after maintenance", "1", "", f"{median(each['seconds'] for each in taken):.3f}", ""])
-    for each in _of(measured["commits"], "phase", "maintain"):
-        rows.append([f"that maintenance, {each['wall']:.1f} s elapsed", f"{each[SNAPSHOTS]:,}", "", "", ""])
+    (maintained,) = _of(measured["commits"], "phase", "maintain")
+    rows.append([f"that maintenance, {maintained['wall']:.1f} s elapsed", f"{maintained[SNAPSHOTS]:,}", "", "", ""])
     columns = ["table", "snapshots", "metadata file, MiB", "last commit, s", "processor hours of all commits"]
     return Table(f"{DAYS} days of a commit each {EVERY_SECONDS} s", columns, rows)
 
