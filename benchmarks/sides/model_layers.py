@@ -29,6 +29,7 @@ from consumer.app.landing import BronzeQuery
 from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.app.trigger import Trigger
 from consumer.asked import Asked
+from consumer.iceberg.jvm import java_class
 from consumer.iceberg.scan import read
 from consumer.layers.base import Layer, complete
 from consumer.layers.bronze.land import BronzeLayer
@@ -54,6 +55,7 @@ Work = Callable[[], dict[str, Any]]
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _CHECKPOINT = "a checkpoint"
 _EMPTY_TASKS = (4, 16, 64, 256)
+_OF_TASKS = ("Executor task launch worker", "stdout writer")
 
 
 @dataclass(frozen=True)
@@ -227,9 +229,22 @@ def _empty_jobs(spark: SparkSession) -> Iterator[dict[str, Any]]:
     context = spark.sparkContext
     for turn in range(3):
         for tasks in _EMPTY_TASKS:
+            before = _executor_seconds(spark)
             used, _ = Used.by(lambda tasks=tasks: context.parallelize(range(tasks), tasks).map(_same).collect())
+            executor = max(_executor_seconds(spark) - before, 0.0)
             if turn:
-                yield {"layer": "schedule", "tasks": tasks, **used.__dict__}
+                yield {"layer": "schedule", "tasks": tasks, **used.__dict__, "executor": executor}
+
+
+def _executor_seconds(spark: SparkSession) -> float:
+    """Processor seconds so far of the threads of the JVM that run tasks, which on a cluster is another JVM's work."""
+    threads = java_class(spark, "java.lang.management.ManagementFactory").getThreadMXBean()
+    found = 0
+    for number in threads.getAllThreadIds():
+        thread = threads.getThreadInfo(number)
+        if thread is not None and thread.getThreadName().startswith(_OF_TASKS):
+            found += threads.getThreadCpuTime(number)
+    return found / 1e9
 
 
 def _same(item: int) -> int:

@@ -73,7 +73,13 @@ def measured() -> dict[str, list[dict[str, Any]]]:
         {"layer": "trigger", "files": files, "wall": 0.3 + 1e-4 * files} for files in (100, 200, 400, 800)
     ]
     triggers += [
-        {"layer": "schedule", "tasks": tasks, "driver": 1e-4 * tasks, "jvm": 0.01 + 1e-3 * tasks}
+        {
+            "layer": "schedule",
+            "tasks": tasks,
+            "driver": 1e-4 * tasks,
+            "jvm": 0.01 + 2e-3 * tasks,
+            "executor": 1e-3 * tasks,
+        }
         for tasks in (4, 16, 64, 256)
     ]
     latency: list[dict[str, Any]] = [
