@@ -1,6 +1,6 @@
 # Each target prepares what it needs. The logic is in deploy/ and tests/.
 .DEFAULT_GOAL := help
-.PHONY: help start stop clean duckdb page minio spark producer-logs consumer-logs setup setup-native setup-test test fuzz chaos lint bench soak requirements jars-lock docs release
+.PHONY: help start stop clean duckdb page minio spark producer-logs consumer-logs setup setup-native setup-test test fuzz chaos lint bench model soak requirements jars-lock docs release
 
 help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,9 @@ lint: ## run the checks, not the tests
 
 bench: ## run the benchmarks, or one: make bench NAME=backlog ARGS="--files 100 --repeat 1"
 	@benchmarks/bench.sh $(NAME) $(ARGS)
+
+model: ## measure each phase of the pipeline, and predict what more machines can take; ARGS=--predict: by the last measurements
+	@benchmarks/bench.sh model $(ARGS)
 
 soak: ## run a maintained stream for an hour, and plot what must not grow; ARGS="--seconds 600"
 	@benchmarks/bench.sh soak $(or $(ARGS),--seconds 3600)

@@ -28,6 +28,7 @@ NAMES = (
     "maintenance",
     "medallion",
     "memory",
+    "model",
     "modes",
     "replay",
     "samples",
@@ -44,6 +45,9 @@ def main(
     files: Annotated[int, typer.Option(min=1, help="Files of a backlog.")] = Options.files,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each side; the median counts.")] = Options.repeat,
     seconds: Annotated[int, typer.Option(min=1, help="How long a steady load lasts.")] = Options.seconds,
+    predict: Annotated[
+        bool, typer.Option("--predict", help="`model`: measure nothing, and take docs/benchmarks/model.json.")
+    ] = False,
     dry: Annotated[bool, typer.Option("--dry", help="Print, and write nothing to docs/benchmarks/.")] = False,
     redraw: Annotated[bool, typer.Option("--redraw", help="Measure nothing: make pages and pictures anew.")] = False,
 ) -> None:
@@ -55,7 +59,7 @@ def main(
         render()
         return
     console = Console()
-    options = Options(files, repeat, seconds)
+    options = Options(files, repeat, seconds, predict)
     failed = [name for name in names or NAMES if not _run(name, options, console, dry=dry)]
     sys.exit(1 if failed else 0)
 

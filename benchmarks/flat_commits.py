@@ -7,7 +7,9 @@ and with metadata files that are compressed.
 import json
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -42,8 +44,8 @@ def main() -> None:
     spark = start_session(settings, "benchmark: commits", PLANNING_ONLY)
     ensure_tables(open_catalog(settings), load_contract(settings.contracts, _STREAM))
     names = stream_tables(_STREAM)
-    _timed_appends(spark, settings, names.dead_letters, 0, _WARM_UPS)
-    history = _files(spark, settings, names.bronze, snapshots)
+    timed_appends(spark, settings, names.dead_letters, 0, _WARM_UPS)
+    history = write_files(spark, settings, names.bronze, snapshots)
     append_many(spark, names.bronze, [(marker(number), files) for number, files in enumerate(history)])
     figures: dict[str, float] = {}
     if "gzip" in options:
@@ -56,7 +58,7 @@ def main() -> None:
             raise AssertionError(f"{names.bronze} was not maintained: {maintained}")
         figures["maintenance_s"] = time.perf_counter() - began
     steps = _Steps()
-    taken = _timed_appends(spark, settings, names.bronze, snapshots, _APPENDS)
+    taken = timed_appends(spark, settings, names.bronze, snapshots, _APPENDS)
     spark.stop()
     seconds, of_processor = zip(*taken, strict=True)
     figures |= {"p50_s": percentile(seconds, 0.5), "p99_s": percentile(seconds, 0.99)}
@@ -87,22 +89,32 @@ class _Steps:
         setattr(append, name, timed)
 
 
-def _timed_appends(
+def timed_appends(
     spark: SparkSession, settings: Settings, table: str, first: int, count: int
 ) -> list[tuple[float, float]]:
-    """Seconds of each append, and of a processor in the threads that make it: here, and the one that answers there."""
-    threads = java_class(spark, "java.lang.management.ManagementFactory").getThreadMXBean()
+    """Seconds of each append, and of a processor."""
     found = []
-    for number, files in enumerate(_files(spark, settings, table, count), start=first):
-        began, there, here = time.perf_counter(), threads.getCurrentThreadCpuTime(), time.thread_time()
-        if not append_once(open_table(spark, table, QUERY), marker(number), files):
-            raise AssertionError(f"{table} has micro-batch {number} already.")
-        of_processor = (threads.getCurrentThreadCpuTime() - there) / 1e9 + time.thread_time() - here
-        found.append((time.perf_counter() - began, of_processor))
+    for number, files in enumerate(write_files(spark, settings, table, count), start=first):
+        took = timed(spark, partial(_append, spark, table, number, files))
+        found.append((took["wall"], took["seconds"]))
     return found
 
 
-def _files(spark: SparkSession, settings: Settings, table: str, count: int) -> list[list[DataFile]]:
+def _append(spark: SparkSession, table: str, number: int, files: list[DataFile]) -> bool:
+    return append_once(open_table(spark, table, QUERY), marker(number), files)
+
+
+def timed(spark: SparkSession, append: Callable[[], bool]) -> dict[str, float]:
+    """Seconds of an append, and of a processor in the threads that make it: here, and the one that answers there."""
+    threads = java_class(spark, "java.lang.management.ManagementFactory").getThreadMXBean()
+    began, there, here = time.perf_counter(), threads.getCurrentThreadCpuTime(), time.thread_time()
+    if not append():
+        raise AssertionError("The table has that micro-batch already.")
+    of_processor = (threads.getCurrentThreadCpuTime() - there) / 1e9 + time.thread_time() - here
+    return {"wall": time.perf_counter() - began, "seconds": of_processor}
+
+
+def write_files(spark: SparkSession, settings: Settings, table: str, count: int) -> list[list[DataFile]]:
     """Write data files of one day, for so many appends; all columns but that of the partition are null."""
     opened = open_table(spark, table, "a reader of the schema")
     where = opened.target(marker(0))

@@ -65,11 +65,14 @@ class Options:
         Runs of each side; the median counts.
     seconds
         How long a steady load lasts.
+    predict
+        Whether the model predicts from what was measured before.
     """
 
     files: int = 1_000
     repeat: int = 3
     seconds: int = 300
+    predict: bool = False
 
 
 @dataclass(frozen=True)

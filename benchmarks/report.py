@@ -35,7 +35,12 @@ def render(docs: Path = DOCS) -> None:
 
 def read_reports(docs: Path = DOCS) -> list[Report]:
     """Read all reports, in the order of their names."""
-    return [msgspec.json.decode(path.read_bytes(), type=Report) for path in sorted(docs.glob("*.json"))]
+    return [read_report(path) for path in sorted(docs.glob("*.json"))]
+
+
+def read_report(path: Path) -> Report:
+    """Read a report."""
+    return msgspec.json.decode(path.read_bytes(), type=Report)
 
 
 def page(report: Report, notes: str = "") -> str:
