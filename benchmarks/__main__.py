@@ -31,6 +31,7 @@ NAMES = (
     "modes",
     "replay",
     "samples",
+    "silver",
     "soak",
     "start",
     "verify",

@@ -28,8 +28,8 @@ def main() -> None:
     history = History(spark, settings, _HORIZON - timedelta(hours=2))
     if filling:
         history.keep(int(rows) // 2)
-        for _ in range(0, int(rows), _ROWS_AT_ONCE):
-            history.land(min(int(rows), _ROWS_AT_ONCE), float(duplicates))
+        for done in range(0, int(rows), _ROWS_AT_ONCE):
+            history.land(min(int(rows) - done, _ROWS_AT_ONCE), float(duplicates))
         spark.stop()
         return
     spark.sparkContext.parallelize(range(64), 64).map(lambda number: number).collect()  # the workers have started

@@ -399,7 +399,7 @@ class SilverSettings(_InHome, title="Silver"):
         description="rows of bronze that one silver micro-batch decides at most, or one of bronze's micro-batches",
     )
     driver_rows: int = Field(
-        400_000,
+        500_000,
         ge=0,
         alias="LAKE_SILVER_DRIVER_ROWS",
         description="rows of a silver micro-batch that the driver decides at most; tasks decide larger ones, with the "

@@ -85,10 +85,10 @@ def decide_in_tasks(
             first = 0
             for rows in read(part):
                 if number is None:
-                    shuffled = _of_silver(rows, contract, oldest, found.keys)
+                    rows = rows.filter(_may_match(keys(rows, contract), found.keys))
+                    yield from in_buckets(as_kept(compared_of(rows, contract), oldest), IN_SILVER, 0, buckets)
                 else:
-                    shuffled = _numbered(compared_of(rows, contract), number, first)
-                yield from dealt(shuffled, _hashes(shuffled[KEY]) % buckets)
+                    yield from in_buckets(compared_of(rows, contract), number, first, buckets)
                 first += rows.num_rows
         except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
             yield 0, error
@@ -114,6 +114,13 @@ def decide_in_tasks(
     return whole_of(succeeded(results), decided)
 
 
+def in_buckets(rows: pa.RecordBatch, part: int, first: int, buckets: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Rows of a part by the bucket of their key, numbered from `first`."""
+    whole = rows.select(_SHUFFLED).append_column(_PART, pa.repeat(pa.scalar(part, pa.int64()), rows.num_rows))
+    whole = whole.append_column(ROW, pa.array(np.arange(first, first + rows.num_rows)))
+    yield from dealt(whole, _hashes(whole[KEY]) % buckets)
+
+
 def verdicts(shuffled: Sequence[pa.RecordBatch], decided: Decided) -> Iterator[tuple[int, pa.Table]]:
     """Decide the rows of a bucket; return those of each part that are not kept."""
     if not shuffled:
@@ -128,17 +135,10 @@ def verdicts(shuffled: Sequence[pa.RecordBatch], decided: Decided) -> Iterator[t
 _NOTHING = lost_table({}).append_column(CONTENT_HASH, pa.array([], pa.binary()))
 
 
-def _numbered(rows: pa.RecordBatch, part: int, first: int) -> pa.RecordBatch:
-    numbers = pa.array(np.arange(first, first + rows.num_rows))
-    whole = rows.select(_SHUFFLED).append_column(_PART, pa.repeat(pa.scalar(part, pa.int64()), rows.num_rows))
-    return whole.append_column(ROW, numbers)
-
-
-def _of_silver(rows: pa.RecordBatch, contract: Contract, oldest: Micros | None, wanted: Any) -> pa.RecordBatch:
-    """Those of silver's rows that may have the key of a row of bronze."""
-    hashes = _hashes(keys(rows, contract)) % (8 * len(wanted))
-    may_match = wanted[hashes >> 3] & (128 >> (hashes & 7)) != 0
-    return _numbered(as_kept(compared_of(rows.filter(pa.array(may_match)), contract), oldest), IN_SILVER, 0)
+def _may_match(texts: Any, wanted: Any) -> pa.BooleanArray:
+    """Whether keys of silver may be among those of bronze."""
+    hashes = _hashes(texts) % (8 * len(wanted))
+    return pa.array(wanted[hashes >> 3] & (128 >> (hashes & 7)) != 0)
 
 
 def _hashes(texts: Any) -> Any:
