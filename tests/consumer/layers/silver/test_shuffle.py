@@ -14,7 +14,6 @@ from tests.consumer.layers.silver.model import Row
 from tests.consumer.layers.silver.test_verdicts import narrow, streams
 from tests.consumer.taking import take_all
 from tests.lakes import changed
-from tests.operations import tables
 
 from consumer.layers.silver import shuffle
 from consumer.layers.silver.tasks import ROW, lost_table
@@ -63,26 +62,22 @@ def test_buckets_decide_as_one(
 def test_tables_and_ledger_are_those_of_the_driver(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over an empty silver, and one that has rows; with data files of several micro-batches, and several parts."""
+    """Over an empty silver, and one that has rows; with parts of several micro-batches, and more buckets than parts."""
     monkeypatch.setattr("consumer.iceberg.scan.SMALL_ROWS", 0)
     monkeypatch.setattr("consumer.iceberg.scan._BYTES_PER_TASK", 1)
-    monkeypatch.setattr(shuffle, "_ROWS_PER_BUCKET", 20)
-    monkeypatch.setattr(shuffle, "_ROWS_PER_PART", 10)
+    monkeypatch.setattr(shuffle, "_ROWS_PER_BUCKET", 30)
     chance, spark = random.Random(0), session_of(lake_settings)
     in_driver = silver_layer(lake_settings)
     in_tasks = silver_layer(changed(lake_settings, LAKE_SILVER_DRIVER_ROWS=0)).beside("_tasks")
     for layer in (in_driver, in_tasks):
         layer.prepare(open_catalog(lake_settings))
     for turn in range(2):
-        for number in range(4 * turn, 4 * turn + 4):
+        for number in range(3 * turn, 3 * turn + 3):
             for file in range(2):
-                ages = random.Random(number).choices((0, 1, 5, 9, 20), k=12)
-                times = [NOON + days(3 * number - age) for age in ages]
+                times = [NOON + days(3 * number - chance.choice((0, 1, 5, 9, 20))) for _ in range(12)]
                 events = [(f"e{chance.randint(0, 25)}", at, chance.choice("aab")) for at in times]
                 land(lake_settings, f"{number}-{file}.json", *events, *events[:3])
             drain_directly(lake_settings)
-            if number == 1:
-                tables.rewrite_data_files(spark, "bronze.events")
         for layer in (in_driver, in_tasks):
             assert take_all(spark, lake_settings, layer) == 1
         for table in in_driver.tables:
