@@ -36,10 +36,11 @@ def in_tasks(context: SparkContext, items: Sequence[ItemT], work: Callable[[Item
 
 def dealt(rows: RowsT, numbers: Any) -> Iterator[tuple[int, RowsT]]:
     """The rows with each number, in their order, for a shuffle by ``partitionBy(tasks, int)``."""
-    order = np.argsort(numbers, kind="stable")
-    found, first = np.unique(numbers[order], return_index=True)
-    for number, begin, end in zip(found, first, [*first[1:], len(order)], strict=False):
-        yield int(number), rows.take(pa.array(order[begin:end]))  # a slice would be pickled with the rows of all
+    order: Any = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    for number in np.unique(ordered).tolist():
+        begin, end = np.searchsorted(ordered, [number, number + 1])
+        yield number, rows.take(pa.array(order[begin:end]))  # a slice would be pickled with the rows of all
 
 
 class _With:
