@@ -32,6 +32,7 @@ NAMES = (
     "modes",
     "replay",
     "samples",
+    "silver",
     "soak",
     "start",
     "verify",

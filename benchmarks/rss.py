@@ -84,6 +84,17 @@ class MemoryWatch:
         return rss
 
 
+def cpu_by_part(pid: int) -> dict[str, float]:
+    """Time of processors that each part of a tree of processes has taken, with those of its processes that ended."""
+    root, found = psutil.Process(pid), dict[str, float]()
+    for process in [root, *root.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            used, part = process.cpu_times(), part_of(process.exe(), is_root=process.pid == pid)
+            ended = used.children_user + used.children_system if part == "workers" else 0.0
+            found[part] = found.get(part, 0.0) + used.user + used.system + ended
+    return found
+
+
 def part_of(program: str, *, is_root: bool) -> str:
     """Say which part of the tree a process is, by its program's path: ``jvm``, ``driver`` or ``workers``."""
     if Path(program).name == "java":

@@ -305,7 +305,8 @@ class Stream:
     def __init__(self, lake: Lake, cluster: Cluster) -> None:
         self._lake = lake
         self._cluster = cluster
-        self._environment = lake.environment(**on(cluster))
+        # Tasks decide silver, so that executors die between its stages as well.
+        self._environment = lake.environment(**on(cluster), LAKE_SILVER_DRIVER_ROWS="0")
         self._starts = 0
         self.process = self._start()
 

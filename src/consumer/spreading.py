@@ -1,9 +1,11 @@
 """Deal work to tasks, and pass their errors to the driver."""
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceRegistration
@@ -12,6 +14,7 @@ from lakeproof.errors import LakeproofError
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
 
 
 def balanced(items: Iterable[ItemT], groups: int, cost: Callable[[ItemT], int]) -> list[list[ItemT]]:
@@ -29,6 +32,15 @@ def in_tasks(context: SparkContext, items: Sequence[ItemT], work: Callable[[Item
     """Let a task work on each item; return what they return, in the same order, or raise what one failed with."""
     # An RDD, not a DataFrame: a task takes an item and gives a result, so there are no rows to plan, encode, decode.
     return succeeded(context.parallelize(items, len(items)).map(attempted(work)).collect()) if items else []
+
+
+def dealt(rows: RowsT, numbers: Any) -> Iterator[tuple[int, RowsT]]:
+    """The rows with each number, in their order, for a shuffle by ``partitionBy(tasks, int)``."""
+    order: Any = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    for number in np.unique(ordered).tolist():
+        begin, end = np.searchsorted(ordered, [number, number + 1])
+        yield number, rows.take(pa.array(order[begin:end]))  # a slice would be pickled with the rows of all
 
 
 class _With:

@@ -414,6 +414,13 @@ class SilverSettings(_InHome, title="Silver"):
         alias="LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH",
         description="rows of bronze that one silver micro-batch decides at most, or one of bronze's micro-batches",
     )
+    driver_rows: int = Field(
+        500_000,
+        ge=0,
+        alias="LAKE_SILVER_DRIVER_ROWS",
+        description="rows of a silver micro-batch that the driver decides at most; tasks decide larger ones, with the "
+        "strategy `merge`",
+    )
     index: _Folder = Field(
         default_factory=_in_home("silver-index"),
         alias="LAKE_SILVER_INDEX",

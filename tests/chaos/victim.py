@@ -112,7 +112,8 @@ def _install_hooks(orders: Orders) -> None:
             if BREAKER_TRIPS.name in statement and part in statement and not statement.startswith("SELECT"):
                 reach(step)  # nothing of it is committed yet
 
-    wrap(decide, "write_decided", between(None, Step.SILVER_DECIDED))
+    for name in ("write_decided", "decide_in_tasks"):
+        wrap(decide, name, between(None, Step.SILVER_DECIDED))
     wrap(rebuild, "replace_tables", between(Step.REBUILD_FILLED, None))
     wrap(aggregate, "write_windows", between(None, Step.GOLD_COMPUTED))
     wrap(base, "append_once", around_append)

@@ -274,16 +274,23 @@ def derived(
 
 def is_small(scan: Scan) -> bool:
     """Whether it takes less time to read the rows than to start a task for them."""
-    return sum(file.file.record_count for file in scan.files) <= SMALL_ROWS and _bytes_of(scan) <= _BYTES_PER_TASK
+    return rows_of(scan) <= SMALL_ROWS and _bytes_of(scan) <= _BYTES_PER_TASK
 
 
-def parts_of(spark: SparkSession, scan: Scan) -> list[Scan]:
-    """Parts of a scan of about the same number of bytes, at most as many as there are cores."""
+def rows_of(scan: Scan) -> int:
+    """Rows of the data files of a scan."""
+    return sum(file.file.record_count for file in scan.files)
+
+
+def parts_of(spark: SparkSession, scan: Scan, rows: int | None = None) -> list[Scan]:
+    """Parts of a scan of about the same number of bytes, at most as many as there are cores, or of so many rows."""
     if not scan.files:
         return []
     total = _bytes_of(scan)
-    cores = spark.sparkContext.defaultParallelism
-    groups = balanced(scan.files, min(1 + total // _BYTES_PER_TASK, len(scan.files), cores), _cost)
+    most = spark.sparkContext.defaultParallelism
+    if rows:
+        most = max(most, 1 + rows_of(scan) // rows)
+    groups = balanced(scan.files, min(1 + total // _BYTES_PER_TASK, len(scan.files), most), _cost)
     return [replace(scan, files=files) for files in groups]
 
 

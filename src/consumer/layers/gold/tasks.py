@@ -10,12 +10,12 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import Target
-from consumer.iceberg.scan import Scan, is_small, parts_of, read
+from consumer.iceberg.scan import Scan, is_small, parts_of, read, rows_of
 from consumer.iceberg.tasks import Written, gathered, write_batches
 from consumer.layers.gold.columns import aggregated, in_windows, micros
 from consumer.layers.gold.sessions import Sessions, key_texts, sessions_of
 from consumer.layers.gold.touched import Windows, remembered, window_texts
-from consumer.spreading import attempted, succeeded
+from consumer.spreading import attempted, dealt, succeeded
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.settings import S3Settings
@@ -44,8 +44,7 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
     if is_small(silver):
         return _write([_rows_in(batch, wanted) for batch in read(silver)], wanted)
     parts = parts_of(spark, silver)
-    rows = sum(file.file.record_count for file in silver.files)
-    tasks = max(len(parts), 1 + rows // _ROWS_PER_TASK)
+    tasks = max(len(parts), 1 + rows_of(silver) // _ROWS_PER_TASK)
 
     def deal(part: Scan) -> Iterator[tuple[int, pa.Table | LakeproofError]]:
         try:
@@ -54,14 +53,14 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
         except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
             yield 0, error
 
-    def write(dealt: Iterable[tuple[int, pa.Table | LakeproofError]]) -> Written:
-        return _write(succeeded(each for _, each in dealt), wanted)
+    def write(mine: Iterable[tuple[int, pa.Table | LakeproofError]]) -> Written:
+        return _write(succeeded(each for _, each in mine), wanted)
 
     attempt = attempted(write)
     found = spark.sparkContext.parallelize(parts, len(parts)).flatMap(deal)
     if tasks > 1:  # all rows of a window go to one task; of sessions, all rows of the same keys
         found = found.partitionBy(tasks, int)
-    return gathered(succeeded(found.mapPartitions(lambda dealt: [attempt(dealt)]).collect()))
+    return gathered(succeeded(found.mapPartitions(lambda mine: [attempt(mine)]).collect()))
 
 
 def _rows_in(batch: pa.RecordBatch, wanted: Wanted) -> pa.Table:
@@ -79,13 +78,11 @@ def _dealt(rows: pa.Table, product: Product, tasks: int) -> Iterator[tuple[int, 
         return
     texts = (key_texts if product.window.session else window_texts)(rows).dictionary_encode()
     hashes = np.array([zlib.crc32(text) for text in texts.dictionary.to_pylist()], np.int64) % tasks
-    numbers = hashes[texts.indices.to_numpy()] if len(texts) else np.array([], np.int64)
-    for number in np.unique(numbers):
-        yield int(number), rows.filter(pa.array(numbers == number))
+    yield from dealt(rows, hashes[texts.indices.to_numpy()])
 
 
-def _write(dealt: list[pa.Table], wanted: Wanted) -> Written:
-    rows = [each for each in dealt if each.num_rows]
+def _write(mine: list[pa.Table], wanted: Wanted) -> Written:
+    rows = [each for each in mine if each.num_rows]
     if not rows:
         return Written()
     whole, window = pa.concat_tables(rows), wanted.product.window

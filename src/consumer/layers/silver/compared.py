@@ -72,7 +72,7 @@ def compared(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract:
 
 
 def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, oldest: Micros | None) -> pa.Table:
-    """Collect the same of silver's rows that have one of some keys; the number of their micro-batch is -1."""
+    """Collect the same of silver's rows that have one of some keys; see :func:`as_kept`."""
     distinct = wanted.unique()
     fits, rest = whole_files(kept)
 
@@ -84,7 +84,12 @@ def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, 
 
     known = pa.concat_tables([COMPARED.empty_table(), *derived(spark, fits, compare, ("compared", contract.digest))])
     same = known.filter(pc.is_in(known[KEY], value_set=distinct))
-    found = _live(pa.concat_tables([same, _collected(spark, rest, find)]), oldest)
+    return as_kept(pa.concat_tables([same, _collected(spark, rest, find)]), oldest)
+
+
+def as_kept(rows: RowsT, oldest: Micros | None) -> RowsT:
+    """Those of silver's rows whose event time is not before `oldest`; the number of their micro-batch is -1."""
+    found = _live(rows, oldest)
     number = pa.repeat(pa.scalar(IN_SILVER, pa.int64()), found.num_rows)
     return found.set_column(COMPARED.get_field_index(MICRO_BATCH_ID), COMPARED.field(MICRO_BATCH_ID), number)
 
@@ -103,7 +108,7 @@ def compared_of(rows: pa.RecordBatch, contract: Contract) -> pa.RecordBatch:
         SOURCE: rows.column(SOURCE),
         POSITION: rows.column(POSITION),
         EVENT_TIME: event_time,
-        COUNTS_AS: nothing if is_kept else _counts_as(event_time, _micros(rows.column(INGESTED_AT))),
+        COUNTS_AS: nothing if is_kept else counts_as(rows, contract),
         CONTENT_HASH: rows.column(CONTENT_HASH) if is_kept else content_hashes(rows, contract),
     }
     arrays = [columns[field.name].cast(field.type) for field in COMPARED]
@@ -126,9 +131,10 @@ def _live(rows: RowsT, oldest: Micros | None) -> RowsT:
     return rows.filter(pc.fill_null(pc.greater_equal(rows.column(EVENT_TIME), oldest), True))
 
 
-def _counts_as(event_time: Any, ingested_at: Any) -> Any:
-    """The time that rows count as for the watermark; null for those without event time."""
-    earlier = pc.min_element_wise(event_time, ingested_at)
+def counts_as(rows: pa.RecordBatch, contract: Contract) -> Any:
+    """The time that rows of bronze count as for the watermark; null for those without event time."""
+    event_time = _micros(field_at(rows, contract.event_time))
+    earlier = pc.min_element_wise(event_time, _micros(rows.column(INGESTED_AT)))
     return pc.if_else(event_time.is_valid(), earlier, pa.scalar(None, pa.int64()))
 
 

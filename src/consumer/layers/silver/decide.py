@@ -16,15 +16,16 @@ from pyspark.sql import SparkSession
 
 from consumer.asked import Asked
 from consumer.iceberg.append import OpenTable, open_table
-from consumer.iceberg.data_files import DataFile
+from consumer.iceberg.data_files import Target
 from consumer.iceberg.marker import Committed, Marker, MarkerLostError
-from consumer.iceberg.scan import parts_of
+from consumer.iceberg.scan import Scan, parts_of
 from consumer.iceberg.tasks import write_batches
 from consumer.layers.base import Commits, Layer, append
 from consumer.layers.silver.compared import bronze_scan, compared, kept_scan, with_keys
 from consumer.layers.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
+from consumer.layers.silver.shuffle import decide_in_tasks, parts_to_decide, survey
 from consumer.layers.silver.state import Silver, State
-from consumer.layers.silver.tasks import Decided, Decision, parts_decided, write_decided
+from consumer.layers.silver.tasks import Decided, DecidedRows, Decision, parts_decided, write_decided
 from consumer.layers.silver.verdicts import COMPARED, KEY, Micros, Verdict, decide, watermarks
 from consumer.layers.upstream import contract_of_silver, rebuild_silver_hint
 from consumer.row_hashes import signed
@@ -72,6 +73,11 @@ class _Work:
     contract: Contract
     marker: Marker
     watermark: Micros | None
+
+
+_Targets = Mapping[Verdict, Target | None]
+_Outcome = tuple[dict[int, Micros], DecidedRows]
+"""The greatest event time of each micro-batch, and what was written."""
 
 
 class SilverLayer(Layer[_Work]):
@@ -174,24 +180,15 @@ class SilverLayer(Layer[_Work]):
         late, ledger = self._open(spark, self._names.late), self._open(spark, self._names.ledger)
         of_verdicts = {Verdict.CONFLICT: conflicts, Verdict.LATE: late, Verdict.KEPT: kept}
         targets = {verdict: table.target(marker) for verdict, table in of_verdicts.items()}
-        files: dict[Verdict, list[DataFile]] = {verdict: [] for verdict in targets}
-        outcomes, sums = Counter[Decision](), Counter[Decision]()
+        written = DecidedRows({verdict: [] for verdict in targets})
         if taken.rows:
             with catalog_errors():
                 bronze = bronze_scan(work.catalog, contract, taken)
-            parts = parts_of(spark, bronze)
-            found = compared(spark, bronze, parts, contract)
-            rows = pa.concat_tables([COMPARED.empty_table(), *found])
-            rows = pa.concat_tables([rows, self._kept(spark, work, rows[KEY])])
-            newest = watermarks(rows)
-            horizons = _horizons(taken, newest, watermark, contract)
+            is_large = sum(taken.rows.values()) > self._settings.silver.driver_rows
+            in_tasks = is_large and _strategy(contract) is SilverStrategy.MERGE
+            newest, written = (self._in_tasks if in_tasks else self._in_driver)(spark, work, bronze, targets)
             watermark = _newest(watermark, *newest.values())
-            lost = decide(rows, horizons)
-            decided = Decided(contract, horizons, targets, self._settings.s3, taken.of_topic)
-            written = write_decided(spark, bronze, parts_decided(parts, found, lost), decided)
-            files, outcomes, sums = written.files, written.outcomes, written.sums
-            if _strategy(contract) is SilverStrategy.STATE:
-                self._state.decided(taken, rows, lost)
+        files, outcomes, sums = written.files, written.outcomes, written.sums
         self._check_complete(outcomes, taken.rows)
         marker = replace(marker, contents="" if watermark is None else str(watermark))
         yield append(conflicts, marker, files[Verdict.CONFLICT])
@@ -205,6 +202,35 @@ class SilverLayer(Layer[_Work]):
         for (_, _, verdict), count in outcomes.items():
             totals[verdict] += count
         return {"stream": self.stream, "micro_batches": f"{taken.start} to {taken.end - 1}", **totals}
+
+    def _in_driver(self, spark: SparkSession, work: _Work, bronze: Scan, targets: _Targets) -> _Outcome:
+        """Decide rows of bronze by what tasks send of them, and let tasks write them."""
+        contract = work.contract
+        parts = parts_of(spark, bronze)
+        found = compared(spark, bronze, parts, contract)
+        rows = pa.concat_tables([COMPARED.empty_table(), *found])
+        rows = pa.concat_tables([rows, self._kept(spark, work, rows[KEY])])
+        newest = watermarks(rows)
+        decided = self._decided(work, newest, targets)
+        lost = decide(rows, decided.horizons)
+        written = write_decided(spark, bronze, parts_decided(parts, found, lost), decided)
+        if _strategy(contract) is SilverStrategy.STATE:
+            self._state.decided(work.taken, rows, lost)
+        return newest, written
+
+    def _in_tasks(self, spark: SparkSession, work: _Work, bronze: Scan, targets: _Targets) -> _Outcome:
+        """Let tasks decide and write rows of bronze."""
+        contract, oldest = work.contract, _horizon(work.watermark, work.contract)
+        with catalog_errors():
+            kept = kept_scan(work.catalog, contract, work.kept.name, oldest)
+        parts = parts_to_decide(spark, bronze)
+        found = survey(spark, bronze, parts, contract, with_keys=bool(kept.files))
+        decided = self._decided(work, found.newest, targets)
+        return found.newest, decide_in_tasks(spark, parts, kept, found, oldest, decided)
+
+    def _decided(self, work: _Work, newest: Mapping[int, Micros], targets: _Targets) -> Decided:
+        horizons = _horizons(work.taken, newest, work.watermark, work.contract)
+        return Decided(work.contract, horizons, targets, self._settings.s3, work.taken.of_topic)
 
     def _kept(self, spark: SparkSession, work: _Work, keys: Any) -> pa.Table:
         """What verdicts depend on of silver's rows with some keys."""

@@ -1,7 +1,7 @@
 """Write rows with their verdicts to the data files of the silver tables, in one pass, and count them."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import DataFile, DataFileWriter, Target
 from consumer.iceberg.scan import Scan, read, spread_parts
+from consumer.layers.silver.content import content_hashes
 from consumer.layers.silver.verdicts import Lost, Micros, Verdict
 from consumer.row_hashes import row_hashes
 from lakeproof.contracts import Contract
@@ -31,13 +32,14 @@ from lakeproof.tables.names import (
 Decision = tuple[str, int, str]
 """A source, its micro-batch in bronze, and a verdict."""
 
-_ROW, _VERDICT, _HASH = "_row", "_verdict", "_hash"
+ROW, _VERDICT, _HASH = "_row", "_verdict", "_hash"
 _LOST_COLUMNS: list[tuple[str, pa.DataType]] = [
-    (_ROW, pa.int64()),
+    (ROW, pa.int64()),
     (_VERDICT, pa.string()),
     (WINNER_SOURCE, pa.string()),
     (WINNER_POSITION, pa.int64()),
 ]
+_REORDERED = "Rows of bronze came in another order than before."
 
 
 @dataclass
@@ -66,13 +68,15 @@ class DecidedPart:
     """Rows of bronze that a task writes, with what is known of each of them, in their order."""
 
     rows: Scan  # the rows
-    compared: pa.Table  # their places and hashes: columns of :data:`consumer.layers.silver.verdicts.COMPARED`
-    lost: pa.Table  # those that are not kept: their numbers in the part, verdicts and winners
+    # their places and hashes: columns of :data:`consumer.layers.silver.verdicts.COMPARED`; None if they are not known
+    compared: pa.Table | None
+    # those that are not kept: their numbers in the part, verdicts and winners, and hashes if `compared` has none
+    lost: pa.Table
 
 
 def parts_decided(bronze: Sequence[Scan], compared: Sequence[pa.Table], lost: Mapping[int, Lost]) -> list[DecidedPart]:
     """Give each part of bronze the verdicts on its rows, which are numbered through all parts."""
-    of_all, parts, first = _lost_table(lost), [], 0
+    of_all, parts, first = lost_table(lost), [], 0
     for rows, places in zip(bronze, compared, strict=True):
         after = first + places.num_rows
         mine = _between(of_all, first, after)
@@ -83,8 +87,13 @@ def parts_decided(bronze: Sequence[Scan], compared: Sequence[pa.Table], lost: Ma
 
 def write_decided(spark: SparkSession, bronze: Scan, parts: Sequence[DecidedPart], decided: Decided) -> DecidedRows:
     """Write rows of bronze, from the parts of a scan, to the tables of their verdicts."""
+    return whole_of(spread_parts(spark, bronze, parts, lambda part: write_part(part, decided)), decided)
+
+
+def whole_of(parts: Iterable[DecidedRows], decided: Decided) -> DecidedRows:
+    """What was written, together."""
     whole = DecidedRows(files={verdict: [] for verdict in decided.targets})
-    for written in spread_parts(spark, bronze, parts, lambda part: _write(part, decided)):
+    for written in parts:
         for verdict, files in written.files.items():
             whole.files[verdict] += files
         whole.outcomes.update(written.outcomes)
@@ -92,7 +101,8 @@ def write_decided(spark: SparkSession, bronze: Scan, parts: Sequence[DecidedPart
     return whole
 
 
-def _write(part: DecidedPart, decided: Decided) -> DecidedRows:
+def write_part(part: DecidedPart, decided: Decided) -> DecidedRows:
+    """Write the rows of a part."""
     written = DecidedRows()
     writers = {
         verdict: DataFileWriter(target, open_storage(target.folder, decided.s3))
@@ -102,8 +112,12 @@ def _write(part: DecidedPart, decided: Decided) -> DecidedRows:
     first = 0
     for batch in read(part.rows):
         after = first + batch.num_rows
-        whole = _with_hashes(batch, part.compared.slice(first, batch.num_rows))
-        for verdict, rows, of_lost in _by_verdict(whole, _between(part.lost, first, after)):
+        lost = _between(part.lost, first, after)
+        if part.compared is not None:
+            whole = _with_hashes(batch, part.compared.slice(first, batch.num_rows))
+        else:
+            whole = _hashed_again(batch, lost, decided.contract)
+        for verdict, rows, of_lost in _by_verdict(whole, lost):
             rows = _rows_for(verdict, rows, of_lost, decided)
             outcomes, sums = _counted(rows, verdict, decided)
             written.outcomes.update(outcomes)
@@ -115,7 +129,8 @@ def _write(part: DecidedPart, decided: Decided) -> DecidedRows:
     return written
 
 
-def _lost_table(lost: Mapping[int, Lost]) -> pa.Table:
+def lost_table(lost: Mapping[int, Lost]) -> pa.Table:
+    """The numbers of rows that are not kept, ascending, with their verdicts and winners."""
     rows = [(number, str(verdict), *(winner or (None, None))) for number, (verdict, winner) in sorted(lost.items())]
     columns = list(zip(*rows, strict=True)) or [()] * len(_LOST_COLUMNS)
     arrays = [pa.array(values, kind) for values, (_, kind) in zip(columns, _LOST_COLUMNS, strict=True)]
@@ -124,11 +139,11 @@ def _lost_table(lost: Mapping[int, Lost]) -> pa.Table:
 
 def _between(lost: pa.Table, first: int, after: int) -> pa.Table:
     """The lost rows from one number to before another, numbered from there."""
-    numbers: Any = lost[_ROW].to_numpy()
+    numbers: Any = lost[ROW].to_numpy()
     begin, end = np.searchsorted(numbers, [first, after])
     # A slice would be pickled with the whole buffers, for each task; `take` copies the rows.
     mine = lost.take(np.arange(begin, end))
-    return mine.set_column(0, _ROW, pa.array(numbers[begin:end] - first, pa.int64()))
+    return mine.set_column(0, ROW, pa.array(numbers[begin:end] - first, pa.int64()))
 
 
 def _with_hashes(batch: pa.RecordBatch, compared: pa.Table) -> pa.RecordBatch:
@@ -136,19 +151,27 @@ def _with_hashes(batch: pa.RecordBatch, compared: pa.Table) -> pa.RecordBatch:
     for name in (SOURCE, POSITION):
         column = compared[name].combine_chunks()
         if not batch.column(name).cast(column.type).equals(column):
-            raise RuntimeError("Rows of bronze came in another order than before.")
+            raise RuntimeError(_REORDERED)
     return batch.append_column(CONTENT_HASH, compared[CONTENT_HASH].combine_chunks())
+
+
+def _hashed_again(batch: pa.RecordBatch, lost: pa.Table, contract: Contract) -> pa.RecordBatch:
+    """Rows with their hashes, which are those that lost ones had when the rows were read before."""
+    hashes = content_hashes(batch, contract)
+    if not hashes.take(lost[ROW].combine_chunks()).equals(lost[CONTENT_HASH].combine_chunks()):
+        raise RuntimeError(_REORDERED)
+    return batch.append_column(CONTENT_HASH, hashes)
 
 
 def _by_verdict(batch: pa.RecordBatch, lost: pa.Table) -> Iterator[tuple[Verdict, pa.RecordBatch, pa.Table]]:
     """Rows of each verdict, in their order, beside what is known of each of them if they are lost."""
     is_kept = np.ones(batch.num_rows, np.bool_)
-    is_kept[lost[_ROW].to_numpy()] = False
+    is_kept[lost[ROW].to_numpy()] = False
     yield Verdict.KEPT, batch.filter(pa.array(is_kept)), lost.slice(0, 0)
     for verdict in (Verdict.DUPLICATE, Verdict.CONFLICT, Verdict.LATE):
         mine = lost.filter(pc.equal(lost[_VERDICT], str(verdict)))
         if mine.num_rows:
-            yield verdict, batch.take(mine[_ROW].combine_chunks()), mine
+            yield verdict, batch.take(mine[ROW].combine_chunks()), mine
 
 
 def _rows_for(verdict: Verdict, rows: pa.RecordBatch, of_lost: pa.Table, decided: Decided) -> pa.RecordBatch:
