@@ -120,7 +120,7 @@ class _Session:
         self.reader: _SimpleStreamReaderWrapper = self._reader
 
     def _register(self, source: Any) -> None:
-        self._reader = _SimpleStreamReaderWrapper(source(options={}).simpleStreamReader(None))
+        self._reader = source(options={}).streamReader(None)
 
     def _itself(self, *_arguments: object, **_named: object) -> "_Session":
         return self
@@ -133,8 +133,7 @@ class _Session:
 
     def take(self, number: int, start: Offset, end: Offset) -> None:
         """Let the query take a micro-batch."""
-        cached = self.reader.getCache(start, end)
-        rows = list(self.reader.simple_reader.readBetweenOffsets(start, end) if cached is None else cached)
+        rows = list(self.reader.getCache(start, end))
         self._take(self._spark.createDataFrame(rows, SCHEMA), number)
 
 
