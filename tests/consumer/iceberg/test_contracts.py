@@ -106,6 +106,7 @@ CLASSES = {
         "org.apache.iceberg.exceptions.CommitStateUnknownException": [],
         "org.apache.iceberg.exceptions.RESTException": [],
         "software.amazon.awssdk.core.exception.SdkException": [],
+        "org.apache.spark.SparkException": ["getCondition"],
         "org.apache.spark.sql.classic.SparkSession": ["cloneSession", "setActiveSession"],
         "org.apache.spark.sql.streaming.Trigger": ["RealTime"],
     },
