@@ -294,7 +294,8 @@ def test_a_login_at_a_rest_catalog_is_a_reference(
     with serve_catalog(local_lake, []) as endpoint, closing(LoginProxy(endpoint, seconds=600)) as login:
         own = login.settings | {"LAKE_CATALOG_URI": login.uri + urlsplit(endpoint).path}
         if kind == "token":
-            own |= {"LAKE_CATALOG_TOKEN": login.new_token(), "LAKE_CATALOG_CREDENTIAL": None}
+            of_credential = ("LAKE_CATALOG_CREDENTIAL", "LAKE_CATALOG_OAUTH2_URI", "LAKE_CATALOG_SCOPE")
+            own |= {"LAKE_CATALOG_TOKEN": login.new_token()} | dict.fromkeys(of_credential)
         settings = changed(local_lake, LAKE_WAREHOUSE=None, **own)
         name = f"LAKE_CATALOG_{kind.upper()}"
         environment = reader_environment(settings) | {name: own[name]}
