@@ -131,8 +131,9 @@ class SignedProxy(RestProxy):
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         if self._is_signed(request, body):
             self.clients[(request.headers.get("User-Agent") or "").partition("/")[0]] += 1
-            request.rfile = io.BytesIO(body)
+            following, request.rfile = request.rfile, io.BytesIO(body)
             super()._forward(request)
+            request.rfile = following  # the next request of the connection
             return
         self.clients["refused"] += 1
         message = {"message": "The request signature does not match", "type": "ForbiddenException", "code": 403}
