@@ -47,7 +47,7 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
 
     @property
     def schema(self) -> bytes:
-        """The schema of now, as JSON."""
+        """The current schema, as JSON."""
         ids = [msgspec.json.decode(each, type=_Schema).schema_id for each in self.schemas]
         return bytes(self.schemas[ids.index(self.current_schema_id)])
 
@@ -73,7 +73,7 @@ def parse_metadata(text: str) -> TableMetadata:
 
 
 def without_history(text: str) -> str:
-    """The text of a metadata file with the newest snapshot alone: engines read it in a tenth of the time."""
+    """The text of a metadata file with the newest snapshot alone, which is all that an engine needs."""
     members = _MEMBERS.decode(text)
     newest = members.get("current-snapshot-id", b"null")
     snapshots = _SNAPSHOTS.decode(members.get("snapshots", b"[]"))

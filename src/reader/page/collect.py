@@ -86,7 +86,7 @@ def collect(settings: Settings, names: Sequence[str]) -> Page:
     began = time.monotonic()
     for name in names:
         load_contract(settings.contracts, name)
-    # Engines read the tables as they are now, in the order that a lake has: a session reads some when it starts.
+    # All tables are loaded before the session starts: it would load some of them itself, in another order.
     catalog = Frozen(catalog_of(settings))
     with catalog_errors():
         lakes = [_Lake(settings, catalog, name) for name in names or _known(settings)]

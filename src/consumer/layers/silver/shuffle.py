@@ -64,7 +64,7 @@ def survey(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract: C
         return newest, np.unique(np.concatenate(hashes))
 
     newest = dict[int, Micros]()
-    # At least four times as many bits as rows: of silver's rows with other keys, a fifth passes at most.
+    # At least four times as many bits as rows: of silver's rows with other keys, less than a quarter passes.
     bits = np.zeros(1 << min(31, max(3, (4 * rows_of(bronze)).bit_length())), np.bool_)
     for times, hashes in spread_parts(spark, bronze, parts, look):
         _raise(newest, times)
