@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -84,11 +85,13 @@ def remove(
     for left in reversed(range(_TRIES)):
         try:
             return _remove(table, keys, on, request, account)
-        except PySparkException as error:
+        except (Py4JJavaError, PySparkException) as error:
             # Where the catalog's answer to Spark's own commit was lost, Iceberg takes what landed for a collision, and
             # deletes its manifests. It was on the branch, which is dropped.
-            if not left:
+            if not left and isinstance(error, PySparkException):
                 raise CollisionError(first_cause(error)) from error
+            if not left:
+                raise
     return None
 
 
