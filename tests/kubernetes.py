@@ -17,6 +17,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 import kubernetes_validate
+from tests.rest_login import answer_json
 
 Object = dict[str, Any]
 VERSION = "1.34"
@@ -116,7 +117,7 @@ class Kubernetes:
         one = name[0] if name else None
         watched = query.get("watch") == "true" and request.command == "GET"
         if "Upgrade" in request.headers:  # to a web socket: clients then watch by plain HTTP
-            self._say(request, 503, {"kind": "Status", "code": 503})
+            answer_json(request, 503, {"kind": "Status", "code": 503})
             return
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         content: Object = json.loads(body) if body else {}
@@ -127,13 +128,13 @@ class Kubernetes:
         )
         self.asked.add(("watch" if watched else verb, resource))
         if resource != "pods":
-            self._say(request, 200, content | {"items": []} if not one and verb != "create" else self._made(content))
+            answer_json(request, 200, content | {"items": []} if not one and verb != "create" else self._made(content))
         elif watched:
             self._watch(request, query)
         elif verb == "create":
-            self._say(request, 201, self._start(content))
+            answer_json(request, 201, self._start(content))
         elif one and one not in self.pods:
-            self._say(request, 404, {"kind": "Status", "code": 404, "reason": "NotFound"})
+            answer_json(request, 404, {"kind": "Status", "code": 404, "reason": "NotFound"})
         else:
             chosen = [self.pods[one]] if one else self._chosen(query)
             if request.command == "DELETE":
@@ -141,7 +142,7 @@ class Kubernetes:
                     self._end(pod)
             shown = [pod.now for pod in chosen]
             listed = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": shown}
-            self._say(request, 200, shown[0] if one else listed)
+            answer_json(request, 200, shown[0] if one else listed)
 
     def _chosen(self, query: Mapping[str, str]) -> list[Pod]:
         """Pods with the labels that a request asks for."""
@@ -223,14 +224,6 @@ class Kubernetes:
                 pod.process.wait(10)
             except subprocess.TimeoutExpired:
                 pod.process.kill()
-
-    def _say(self, request: BaseHTTPRequestHandler, status: int, content: Object) -> None:
-        data = json.dumps(content).encode()
-        request.send_response(status)
-        request.send_header("Content-Type", "application/json")
-        request.send_header("Content-Length", str(len(data)))
-        request.end_headers()
-        request.wfile.write(data)
 
 
 def _java_home() -> Path:

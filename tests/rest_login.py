@@ -85,7 +85,7 @@ class LoginProxy(RestProxy):
         self.expired += token in self._valid_until
         request.rfile.read(int(request.headers.get("Content-Length") or 0))
         message = {"message": "Not authorized", "type": "NotAuthorizedException", "code": 401}
-        _answer(request, http.HTTPStatus.UNAUTHORIZED, {"error": message})
+        answer_json(request, http.HTTPStatus.UNAUTHORIZED, {"error": message})
 
     def _grant(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
@@ -98,12 +98,14 @@ class LoginProxy(RestProxy):
         knows_token = self._exchanges and asked.get("subject_token") in self._valid_until
         if scope != SCOPE or not (knows_token if kind == _EXCHANGE else is_client):
             self.grants["refused"] += 1
-            _answer(request, http.HTTPStatus.BAD_REQUEST, {"error": "invalid_client", "error_description": "unknown"})
+            answer_json(
+                request, http.HTTPStatus.BAD_REQUEST, {"error": "invalid_client", "error_description": "unknown"}
+            )
             return
         self.grants[kind] += 1
         token = {"access_token": self.new_token(), "token_type": "bearer", "expires_in": int(self._seconds)}
         issued = {"issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "scope": SCOPE}
-        _answer(request, http.HTTPStatus.OK, token | issued)
+        answer_json(request, http.HTTPStatus.OK, token | issued)
 
 
 _SIGNED = re.compile(
@@ -137,7 +139,7 @@ class SignedProxy(RestProxy):
             return
         self.clients["refused"] += 1
         message = {"message": "The request signature does not match", "type": "ForbiddenException", "code": 403}
-        _answer(request, http.HTTPStatus.FORBIDDEN, {"error": message})
+        answer_json(request, http.HTTPStatus.FORBIDDEN, {"error": message})
 
     def _is_signed(self, request: BaseHTTPRequestHandler, body: bytes) -> bool:
         found = _SIGNED.fullmatch(request.headers.get("Authorization") or "")
@@ -161,7 +163,8 @@ class SignedProxy(RestProxy):
         return bool(self._auth.signature(text, signed) == found[5])
 
 
-def _answer(request: BaseHTTPRequestHandler, status: int, content: object) -> None:
+def answer_json(request: BaseHTTPRequestHandler, status: int, content: object) -> None:
+    """Answer a request with JSON."""
     data = json.dumps(content).encode()
     request.send_response(status)
     request.send_header("Content-Type", "application/json")

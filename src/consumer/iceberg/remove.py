@@ -88,10 +88,11 @@ def remove(
         except (Py4JJavaError, PySparkException) as error:
             # Where the catalog's answer to Spark's own commit was lost, Iceberg takes what landed for a collision, and
             # deletes its manifests. It was on the branch, which is dropped.
-            if not left and isinstance(error, PySparkException):
-                raise CollisionError(first_cause(error)) from error
-            if not left:
+            if left:
+                continue
+            if isinstance(error, Py4JJavaError):
                 raise
+            raise CollisionError(first_cause(error)) from error
     return None
 
 
