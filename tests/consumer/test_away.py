@@ -23,6 +23,8 @@ pytestmark = pytest.mark.spark
 
 PASSWORD = "p@ss:w/rd%"
 RUN = [sys.executable, "-m", "consumer", "run", "events"]
+# With ALL=1, the landing log stands for what is kept on Postgres.
+_on_postgres = pytest.param("on_postgres_catalog", marks=pytest.mark.long)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def check_away_at_the_start(lake: Dependent) -> None:
     lake.check_rows(2)
 
 
-@pytest.mark.parametrize("lake", [only_with_all("on_postgres_catalog"), "on_rest_catalog"])
+@pytest.mark.parametrize("lake", [_on_postgres, "on_rest_catalog"])
 def test_a_catalog_that_is_away_at_the_start(request: pytest.FixtureRequest, lake: str) -> None:
     check_away_at_the_start(request.getfixturevalue(lake))
 
@@ -101,7 +103,7 @@ def test_a_landing_log_that_is_away_at_the_start(on_postgres_landing_log: Depend
 
 
 @pytest.mark.parametrize(
-    "lake", ["on_postgres_catalog", *map(only_with_all, ("on_rest_catalog", "on_postgres_landing_log"))]
+    "lake", [_on_postgres, only_with_all("on_rest_catalog"), only_with_all("on_postgres_landing_log")]
 )
 def test_a_server_that_goes_away_in_the_middle(request: pytest.FixtureRequest, lake: str, tmp_path: Path) -> None:
     dependent: Dependent = request.getfixturevalue(lake)

@@ -113,9 +113,9 @@ def drop_all(catalog: Catalog) -> None:
     ("catalog", "storage"),
     [
         ("sqlite", "local"),
-        only_with_all("rest", "local"),
+        pytest.param("rest", "local", marks=pytest.mark.long),
         only_with_all("postgres", "s3", marks=[pytest.mark.s3]),
-        only_with_all("rest", "s3", marks=[pytest.mark.s3]),
+        pytest.param("rest", "s3", marks=[pytest.mark.s3, pytest.mark.long]),
     ],
 )
 def test_a_lake_goes_back_and_goes_on(
