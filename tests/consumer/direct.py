@@ -7,12 +7,14 @@ maintenance run a stream many times, and are about the tables and the checkpoint
 """
 
 import json
+import os
 import tempfile
 import time
 import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
@@ -99,7 +101,7 @@ def _run(spark: SparkSession, settings: Settings, query: BronzeQuery, held: Leas
     checkpoint = Checkpoint(local_path(checkpoint_folder(settings, query.name)))
     spark.sparkContext.setLocalProperty("sql.streaming.queryId", checkpoint.id)
     try:
-        _micro_batches(_Session(spark, query, bulletin), checkpoint)
+        _micro_batches(_Session(spark, query, bulletin, settings.state.database), checkpoint)
     finally:
         spark.sparkContext.setLocalProperty("sql.streaming.queryId", None)  # type: ignore[arg-type]
 
@@ -107,8 +109,9 @@ def _run(spark: SparkSession, settings: Settings, query: BronzeQuery, held: Leas
 class _Session:
     """Stands between a query and Spark, and takes what the query would start."""
 
-    def __init__(self, spark: SparkSession, query: Query, bulletin: Bulletin) -> None:
+    def __init__(self, spark: SparkSession, query: Query, bulletin: Bulletin, database: str) -> None:
         self._spark = spark
+        self._database = database
         self._reader: Any = None
         self._take: Any = None
         self.readStream = self.writeStream = self
@@ -121,6 +124,9 @@ class _Session:
 
     def _register(self, source: Any) -> None:
         self._reader = source(options={}).streamReader(None)
+        # A consumer's process has in its environment what the pickled settings leave out.
+        with patch.dict(os.environ, {"LAKE_LANDING_LOG_URI": self._database}):
+            _ = self._reader.simple_reader._opened
 
     def _itself(self, *_arguments: object, **_named: object) -> "_Session":
         return self

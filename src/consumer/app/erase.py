@@ -51,6 +51,7 @@ from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog
+from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import lease
 from lakeproof.state.sink_positions import SinkPositions
 from lakeproof.storage import Storage, StoredFile, open_storage
@@ -164,6 +165,11 @@ class _Erasure:
             raise UsageError(
                 f"The last run of {self._stream}, or a replay, was interrupted: the ledger lacks what it has begun.",
                 f"Run `consumer run {self._stream} --available-now` first, then this again.",
+            )
+        if self._contract.silver and not ContractLog(self._settings.state.database).current(self._stream):
+            raise UsageError(
+                f"The landing log has no contract of {self._stream}, without which silver cannot be filled again.",
+                "Set LAKE_LANDING_LOG_URI to its address, or restore its database. Nothing was removed.",
             )
         account = read_account(self._catalog, self._stream)
         done.keyed_hash = self._condition.keyed_hash(key) if key else None

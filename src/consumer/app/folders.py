@@ -207,7 +207,7 @@ def _newest_metadata(settings: Settings, files: list[StoredFile]) -> Metadata:
         return {}
     newest = max(metadata, key=lambda file: (file.modified_at, file.uri))
     try:
-        return parsed(open_storage(settings.catalog.warehouse_uri, settings.s3).read(newest.uri))
+        return parsed(open_storage(newest.uri, settings.s3).read(newest.uri))
     except ValueError:
         return {}
 

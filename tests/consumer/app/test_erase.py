@@ -1,6 +1,7 @@
 """``consumer erase``: a person is gone from every file, and all the rest is as if they had never landed."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,17 @@ def test_the_account_says_nothing_of_the_person(erased: tuple[Lakes, Erased, Era
     assert certificate["complete"] is True
     assert PERSON not in repr(certificate)
     assert f"The erasure {done.request} is complete." in list(lines(done, dry_run=False))
+
+
+def test_another_landing_log_is_refused_before_anything_is_removed(
+    erased: tuple[Lakes, Erased, Erased], tmp_path: Path
+) -> None:
+    lakes, _, _ = erased
+    other = replace(lakes, settings=changed(lakes.settings, LAKE_LANDING_LOG_URI=f"sqlite:///{tmp_path}/other.db"))
+    for dry_run in (True, False):
+        with pytest.raises(UsageError, match="has no contract of visits") as refused:
+            other.erase("user_id = 'karl'", dry_run=dry_run)
+        assert "LAKE_LANDING_LOG_URI" in refused.value.hint
 
 
 def test_mistakes_have_hints(lake_settings: Settings) -> None:

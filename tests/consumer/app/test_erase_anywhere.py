@@ -2,9 +2,10 @@
 
 import itertools
 import pkgutil
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -139,9 +140,10 @@ def test_what_sinks_have_is_forgotten(tmp_path: Path, session_of: SessionOf, kaf
         LAKE_DEAD_LETTER_TOPIC=bad.__getitem__,
     )
     settings = lakes.settings
-    # What the contract discards is in no table. The first file is in the archive, the second one still where it landed.
+    # What the contract discards is in no table: such rows stay. The first file is in the archive, the second one still
+    # where it landed; the third one is of the batches that fill the lake.
     lakes.landing.land([settings], batch(visit(60, friend=PERSON)), batch(visit(61, friend=PERSON)))
-    lakes.of_control.land([lakes.control], batch(visit(60)), batch(visit(61)))
+    lakes.of_control.land([lakes.control], batch(visit(60)), batch(visit(61)), batch(visit(14, "lisa")))
     lakes.fill()
     archive = f"{settings.home}/archive"
     assert retain(settings, STREAM, timedelta(0), archive, only={"0000.json", "0002.json"}).removed == 2
@@ -295,12 +297,15 @@ def test_each_answer_of_the_catalog_may_be_lost(
 
 
 def test_another_erasure_waits_or_collides(tmp_path: Path, session_of: SessionOf) -> None:
-    """One at a time; where a second one has leases in another database, nothing is lost, and the first is repeated."""
+    """One at a time; where a second one has leases in a copy of the database, nothing is lost, and one is repeated."""
     lakes = lakes_of(tmp_path, session_of)
     many = Many(lakes.settings, session_of)
     many.fill()
     before = many.rows()
-    other = Many(changed(lakes.settings, LAKE_LANDING_LOG_URI=f"sqlite:///{tmp_path}/other.db"), session_of)
+    copy = tmp_path / "other.db"
+    with closing(sqlite3.connect(lakes.settings.home / "landing-log.db")) as own, closing(sqlite3.connect(copy)) as its:
+        own.backup(its)
+    other = Many(changed(lakes.settings, LAKE_LANDING_LOG_URI=f"sqlite:///{copy}"), session_of)
     for place, name, collides in (("_publish", removing, True), ("_Erasure._rebuild", erasing, False)):
         first, second = PEOPLE[:2] if collides else PEOPLE[2:4]
         real, done, once = pkgutil.resolve_name(f"{name.__name__}.{place}"), [], iter([True])

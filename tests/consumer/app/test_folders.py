@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from tests.lakes import changed
 
-from consumer.app.folders import folders_of, remove_replaced, sharing
+from consumer.app.folders import folders_of, remove_replaced, sharing, why_left
 from consumer.layers.rebuild import _mark_replaced
 from lakeproof.catalog import open_catalog, pyiceberg_properties
 from lakeproof.holds import hold
@@ -54,13 +54,15 @@ def test_only_old_folders_of_replaced_tables_are_removed(settings: Settings) -> 
     table(catalog, "gold.replaced")
     at, metadata = newest_metadata(catalog, "gold.replaced")
     assert swap_metadata(catalog, "gold.replaced", at, metadata | {"format-version": 3, "next-row-id": 0})
-    for name, until in (("held", later), ("held_once", datetime.now(UTC) + timedelta(seconds=1))):
+    for name in ("held", "held_once"):
         table(catalog, f"gold.{name}")
-        assert hold(catalog, f"gold.{name}", "report", until)
+    assert hold(catalog, "gold.held", "report", later)
+    passing = datetime.now(UTC) + timedelta(seconds=3)
+    assert hold(catalog, "gold.held_once", "report", passing)
     for name in ("replaced", "held", "held_once"):
         _mark_replaced(catalog, f"gold.{name}", "gold.new")
         catalog.drop_table(f"gold.{name}")
-    time.sleep(1)
+    time.sleep(max(0, (passing - datetime.now(UTC)).total_seconds()))
     catalog.drop_table("silver.dropped")
     catalog.rename_table("silver.renamed", "silver.other_name")
     assert removed(settings, NOW) == []
@@ -69,6 +71,18 @@ def test_only_old_folders_of_replaced_tables_are_removed(settings: Settings) -> 
     assert removed(settings, later) == []
     for name in ("silver.used", "silver.other_name"):
         assert catalog.load_table(name).scan().to_arrow().num_rows == 2
+
+
+@pytest.mark.s3
+def test_the_warehouse_of_a_rest_catalog_is_another_than_the_setting(s3_lake_settings: Settings) -> None:
+    settings = changed(s3_lake_settings, LAKE_WAREHOUSE=None).model_copy(update={"s3": s3_lake_settings.s3})
+    assert settings.catalog.warehouse_uri.startswith("file:")
+    catalog = open_catalog(s3_lake_settings)
+    folder = table(catalog, "gold.replaced")
+    catalog.drop_table("gold.replaced")
+    why = why_left(settings, folder)
+    assert why
+    assert "no table of this catalog uses it" in why
 
 
 def test_nothing_is_removed_while_a_table_cannot_be_read(lake_settings: Settings) -> None:
