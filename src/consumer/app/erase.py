@@ -36,6 +36,7 @@ from consumer.iceberg.expire import expire, expiring
 from consumer.iceberg.jvm import first_cause
 from consumer.iceberg.newest import standing
 from consumer.iceberg.remove import removal_errors, remove
+from consumer.iceberg.rewrite import drop_branches
 from consumer.layers.base import take
 from consumer.layers.rebuild import drop_begun, exists, rebuild
 from consumer.layers.registry import layers_of
@@ -337,6 +338,7 @@ class _Erasure:
         if table.property("gc.enabled") == "false":
             done.remains.append(f"{table.name}: {_KEPT_BY_PROPERTY}")
             return
+        drop_branches(table)  # of a maintenance or an erasure that was killed: this one holds their leases
         limit = datetime.now(UTC) + timedelta(seconds=1)
         expire(table, limit)
         current = table.loaded.currentSnapshot()
