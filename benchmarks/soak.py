@@ -59,7 +59,7 @@ def run(options: Options) -> Report:
     about_machine = machine()
     WORK.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="soak-", dir=WORK) as folder:
-        samples, notes, maintained = _soak(Path(folder), options.seconds)
+        samples, notes, maintained, failed = _soak(Path(folder), options.seconds)
     figures = {name: [sample[name] for sample in samples] for name in samples[0] if name not in ("at", "absolute")}
     timed = {
         "commit, s": [each for each in notes if each["what"] == "commit"],
@@ -72,6 +72,7 @@ def run(options: Options) -> Report:
         Goal(f"{name}, last third over the second", _growth(values), at_most=_AT_MOST)
         for name, values in figures.items()
     ]
+    goals.append(Goal("maintenances that failed", float(len(failed)), at_most=0))
     rows = [
         [name, *(f"{statistics.median(part):,.3g}" for part in _parts(values)), f"{max(values):,.3g}"]
         for name, values in figures.items()
@@ -79,7 +80,11 @@ def run(options: Options) -> Report:
     return Report(
         name="soak",
         title="Soak",
-        about=[*ABOUT, f"{maintained:,} tables were maintained in {options.seconds:,} seconds."],
+        about=[
+            *ABOUT,
+            f"{maintained:,} tables were maintained in {options.seconds:,} seconds.",
+            *(f"Maintenance of {each['table']} failed: {each['problem']}" for each in failed[:3]),
+        ],
         goals=goals,
         tables=[Table("Medians", ["what", "first third", "second", "last", "most"], rows)],
         machine=about_machine | {"load at the end": f"{os.getloadavg()[0]:.2f} (1 minute)"},
@@ -92,7 +97,8 @@ def run(options: Options) -> Report:
     )
 
 
-def _soak(folder: Path, seconds: float) -> tuple[list[Sample], list[dict[str, Any]], int]:
+def _soak(folder: Path, seconds: float) -> tuple[list[Sample], list[dict[str, Any]], int, list[dict[str, Any]]]:
+    """Return the samples, what the consumer timed, and how many maintenances there were and which of them failed."""
     environment = clean_environment(folder) | _MAINTENANCE
     own = {name: value for name, value in environment.items() if name.startswith("LAKE_")}
     settings = settings_of(own | {"LAKE_GOLD": ROOT / "gold"})
@@ -119,11 +125,12 @@ def _soak(folder: Path, seconds: float) -> tuple[list[Sample], list[dict[str, An
             landing.kill()
             consumer.kill()
     said = [json.loads(line) for line in log.read_text().splitlines() if line[:1] == "{"]
-    failed = [line for line in said if line["event"] in ("failed", "maintenance failed")]
-    if failed or consumer.returncode:
-        raise SideFailedError(f"the consumer ended with {consumer.returncode}: {failed[:3]}")
+    if consumer.returncode:
+        ended = [line for line in said if line["event"] == "failed"]
+        raise SideFailedError(f"the consumer ended with {consumer.returncode}: {ended[:3]}")
     lines = [json.loads(line) for line in notes.read_text().splitlines()]
-    return samples, lines, sum(line["event"] == "maintained" for line in said)
+    failed = [line for line in said if line["event"] == "maintenance failed"]
+    return samples, lines, sum(line["event"] == "maintained" for line in said), failed
 
 
 def _watch(settings: Settings, consumer: "subprocess.Popen[bytes]", seconds: float) -> list[Sample]:

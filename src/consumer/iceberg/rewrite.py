@@ -40,10 +40,8 @@ SWAPPED = "lakeproof.maintenance"
 """In the summary of the snapshot that swaps files."""
 _DROPPED = "another maintenance dropped the branch of this one"
 # What a writer did to the table between the look at it and the commit.
-_COLLISIONS = (
-    "org.apache.iceberg.exceptions.ValidationException",
-    "org.apache.iceberg.exceptions.CommitFailedException",
-)
+_COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
+_COLLISIONS = (_COMMIT_FAILED, "org.apache.iceberg.exceptions.ValidationException")
 # Merges all small manifests in the commit that swaps files. Nobody sees the property: it is gone with that commit.
 _MERGE_MANIFESTS = ("commit.manifest.min-count-to-merge", "2")
 
@@ -140,13 +138,7 @@ def make_branch(table: OpenTable, snapshot_id: int) -> str:
     it.
     """
     branch = f"{BRANCH}-{uuid.uuid4().hex[:12]}"
-    try:
-        table.loaded.manageSnapshots().createBranch(branch, snapshot_id).commit()
-    except Py4JJavaError:
-        # Where the answer to its commit was lost, Iceberg tries again, and finds that there is one of this name.
-        table.loaded.refresh()
-        if not table.loaded.refs().containsKey(branch):
-            raise
+    _change_branch(table, branch, snapshot_id)
     return branch
 
 
@@ -155,12 +147,25 @@ def drop_branches(table: OpenTable, prefix: str = BRANCH) -> None:
     table.loaded.refresh()
     for name in [str(name) for name in elements(table.loaded.refs().keySet())]:
         if name.startswith(prefix):
-            try:
-                table.loaded.manageSnapshots().removeBranch(name).commit()
-            except Py4JJavaError:  # as above: Iceberg may not find it, since the first try has dropped it
-                table.loaded.refresh()
-                if table.loaded.refs().containsKey(name):
-                    raise
+            _change_branch(table, name, None)
+
+
+def _change_branch(table: OpenTable, name: str, snapshot_id: int | None) -> None:
+    """Create a branch at a snapshot, or drop it if `snapshot_id` is None."""
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            manage = table.loaded.manageSnapshots()
+            (manage.removeBranch(name) if snapshot_id is None else manage.createBranch(name, snapshot_id)).commit()
+        except Py4JJavaError as error:
+            table.loaded.refresh()
+            # After a lost answer, Iceberg tries again and fails because the change has landed. After a commit of
+            # another writer, each of its tries fails: it does not apply the change to the new metadata.
+            if table.loaded.refs().containsKey(name) == (snapshot_id is not None):
+                return
+            if not left or exception_class(error) != _COMMIT_FAILED:
+                raise
+        else:
+            return
 
 
 def _rewrite(table: OpenTable, branch: str, options: Mapping[str, str]) -> None:

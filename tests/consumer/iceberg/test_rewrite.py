@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -193,6 +194,32 @@ def test_what_a_writer_changes_meanwhile_wins(spark: SparkSession, monkeypatch: 
     assert upserts.rows() == expected
     upserts.upsert(7, "newer", 3, 4)
     assert upserts.rows() == expected | {3: "newer", 4: "newer"}
+
+
+class CommittedMeanwhile:
+    """A table of Iceberg that another writer appends to once a change of its branches is begun."""
+
+    def __init__(self, table: Table, loaded: Any) -> None:
+        self._table, self._loaded = table, loaded
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loaded, name)
+
+    def manageSnapshots(self) -> Any:  # noqa: N802 - Iceberg's name
+        begun = self._loaded.manageSnapshots()
+        self._table.insert("100 + id", 4)
+        self.manageSnapshots = self._loaded.manageSnapshots  # type: ignore[method-assign]
+        return begun
+
+
+def test_branches_are_changed_whatever_a_writer_commits_meanwhile(table: Table) -> None:
+    start = table.snapshot()
+    opened = table.open()
+    name = rewrite.make_branch(replace(opened, loaded=CommittedMeanwhile(table, opened.loaded)), start)
+    assert set(table.branches()) == {"main", name}
+    rewrite.drop_branches(replace(opened, loaded=CommittedMeanwhile(table, opened.loaded)))
+    assert table.branches() == ["main"]
+    assert len(table.rows()) == 34 + 2 * 9
 
 
 def test_of_two_maintainers_one_is_too_late(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
