@@ -32,7 +32,9 @@ def send(
 ) -> None:
     """Append messages to a partition; they are there when this returns."""
     options = {name.replace("_", "."): value for name, value in config.items()}
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5, **options})
+    # Idempotent: on a busy machine, an answer takes longer than the client waits, and it sends the messages again.
+    usual = {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
+    producer = Producer(usual | options)
     for value in values:
         producer.produce(topic, value=value, partition=partition, key=key, headers=headers or [])
         producer.poll(0)

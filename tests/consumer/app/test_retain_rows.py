@@ -352,7 +352,7 @@ def test_retention_in_a_bucket_beside_a_replay_while_answers_are_lost(
             raise AssertionError(refused)
     structlog.get_logger().info("retained", replayed=replayed, lost=len(proxy.lost), refused=refused)
     assert replayed >= 3
-    assert len(proxy.lost) > 3
+    assert len(proxy.lost) >= 3
     expired = made.expired()
     assert expired[LETTERS] in range(4, 4 + replayed + 1)
     assert (expired[CONFLICTS], expired[LATE]) == (1, 1)
