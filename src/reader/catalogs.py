@@ -44,7 +44,7 @@ class Catalog(Protocol):
 
 
 class Frozen:
-    """A catalog whose tables stay as they are when they are first looked at; to engines, with their newest snapshot."""
+    """A catalog whose tables stay as they are when they are first looked at."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -53,16 +53,26 @@ class Frozen:
         self.tables = catalog.tables
         self.locations = catalog.locations
 
-    def whole(self, namespace: Name, name: str) -> tuple[str, str] | None:
-        """Location and text of a table's metadata file, with all snapshots."""
+    def metadata(self, namespace: Name, name: str) -> tuple[str, str] | None:
+        """See the protocol."""
         key = namespace, name
         if key not in self._found:
             self._found.setdefault(key, self._catalog.metadata(namespace, name))
         return self._found[key]
 
+
+class NewestSnapshots:
+    """A catalog whose tables have their newest snapshot only, so that an engine reads less metadata."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.namespaces = catalog.namespaces
+        self.tables = catalog.tables
+        self.locations = catalog.locations
+
     def metadata(self, namespace: Name, name: str) -> tuple[str, str] | None:
         """See the protocol."""
-        found = self.whole(namespace, name)
+        found = self._catalog.metadata(namespace, name)
         return (found[0], without_history(found[1])) if found else None
 
 
@@ -73,10 +83,9 @@ def catalog_of(settings: Settings) -> Catalog:
 
 
 def table_of(catalog: Catalog, name: str) -> TableMetadata | None:
-    """A table of a catalog, with all snapshots; None if it does not exist."""
+    """A table of a catalog; None if it does not exist."""
     *namespace, last = name.split(".")
-    look = catalog.whole if isinstance(catalog, Frozen) else catalog.metadata
-    found = look(tuple(namespace), last)
+    found = catalog.metadata(tuple(namespace), last)
     return parse_metadata(found[1]) if found else None
 
 

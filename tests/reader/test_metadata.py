@@ -9,7 +9,7 @@ from pyiceberg.types import StringType
 
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings
-from reader.catalogs import Frozen, catalog_of, table_of
+from reader.catalogs import Frozen, NewestSnapshots, catalog_of, table_of
 from reader.connect import connect
 from reader.metadata import parse_metadata, without_history
 
@@ -44,7 +44,7 @@ def test_metadata_is_as_pyiceberg_reads_it(lake_settings: Settings, commits: int
     assert table_of(catalog_of(lake_settings), "bronze.nothing") is None
 
 
-def test_a_frozen_catalog_shows_tables_as_they_were_with_one_snapshot(lake_settings: Settings) -> None:
+def test_a_frozen_catalog_shows_tables_as_they_were_and_engines_one_snapshot(lake_settings: Settings) -> None:
     catalog = open_catalog(lake_settings)
     catalog.create_namespace("bronze")
     table = catalog.create_table(NAME, ROWS.schema)
@@ -57,10 +57,11 @@ def test_a_frozen_catalog_shows_tables_as_they_were_with_one_snapshot(lake_setti
     table.append(ROWS)
     later = table_of(frozen, NAME)
     assert later == seen
-    with connect(lake_settings, frozen) as session, connect(lake_settings) as now:
+    newest = NewestSnapshots(frozen)
+    with connect(lake_settings, newest) as session, connect(lake_settings) as now:
         assert (session.count(NAME), now.count(NAME)) == (6, 8)
 
-    found = frozen.metadata(("bronze",), "counted")
+    found = newest.metadata(("bronze",), "counted")
     assert found
     text = json.loads(found[1])
     assert [each["snapshot-id"] for each in text["snapshots"]] == [seen.current_snapshot_id]

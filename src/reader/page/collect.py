@@ -45,7 +45,7 @@ from lakeproof.tables.names import (
     stream_tables,
 )
 from lakeproof.tables.schemas import bronze_schema
-from reader.catalogs import Frozen, catalog_of, table_of
+from reader.catalogs import Catalog, Frozen, NewestSnapshots, catalog_of, table_of
 from reader.connect import Session, connect
 from reader.dead_letters.places import excerpt, find_place
 from reader.metadata import TableMetadata
@@ -90,7 +90,7 @@ def collect(settings: Settings, names: Sequence[str]) -> Page:
     catalog = Frozen(catalog_of(settings))
     with catalog_errors():
         lakes = [_Lake(settings, catalog, name) for name in names or _known(settings)]
-    with connect(settings, catalog) as session, ThreadPoolExecutor(1) as beside:
+    with connect(settings, NewestSnapshots(catalog)) as session, ThreadPoolExecutor(1) as beside:
         pages = [lake.page(session, beside) for lake in lakes if names or lake.has_tables]
     lake = settings.catalog.warehouse_uri
     return Page(lake, datetime.now(UTC), time.monotonic() - began, version("lakeproof"), pages)
@@ -129,7 +129,7 @@ def _time(milliseconds: int) -> datetime:
 class _Lake:
     """What the catalog has of a stream; those tables that are filled last are loaded first."""
 
-    def __init__(self, settings: Settings, catalog: Frozen, stream: str) -> None:
+    def __init__(self, settings: Settings, catalog: Catalog, stream: str) -> None:
         self.settings = settings
         self.stream = stream
         self.names = stream_tables(stream)
