@@ -24,7 +24,7 @@ _BAD, _REST = "#d0453f", "#7f97ad"
 _APART = {"duplicates": "#a8a29a", "conflicts": "#d9822b", "late": "#8f6fc4"}
 _INK = "currentColor"
 _CONFIG = {
-    "aria": False,  # the chart as a whole has a role and a title, and a table beside it has the numbers
+    "aria": False,  # the chart has one role and one title, and a table next to it has its numbers
     "background": None,
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},

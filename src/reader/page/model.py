@@ -47,7 +47,7 @@ class Ledger:
     letters: int = 0  # dead letters, including those that replays left
     closed: int = 0
     replayed: int = 0  # rows that replays added to bronze
-    left: int = 0  # dead letters that replays left of batches
+    left: int = 0  # dead letters for the rest of replayed batches
     sources: int = 0
     bytes: int = 0
     newest: int | None = None  # micro-batch

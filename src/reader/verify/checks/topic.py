@@ -116,7 +116,7 @@ class _Recount:
         self._discarded = tables.discarded()
 
     def take(self, partition: int, group: Sequence[Message]) -> list[str]:
-        """Count the units of messages; return messages about differences in the tables."""
+        """Count the units of messages; return texts about differences in the tables."""
         counts, told = [], []
         self._find_rows(partition, group)
         for message in group:

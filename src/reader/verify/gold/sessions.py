@@ -22,7 +22,7 @@ from reader.views import identifier
 
 @dataclass(frozen=True)
 class SomeKeys:
-    """Part `number` of `of` parts of the keys. Sessions may have any length, so slices of time are impossible."""
+    """Part `number` of `of` parts of the keys. Sessions may have any length, so they cannot be sliced by time."""
 
     number: int
     of: int

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PACKED_SUFFIX = ".gz"
 _MAX_THREADS = 4
 _GROUP_BYTES = 8 << 20
-# Only one file above this size, packed or unpacked, is in memory at a time; smaller ones are counted in groups of it.
+# Files above this size, packed or unpacked, are in memory one at a time; smaller ones are counted in groups up to it.
 _LARGE_BYTES = 32 << 20
 # Minimum size of files to compare: two empty arrays are not worth a report.
 _MIN_TWIN_BYTES = 3

@@ -117,7 +117,7 @@ def _decimal(precision: int, scale: int, value: str) -> str:
     """Return SQL of a decimal as Arrow writes it: with all decimals, or, close to 0, with an exponent."""
     sign = f"CASE WHEN {value} < 0 THEN '-' ELSE '' END"
     plain = f"{value}::VARCHAR"
-    if precision == scale:  # DuckDB leaves out the 0 before the point
+    if precision == scale:  # DuckDB omits the 0 before the decimal point
         plain = f"({sign} || '0' || ltrim({plain}, '-'))"
     if scale <= _PLAIN_SCALE:
         return plain
